@@ -347,6 +347,21 @@ def test_another_database_is_read_by_sqlalchemy_with_read_only_by_role(tmp_path:
     source.engine.close()
 
 
+def test_a_statement_of_another_database_that_runs_too_long_is_stopped(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """The driver has a function for it. The connection is used again."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    counting = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT"
+    writer.executescript(f"{SHOP} CREATE VIEW slow AS {counting} max(i) AS last FROM n;")
+    writer.close()
+    source = publish(f"sqlite+pysqlite:///{path}", label="shop", read_only_by_role=True, seconds=0.5, connections=1)
+    with pytest.raises(InternalError, match=r"took longer than 0\.5 s"):
+        source.read(f"{source.uri}/main/slow/rows")
+    assert "Ada" in str(source.read(f"{source.uri}/main/customers/rows").contents[0].text)
+
+
 def test_many_threads_read_at_once(shop: Shop) -> None:
     """There are more threads than connections to the database."""
     uris = [f"{shop.top}/{rest}" for rest in ("orders", "orders/rows", "orders/rows/2", "customers/rows?limit=2")] * 50

@@ -1,7 +1,8 @@
 """Reads tables and rows of any other database that SQLAlchemy supports. Callers' statements are not run.
 
 Wharfinger cannot prevent writes to such a database, so `read_only_by_role=True` must confirm that the role of the URL
-can only read. A read-only transaction is requested as well if the driver supports one.
+can only read. A read-only transaction is requested as well if the driver supports one. A statement that takes too long
+is stopped if the driver has a function for it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
+from wharfinger.sources.interrupt_timer import InterruptTimer
 from wharfinger.sources.sql_database.database_catalogue import (
     DatabaseCatalogue,
     DatabaseColumn,
@@ -38,6 +40,7 @@ from wharfinger.sources.sql_database.database_engine import (
     Rows,
     Span,
     TableRow,
+    too_slow,
 )
 from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cursor, key_of, order_of
@@ -104,7 +107,7 @@ def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> S
         raise UnusableSource(f"{safe_url} cannot be opened: {type(error).__name__}.") from None
     host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
     name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
-    return SQLAlchemyDatabase(engine, name, safe_url)
+    return SQLAlchemyDatabase(engine, name, safe_url, bounds.seconds)
 
 
 class SQLAlchemyDatabase(DatabaseEngine):
@@ -112,22 +115,34 @@ class SQLAlchemyDatabase(DatabaseEngine):
 
     queries = False
 
-    def __init__(self, engine: Any, name: str, location: str) -> None:
+    def __init__(self, engine: Any, name: str, location: str, seconds: float) -> None:
         self.name = name
         self.location = location
         self.dialect = str(engine.dialect.name)
         self._engine = engine
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._tokens = 0
         self._catalogue: tuple[float, DatabaseCatalogue] | None = None
 
-    def _read(self, statement: Any) -> list[Any]:
+    def _read(self, statement: Any, seconds: float | None = None) -> list[Any]:
         sqlalchemy = import_sqlalchemy()
+        seconds = self._seconds if seconds is None else seconds
         try:
             with self._engine.connect() as connection:
                 with suppress(Exception):  # not all drivers support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
-                rows = connection.execute(statement).fetchall()
+                timer = InterruptTimer(_interrupt(connection.connection.driver_connection), seconds)
+                timer.start()
+                began = time.monotonic()
+                try:
+                    rows = connection.execute(statement).fetchall()
+                except sqlalchemy.exc.SQLAlchemyError:
+                    if time.monotonic() - began >= seconds:
+                        raise too_slow(seconds) from None
+                    raise
+                finally:
+                    timer.end()
                 connection.rollback()
                 return list(rows)
         except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
@@ -208,7 +223,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         statement = statement.order_by(*_sorted(sa, order, order_columns, backwards=span.backwards))
         rows: list[TableRow] = []
         size = 0
-        for row in self._read(statement):
+        for row in self._read(statement, bounds.seconds):
             cells = tuple(render(value, bounds.cell) for value in row[len(key_columns) :])
             size += sum(len(str(cell)) for cell in cells)
             if len(rows) == span.limit or (size > bounds.size and rows):
@@ -227,7 +242,8 @@ class SQLAlchemyDatabase(DatabaseEngine):
         cursor_columns = columns_of_cursor(table.key, order_of(table, span), key)
         values = [_convert(table.column(one.name), text) for one, text in zip(cursor_columns, key, strict=True)]
         key_columns = [source.c[column.name] for column in cursor_columns]
-        rows = self._read(sa.select(source.c[column]).where(_beyond(sa, cursor_columns, key_columns, values, "at")))
+        statement = sa.select(source.c[column]).where(_beyond(sa, cursor_columns, key_columns, values, "at"))
+        rows = self._read(statement, seconds)
         if not rows:
             raise LookupError(table.name)
         value = rows[0][0]
@@ -274,6 +290,18 @@ _ESTIMATES = """
 SELECT table_schema, table_name, table_rows FROM information_schema.tables
 WHERE table_type = 'BASE TABLE' AND table_rows IS NOT NULL
 """
+
+
+def _interrupt(connection: Any) -> Callable[[], object]:
+    """Return the driver's function that stops a statement from another thread. Not all drivers have one."""
+    stop = getattr(connection, "interrupt", None) or getattr(connection, "cancel", None)
+
+    def interrupt() -> None:
+        if stop is not None:
+            with suppress(Exception):
+                stop()
+
+    return interrupt
 
 
 def _code(error: Any) -> object:
