@@ -156,6 +156,23 @@ def test_the_total_size_of_copies_is_limited_and_close_removes_them() -> None:
     copies.close()
 
 
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [(TEXT, "cp1252"), (";".join(f"c{n}" for n in range(2_100)) + "\n" + ";".join(["1"] * 2_100) + "\n", "utf-8")],
+    ids=["encoding", "wide"],
+)
+def test_a_table_that_is_copied_can_be_read_after_its_source_was_closed(
+    tmp_path: Path, content: str, encoding: str
+) -> None:
+    """The copies are in a new folder then."""
+    (tmp_path / "x.csv").write_bytes(content.encode(encoding))
+    with publish(tmp_path) as source:
+        rows = rows_of(source, "x.csv")
+        source._opener.close()
+        assert rows_of(source, "x.csv") == rows
+        assert source.query("SELECT count(*) FROM x").rows == [[len(rows)]]
+
+
 def test_a_rewritten_file_is_copied_again(tmp_path: Path, recorder: ChangeRecorder) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes("a\npå\n".encode("cp1252"))

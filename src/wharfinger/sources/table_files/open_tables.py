@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from wharfinger.content.text import many, shown
@@ -57,6 +56,7 @@ class OpenTables:
         self._encoding = encoding
         self._engine = DuckDBEngine(root)
         self._copies = ConvertedFiles()
+        self._copy_engines: BoundedCache[str, DuckDBEngine] = BoundedCache(1)  # after `close` copies have a new folder
         self._workbooks = Workbooks()
         self._sheets: BoundedCache[Parts, tuple[str, list[SheetName]]] = BoundedCache(MAX_KEPT_TABLES)
         self._encodings: BoundedCache[Parts, tuple[str, str]] = BoundedCache(MAX_KEPT_TABLES)
@@ -106,10 +106,10 @@ class OpenTables:
             encoding = facts = self._encoding_of(parts, version, file)
             if encoding != UTF8:
                 copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, encoding, out))
-                file, engine = self._open_copy(stack, file, copy), self._copy_engine
+                file, engine = self._open_copy(stack, file, copy)
             if delimiter := wide_delimiter(file):
-                file, table = self._open_wide_csv(stack, parts, version, file, delimiter, encoding)
-                return TableInUse(parts, "", version, status, file, table, self._copy_engine)
+                file, engine, table = self._open_wide_csv(stack, parts, version, file, delimiter, encoding)
+                return TableInUse(parts, "", version, status, file, table, engine)
         elif kind in WORKBOOK_FORMATS:
             chosen = self._chosen_sheet(uri, query, version, file)
             sheet = chosen.part
@@ -118,7 +118,8 @@ class OpenTables:
                 version,
                 lambda out: self._workbooks.copy_sheet(file, (parts, version), chosen, out.name),
             )
-            file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
+            file, engine = self._open_copy(stack, file, copy)
+            facts = copy.facts
             name = f"{file.name}/{shown(chosen.name)}"
             file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
         cached = self._tables.get((parts, sheet))
@@ -128,21 +129,21 @@ class OpenTables:
 
     def _open_wide_csv(
         self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
-    ) -> tuple[OpenFile, TableFile]:
+    ) -> tuple[OpenFile, DuckDBEngine, TableFile]:
         """Open the copy of a CSV file with many columns."""
         copy = self._copies.open(
             (parts, "wide"),
             version,
             lambda out: self._workbooks.copy_wide_csv(file, (parts, version), delimiter, out.name),
         )
-        wide_file = self._open_copy(stack, file, copy)
+        wide_file, engine = self._open_copy(stack, file, copy)
         wide_file = wide_file._replace(lines=self._lines.of((parts, "wide"), version, wide_file.content))
         cached = self._tables.get((parts, ""))
         if cached is None or cached[0] != version:
-            table = Sheet(self._copy_engine, wide_file, copy.facts)
+            table = Sheet(engine, wide_file, copy.facts)
             table.details = {"delimiter": delimiter, "header": bool(copy.facts.header), "encoding": encoding}
             cached = self._tables.put((parts, ""), (version, table))
-        return wide_file, cached[1]
+        return wide_file, engine, cached[1]
 
     def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
         content = FileContent(descriptor, status.st_size)
@@ -150,11 +151,14 @@ class OpenTables:
         path = path_of(descriptor, os.path.join(self._files.tree.root, *parts))
         return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
 
-    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> OpenFile:
-        """Return the file with a copy as its content."""
+    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> tuple[OpenFile, DuckDBEngine]:
+        """Return the file with a copy as its content, and the engine that may read it."""
         stack.callback(os.close, copy.descriptor)
         content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
-        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
+        folder = os.path.dirname(copy.path)
+        engine = self._copy_engines.get(folder) or self._copy_engines.put(folder, DuckDBEngine(folder))
+        path = path_of(copy.descriptor, copy.path)
+        return file._replace(descriptor=copy.descriptor, path=path, content=content), engine
 
     # Sheets of workbooks
 
@@ -215,12 +219,8 @@ class OpenTables:
             cached = self._encodings.put(parts, (version, detected_encoding(file)))
         return cached[1]
 
-    @cached_property
-    def _copy_engine(self) -> DuckDBEngine:
-        return DuckDBEngine(self._copies.folder)
-
     def close(self) -> None:
-        """End the processes that read workbooks, and remove all copies."""
+        """End the processes that read workbooks, and remove all copies. A later call makes them again."""
         self._workbooks.close()
         self._copies.close()
 
