@@ -199,3 +199,18 @@ def test_a_cell_that_is_too_large_to_load_is_read_in_part(tmp_path: Path, publis
     whole = source.read(f"{source.uri}/t/rows/2/data").contents
     assert whole[0].blob == bytes(16 << 20)
     assert "16,777,216 bytes of 100,000,000" in str(whole[1].text)
+
+
+def test_a_row_without_a_key_value_is_read_beside_a_cell_that_is_too_large_to_load(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """SQLite allows NULL in this key. Such rows are distinguished by the rowid."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (id TEXT PRIMARY KEY, n INT, data BLOB)")
+    writer.execute("INSERT INTO t VALUES ('a', 1, x'00'), (NULL, 2, zeroblob(100000000)), (NULL, 3, x'01')")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    for query in ("", "?limit=1", "?order=-n&limit=2"):
+        assert sorted(walk(source, f"{source.uri}/t/rows{query}")) == [1, 2, 3]

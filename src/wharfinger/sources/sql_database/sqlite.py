@@ -474,9 +474,8 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
     places = connection.execute(*select.statement([])).fetchall() if key else ()
     for place in places:
         texts = key_of(key, select.order, tuple([write_value(value) for value in place])) if key else ()
-        row_select = _Select(
-            table, Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
-        )
+        span = Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
+        row_select = _Select(table, span, ties=None in texts)
         try:
             for row in connection.execute(*row_select.statement()).fetchall():
                 yield (*place, *row[len(row_select.order) :])
