@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.errors import InvalidArgument
+from wharfinger.errors import InternalError, InvalidArgument
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.sql_uris import quote_part
 from wharfinger.sources.windows.window import PREVIOUS
@@ -214,3 +214,17 @@ def test_a_row_without_a_key_value_is_read_beside_a_cell_that_is_too_large_to_lo
     source = publish(f"sqlite:///{path}")
     for query in ("", "?limit=1", "?order=-n&limit=2"):
         assert sorted(walk(source, f"{source.uri}/t/rows{query}")) == [1, 2, 3]
+
+
+def test_an_order_by_a_column_with_a_value_that_is_too_large_to_load_is_refused(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+    writer.execute("INSERT INTO t VALUES (1, x'00'), (2, zeroblob(100000000))")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    with pytest.raises(InternalError, match="larger than 32 MiB"):
+        source.read(f"{source.uri}/t/rows?order=data")

@@ -174,14 +174,18 @@ class SQLite(DatabaseEngine):
         ):
             select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
-                return select.collect(_fetch(connection, *select.statement()), bounds)
+                try:
+                    return select.collect(_fetch(connection, *select.statement()), bounds)
+                except sqlite3.DataError as error:
+                    if table.key is None or not too_big(error):
+                        raise
+                return select.collect(_rows_in_part(connection, select, bounds), bounds)
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-                if table.key is None:
-                    reason = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: read its tables."
-                    raise InternalError(reason) from None
-            return select.collect(_rows_in_part(connection, select, bounds), bounds)
+                hint = "read its tables" if table.key is None else "order by other columns"
+                reason = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: {hint}."
+                raise InternalError(reason) from None
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
@@ -469,11 +473,11 @@ def _fetch(connection: sqlite3.Connection, statement: str, values: Mapping[str, 
 
 
 def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: QueryBounds) -> Iterator[Sequence[object]]:
-    """Read rows with a cell that is larger than a statement may load. Such a cell is read in part."""
+    """Read rows of a table with a key. A cell that is larger than a statement may load is read in part."""
     table, key = select.table, select.table.key
-    places = connection.execute(*select.statement([])).fetchall() if key else ()
-    for place in places:
-        texts = key_of(key, select.order, tuple([write_value(value) for value in place])) if key else ()
+    assert key is not None
+    for place in connection.execute(*select.statement([])).fetchall():
+        texts = key_of(key, select.order, tuple([write_value(value) for value in place]))
         span = Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
         row_select = _Select(table, span, ties=None in texts)
         try:
