@@ -256,13 +256,24 @@ def test_tables_are_named_by_their_paths_or_shorter_forms() -> None:
     assert paths_in("FROM 'a b/c.d.csv'") == ["a b/c.d.csv"]
     assert paths_in('FROM "c.d"') == ["a b/c.d.csv"]
     assert paths_in('FROM "ünï"') == ["Ünï.csv"]
-    with pytest.raises(InvalidArgument, match=r'"a/x\.csv", "b/x\.csv"'):
-        named_tables("FROM x", ["a/x.csv", "b/x.csv"])
     many = [f"t{number}.csv" for number in range(MAX_QUERIED_TABLES + 1)]
     statement = " ".join(f"t{number}" for number in range(MAX_QUERIED_TABLES))
     assert len(named_tables(statement, many)) == MAX_QUERIED_TABLES
     with pytest.raises(InvalidArgument, match="at most 16"):
         named_tables(f"{statement} t{MAX_QUERIED_TABLES}", many)
+
+
+def test_a_name_of_several_tables_is_refused_only_as_the_name_of_a_table(source: Tables, folder: Path) -> None:
+    """It may also be that of a column, of a common table expression, or a word of a text."""
+    (folder / "new").mkdir()
+    for directory in ("old", "new"):
+        (folder / directory / "port.csv").write_text("n\n1\n")
+    assert source.query("SELECT port FROM tides LIMIT 1").rows == [["Hull"]]
+    assert source.query("SELECT high FROM tides AS port WHERE port.port <> 'port' LIMIT 1").rows == [[6.1]]
+    assert source.query("WITH port AS (SELECT 7) FROM port").rows == [[7]]
+    for statement in ("FROM port", "FROM tides, port.csv", "SELECT (SELECT n FROM PORT) FROM tides"):
+        with pytest.raises(InvalidArgument, match=r'"new/port\.csv", "old/port\.csv": write one of these'):
+            source.query(statement)
 
 
 @pytest.mark.parametrize(

@@ -321,8 +321,8 @@ class DuckDBFile(DatabaseEngine):
         from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable, QueryReply, QueryRequest
 
         tables = self.catalogue().tables.values()
-        names = [QueriedTable(schema=table.schema, name=table.name, select="", path="") for table in tables]
-        names += [QueriedTable(schema="", name=one.name, select="", path="") for one in names if one.schema == "main"]
+        names = [QueriedTable(schema=table.schema, name=table.name) for table in tables]
+        names += [QueriedTable(schema="", name=one.name) for one in names if one.schema == "main"]
         request = QueryRequest(
             statement=statement,
             tables=names,

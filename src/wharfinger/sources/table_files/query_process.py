@@ -11,7 +11,7 @@ Three things confine the statement. Each of the first two suffices to keep it fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -39,12 +39,16 @@ _REFUSED_FUNCTIONS = frozenset(("current_setting", "getenv", "getvariable", "set
 
 
 class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the request: its name in the statement, the SELECT that reads it, and the path in that SELECT."""
+    """A table of the request: its name in the statement, the SELECT that reads it, and the path in that SELECT.
+
+    If it cannot be read, `refusal` says why, for a statement that uses the name as that of a table.
+    """
 
     schema: str
     name: str
-    select: str
-    path: str
+    select: str = ""
+    path: str = ""
+    refusal: str = ""
 
 
 class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,18 +133,19 @@ def _check_statement(connection: Any, request: QueryRequest) -> None:
         raise ChildRefused(_reason(reason, request.tables))
     if len(tree["statements"]) != 1:
         raise ChildRefused("give exactly one statement")
-    known_tables = {(_folded(table.schema), _folded(table.name)) for table in request.tables}
+    refusals = {(_folded(table.schema), _folded(table.name)): table.refusal for table in request.tables}
     for node, names in _scoped_nodes(tree):
-        _check_node(node, known_tables, names)
+        _check_node(node, refusals, names)
 
 
-def _check_node(node: dict[str, Any], known: set[tuple[str, str]], common: frozenset[str]) -> None:
+def _check_node(node: dict[str, Any], refusals: Mapping[tuple[str, str], str], common: frozenset[str]) -> None:
     kind = node.get("type")
     if kind == "BASE_TABLE":
         schema, name = _folded(node.get("schema_name", "")), _folded(node.get("table_name", ""))
-        if node.get("catalog_name") or ((schema, name) not in known and (schema or name not in common)):
+        refusal = None if node.get("catalog_name") else refusals.get((schema, name))
+        if refusal != "" and (node.get("catalog_name") or schema or name not in common):
             parts = (node.get("catalog_name"), node.get("schema_name"), node.get("table_name"))
-            raise ChildRefused(f"there is no table {'.'.join(str(part) for part in parts if part)}")
+            raise ChildRefused(refusal or f"there is no table {'.'.join(str(part) for part in parts if part)}")
     elif kind == "TABLE_FUNCTION":
         name = str(node.get("function", {}).get("function_name", "")).lower()
         if name not in _TABLE_FUNCTIONS:
@@ -193,6 +198,7 @@ def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]
 
 def _open_tables(connection: Any, tables: Sequence[QueriedTable]) -> None:
     """Make a view for each table, and then forbid everything except their files."""
+    tables = [table for table in tables if not table.refusal]
     for table in tables:
         schema = _quoted(table.schema or "main")
         if table.schema:

@@ -44,18 +44,22 @@ _PROCESS = "wharfinger.sources.table_files.query_process"
 
 
 class NamedTable(NamedTuple):
-    """A name in a statement, as schema and name, and the path of the table."""
+    """A name in a statement, as schema and name, and the path of the table, or why it has none."""
 
     schema: str
     name: str
     path: str
+    refusal: str = ""
 
 
 def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
     """Return the tables that a statement may name, from the decoded paths of all that the caller may read.
 
+    A name that fits several tables is refused only if the statement uses it as the name of a table, and not, for
+    example, as that of a column. Only the child can tell.
+
     Raises:
-        QueryRefused: a name fits several tables, or there are too many names.
+        QueryRefused: there are too many names.
     """
     names = _names(paths)
     tables: dict[tuple[str, str], NamedTable] = {}
@@ -63,11 +67,13 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
         matches = names.get((f"{schema}.{name}" if schema else name).lower())
         if not matches:
             continue
+        table = NamedTable(schema, name, matches[0])
         if len(matches) > 1:
             examples = ", ".join(f'"{path}"' for path in matches[:5])
-            raise QueryRefused(f"{name} may be each of {examples}: write one of these, in double quotes.")
-        tables[schema.lower(), name.lower()] = NamedTable(schema, name, matches[0])
-    if len({table.path for table in tables.values()}) > MAX_QUERIED_TABLES:
+            refusal = f"{name} may be each of {examples}: write one of these, in double quotes"
+            table = NamedTable(schema, name, "", refusal)
+        tables[schema.lower(), name.lower()] = table
+    if len({table.path for table in tables.values() if table.path}) > MAX_QUERIED_TABLES:
         raise QueryRefused(f"The statement names {len(tables)} tables, and at most {MAX_QUERIED_TABLES} are possible.")
     return list(tables.values())
 
@@ -146,12 +152,18 @@ class TableStatements:
         """
         paths = self._paths(statement)
         names = named_tables(statement, paths)
-        with self._open_tables([name.path for name in names]) as open_tables:
+        usable = [name for name in names if not name.refusal]
+        with self._open_tables([name.path for name in usable]) as open_tables:
             request = QueryRequest(
                 statement=statement,
                 tables=[
                     QueriedTable(schema=name.schema, name=name.name, select=table.select, path=table.path)
-                    for name, table in zip(names, open_tables, strict=True)
+                    for name, table in zip(usable, open_tables, strict=True)
+                ]
+                + [
+                    QueriedTable(schema=name.schema, name=name.name, refusal=name.refusal)
+                    for name in names
+                    if name.refusal
                 ],
                 parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
                 limit=limit,
