@@ -276,6 +276,14 @@ def test_a_name_of_several_tables_is_refused_only_as_the_name_of_a_table(source:
             source.query(statement)
 
 
+def test_a_damaged_file_prevents_only_statements_that_read_it(source: Tables, folder: Path) -> None:
+    """A statement may use its name for a column, or as a word of a text."""
+    (folder / "high.parquet").write_text("This is no Parquet file.")
+    assert source.query("SELECT port FROM tides WHERE high > 6 AND port <> 'high'").rows == [["Hull"]]
+    with pytest.raises(InvalidArgument, match=r"high\.parquet cannot be read"):
+        source.query("SELECT * FROM high")
+
+
 @pytest.mark.parametrize(
     "text", ['"' * 99_999, "'" * 99_999, "a" + " " * 90_000, "a." * 50_000, '"a' * 50_000, "é" * 100_000]
 )

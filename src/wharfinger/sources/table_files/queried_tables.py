@@ -73,33 +73,21 @@ class QueriedTables:
 
     @contextmanager
     def open(self, paths: Sequence[str]) -> Generator[Sequence[OpenTable]]:
-        """Open tables for a statement, by their decoded paths.
+        """Open tables for a statement, by their decoded paths. One that cannot be opened has a `refusal`.
 
         Raises:
-            ResourceNotFound: one has just been removed.
-            InvalidArgument: one is not a table.
             InternalError: one changed before the end of the statement.
         """
         with ExitStack() as stack:
             tables: list[OpenTable] = []
             statuses: list[tuple[str, int, os.stat_result]] = []
             for path in paths:
-                uri = self._files.uri_of(tuple(path.split("/")))
-                query = locate(uri, self._files.uri)
                 try:
-                    descriptor = stack.enter_context(self._files.tree.file(query.parts))
-                except NotServed:
-                    raise ResourceNotFound(uri) from None
-                status = os.fstat(descriptor)
-                file = self._opener.open_table(stack, uri, query, descriptor, status)
-                key = file.parts, file.sheet
-                cached = self._typed.get(key)
-                if cached is None or cached[0] != file.version:
-                    cached = self._typed.put(
-                        key, (file.version, typed_columns(file.engine, file.open_file, file.table))
-                    )
-                select = select_of(file.table, file.open_file.path, cached[1])
-                tables.append(OpenTable(file.open_file.descriptor, file.open_file.path, select))
+                    table, descriptor, status = self._open(stack, path)
+                except (ResourceNotFound, InvalidArgument) as error:
+                    tables.append(OpenTable(refusal=str(error).rstrip(".")))
+                    continue
+                tables.append(table)
                 statuses.append((path, descriptor, status))
             try:
                 yield tables
@@ -107,3 +95,25 @@ class QueriedTables:
                 for path, descriptor, status in statuses:
                     if not same_status(status, os.fstat(descriptor)):
                         raise InternalError(f"{path} changed while it was read: run the statement again.")
+
+    def _open(self, stack: ExitStack, path: str) -> tuple[OpenTable, int, os.stat_result]:
+        """Return a table, and the descriptor and status of its file. What is opened is closed with the stack.
+
+        Raises:
+            ResourceNotFound: it has just been removed.
+            InvalidArgument: it is not a table.
+        """
+        uri = self._files.uri_of(tuple(path.split("/")))
+        query = locate(uri, self._files.uri)
+        try:
+            descriptor = stack.enter_context(self._files.tree.file(query.parts))
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+        status = os.fstat(descriptor)
+        file = self._opener.open_table(stack, uri, query, descriptor, status)
+        key = file.parts, file.sheet
+        cached = self._typed.get(key)
+        if cached is None or cached[0] != file.version:
+            cached = self._typed.put(key, (file.version, typed_columns(file.engine, file.open_file, file.table)))
+        select = select_of(file.table, file.open_file.path, cached[1])
+        return OpenTable(file.open_file.descriptor, file.open_file.path, select), descriptor, status

@@ -114,11 +114,12 @@ def _written_names(statement: str) -> list[tuple[str, str]]:
 
 
 class OpenTable(NamedTuple):
-    """A table that is open for a statement: its file, and the SELECT of its rows."""
+    """A table that is open for a statement: its file, and the SELECT of its rows, or why it cannot be opened."""
 
-    descriptor: int
-    path: str
-    select: str
+    descriptor: int = -1
+    path: str = ""
+    select: str = ""
+    refusal: str = ""
 
 
 class TableStatements:
@@ -126,7 +127,8 @@ class TableStatements:
 
     Args:
         paths: Returns the decoded paths of the tables that the caller may read and a statement may name.
-        open_tables: Opens tables by these paths. If one of their files changes meanwhile, it raises `InternalError`.
+        open_tables: Opens tables by these paths. If one of their files changes meanwhile, it raises `InternalError`. A
+            table that cannot be opened fails only a statement that reads it.
     """
 
     dialect = "DuckDB"
@@ -147,23 +149,21 @@ class TableStatements:
 
         Raises:
             QueryRefused: it is not allowed, fails, or reaches a bound. The message says why.
-            InvalidArgument: a file is not a table.
             InternalError: a file changed while it was read.
         """
         paths = self._paths(statement)
         names = named_tables(statement, paths)
         usable = [name for name in names if not name.refusal]
         with self._open_tables([name.path for name in usable]) as open_tables:
+            tables = [*zip(usable, open_tables, strict=True)]
+            tables += [(name, OpenTable(refusal=name.refusal)) for name in names if name.refusal]
             request = QueryRequest(
                 statement=statement,
                 tables=[
-                    QueriedTable(schema=name.schema, name=name.name, select=table.select, path=table.path)
-                    for name, table in zip(usable, open_tables, strict=True)
-                ]
-                + [
-                    QueriedTable(schema=name.schema, name=name.name, refusal=name.refusal)
-                    for name in names
-                    if name.refusal
+                    QueriedTable(
+                        schema=name.schema, name=name.name, select=table.select, path=table.path, refusal=table.refusal
+                    )
+                    for name, table in tables
                 ],
                 parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
                 limit=limit,
@@ -171,7 +171,7 @@ class TableStatements:
                 size=bounds.size,
                 explain=explain,
             )
-            data = self._run(request, bounds, [table.descriptor for table in open_tables], paths)
+            data = self._run(request, bounds, [table.descriptor for table in open_tables if not table.refusal], paths)
         reply = msgspec.msgpack.decode(data, type=QueryReply, ext_hook=_decode)
         return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
 
