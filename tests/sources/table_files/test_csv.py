@@ -403,6 +403,13 @@ def test_the_error_for_a_broken_row_of_a_wide_file_has_its_line(tmp_path: Path, 
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("cell", ["1\N{ARABIC-INDIC DIGIT TWO}", "1e999"])
+def test_a_cell_of_a_wide_file_that_is_no_number_of_json_stays_a_text(tmp_path: Path, cell: str) -> None:
+    (tmp_path / "x.csv").write_text(wide_csv(3_000) + cell + ",1" * 2_999 + "\n", encoding="utf-8")
+    with publish(tmp_path) as source:
+        assert rows_of(source, "x.csv", "?rows=4-4&columns=c0,c1") == [{"c0": cell, "c1": 1}]
+
+
 @pytest.mark.parametrize("count", [csv_encoding.MAX_CSV_COLUMNS, csv_encoding.MAX_CSV_COLUMNS + 1])
 def test_values_of_files_with_many_columns_have_the_same_types(tmp_path: Path, count: int) -> None:
     cells = ["1", "007", "1.5", "", "x y", "-3", "12345678901234567", "é"]

@@ -7,6 +7,7 @@ of JSON Lines is a single value, from which it extracts only the requested colum
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator
 from typing import TextIO
@@ -20,8 +21,8 @@ from wharfinger.sources.table_files.workbook_process import MAX_ROW_BYTES, Sheet
 __all__ = ["MAX_COLUMNS", "WideRequest", "main"]
 
 MAX_COLUMNS = 100_000
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})").fullmatch
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII).fullmatch
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?", re.ASCII).fullmatch
 
 
 class WideRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int
     first: list[str] = next(csv.reader(file, delimiter=delimiter, strict=True), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")
-    header = not any(_NUMBER(cell) for cell in first)
+    header = not any(_is_number(cell) for cell in first)
     names = unique_names(clean(cell) if header and cell else f"column{index}" for index, cell in enumerate(first))
     file.seek(0)
     seen: set[int] = set()
@@ -76,7 +77,7 @@ def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int
             seen.add(index)
             if index in integers and not _INTEGER(cell):
                 integers.discard(index)
-            if index in numbers and not _NUMBER(cell):
+            if index in numbers and not _is_number(cell):
                 numbers.discard(index)
     return names, integers & numbers & seen, numbers & seen, header
 
@@ -96,6 +97,10 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
                 yield row
     except csv.Error as error:
         raise ChildRefused(f"line {reader.line_num:,}: {error}") from None
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER(cell) is not None and math.isfinite(float(cell))  # 1e999 is too large for a float
 
 
 def _value(cell: str, is_number: bool) -> object:
