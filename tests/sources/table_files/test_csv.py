@@ -403,6 +403,19 @@ def test_the_error_for_a_broken_row_of_a_wide_file_has_its_line(tmp_path: Path, 
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [('"a"b', "line 1: ',' expected"), ('"' + "x" * (5 << 20) + '"', "line 1: field larger than field limit")],
+    ids=["quote", "large"],
+)
+def test_the_error_for_a_broken_header_of_a_wide_file_has_its_line(tmp_path: Path, cell: str, message: str) -> None:
+    """A cell may have 4 MiB."""
+    header = wide_csv(3_000, 0).rstrip()
+    with pytest.raises(UnreadableTable) as caught:
+        read(tmp_path / "x.csv", f"{header},{cell}\n")
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize("cell", ["1\N{ARABIC-INDIC DIGIT TWO}", "1e999"])
 def test_a_cell_of_a_wide_file_that_is_no_number_of_json_stays_a_text(tmp_path: Path, cell: str) -> None:
     (tmp_path / "x.csv").write_text(wide_csv(3_000) + cell + ",1" * 2_999 + "\n", encoding="utf-8")

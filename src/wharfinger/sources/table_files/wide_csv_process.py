@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -62,7 +63,7 @@ def main(data: bytes) -> bytes:
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
     """Return the names of the columns, those with integers, those with numbers, and whether there is a header."""
-    first: list[str] = next(csv.reader(file, delimiter=delimiter, strict=True), list[str]())
+    first = next(_rows(file, delimiter, sys.maxsize, header=False), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")
     header = not any(_is_number(cell) for cell in first)
@@ -83,7 +84,7 @@ def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int
 
 
 def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[list[str]]:
-    """Yield the rows after the header.
+    """Yield the rows, without the header if there is one.
 
     Raises:
         ChildRefused: a row has too many cells, or a quote is wrong.
