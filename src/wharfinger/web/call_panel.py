@@ -160,12 +160,14 @@ class CallPanel:
         text = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
         self._state.text = text
 
-    async def _ask(self, params: t.ElicitRequestParams) -> Any:
+    async def _ask(self, params: t.ElicitRequestParams, certain: bool) -> Any:
         """Show a question of the server, and wait for the answer."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._question.clear()
         with self._question:
             node("h3", f"{name_text(self._server)} asks")
+            if not certain:
+                node("p", "Several calls to this server are running, and it does not say which of them asks.")
             node("p", name_text_of_lines(params.message), dir="auto")
             if params.mode == "url" and isinstance(params.url, str):
                 self._ask_to_open(params.url, answer)

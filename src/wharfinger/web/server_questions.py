@@ -1,23 +1,31 @@
 """The questions of servers (elicitation): forms and URLs, shown at the call that caused them.
 
-Of the calls to a server that are running, the latest shows the server's question. If none is running, the question is
-cancelled: a server cannot make a form appear by itself.
+A question in a result (stateless era), or on the response stream of a call over HTTP, is handled in the context of its
+call. Over other streams the protocol does not say which call a question belongs to: the latest call to the server shows
+it. If no call is running, the question is cancelled: a server cannot make a form appear by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from wharfinger import types as t
 
 __all__ = ["Asking", "CallQuestions", "ServerQuestions"]
 
-Asking = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Shows a question. Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened."""
+Asking = Callable[[t.ElicitRequestParams, bool], Awaitable[Any]]
+"""Shows a question, and whether it is certain that this call asks it.
+
+Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened.
+"""
 MAX_WAITING = 100
 """Maximum number of running calls to one server that can show its questions."""
+
+_asking_here: ContextVar[Asking | None] = ContextVar("_asking_here", default=None)
+"""Shows the questions of the call in whose context this is."""
 
 
 class ServerQuestions:
@@ -31,19 +39,24 @@ class ServerQuestions:
         """Show the server's questions in this way during a call."""
         self._asking.append(asking)
         del self._asking[:-MAX_WAITING]
+        token = _asking_here.set(asking)
         try:
             yield
         finally:
+            _asking_here.reset(token)
             if asking in self._asking:
                 self._asking.remove(asking)
 
     async def ask(self, params: t.ElicitRequestParams) -> Any:
         """Show a form, and return the answer."""
-        return await self._asking[-1](params) if self._asking else "cancel"
+        asking = _asking_here.get()
+        if asking in self._asking:
+            return await asking(params, True)
+        return await self._asking[-1](params, len(self._asking) == 1) if self._asking else "cancel"
 
     async def ask_to_open(self, params: t.ElicitRequestParams) -> bool:
         """Show a URL, and return whether it was opened."""
-        return bool(self._asking and await self._asking[-1](params) is True)
+        return await self.ask(params) is True
 
 
 class CallQuestions:
