@@ -75,6 +75,14 @@ def test_a_wrong_token_or_cookie_is_refused(page: RunningPage, cookie: dict[str,
         assert ask(page, "/", {"cookie": f"{name}={value}"})[0] == 401
 
 
+@pytest.mark.parametrize("other", ['a={"b": 1}', "user@host=1", "a=[1, 2]", "é=1", "nothing", ""])
+def test_cookies_of_other_applications_on_the_same_host_sign_nobody_out(
+    page: RunningPage, cookie: dict[str, str], other: str
+) -> None:
+    """A bug: a cookie that `http.cookies` does not parse hid that of the page."""
+    assert ask(page, "/", {"cookie": f"{other}; {cookie['cookie']}; {other}", **SAME_ORIGIN})[0] == 200
+
+
 def test_socket_io_refuses_a_foreign_origin(page: RunningPage, cookie: dict[str, str]) -> None:
     assert ask(page, SOCKET_IO_PATH, {**cookie, **SAME_ORIGIN})[0] != 403
     for origin in ("http://evil.test", "null", "http://127.0.0.1:1", "http://localhost.evil.test", "https://x"):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from html import escape
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -257,11 +256,12 @@ def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
 def read_cookie(headers: Mapping[bytes, bytes]) -> str:
     """Return the value of this page's cookie, or an empty string."""
     name = cookie_name(headers.get(b"host", b"").decode("latin-1"))
-    try:
-        morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(name)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
+    # Not by `SimpleCookie`, which drops all cookies if it cannot parse that of another application on this host.
+    for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return ""
 
 
 def _field(encoded: bytes, name: str) -> str:
