@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from tests.client.scripted import HANDSHAKE, Refusal, Script, run
 from wharfinger import Server
+from wharfinger.client import ClientOptions, Retry
 from wharfinger.sources import files
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.live_changes import LiveChanges
@@ -46,3 +51,56 @@ def test_each_begin_of_a_watch_is_reported_so_that_earlier_changes_can_be_read(t
             await live.close()
 
     asyncio.run(test())
+
+
+def test_after_a_lost_connection_all_resources_are_watched_again() -> None:
+    """A bug: only the first was."""
+
+    async def test() -> None:
+        async with following(Script(HANDSHAKE, resources__subscribe={}), ["log://a", "log://b"]) as (script, begun):
+            await begun.get()
+            script.received.clear()
+            script.hang_up()
+            await begun.get()
+            assert subscribed(script) == ["log://a", "log://b"]
+
+    run(test())
+
+
+def test_of_resources_that_a_server_refuses_to_watch_the_first_is_watched() -> None:
+    async def test() -> None:
+        def subscribe(message: Any) -> Any:
+            return {} if message["params"]["uri"] == "log://a" else Refusal(-32602)
+
+        async with following(Script(HANDSHAKE, resources__subscribe=subscribe), ["log://a", "log://b"]) as (
+            script,
+            begun,
+        ):
+            await begun.get()
+            assert subscribed(script) == ["log://a", "log://b", "log://a"]
+
+    run(test())
+
+
+@asynccontextmanager
+async def following(server: Script, uris: list[str]) -> AsyncGenerator[tuple[Script, asyncio.Queue[str]]]:
+    """Watch resources of a server; the queue gets its name whenever a watch has begun."""
+    server.answers["initialize"]["capabilities"] = {"resources": {"subscribe": True}}
+    begun: asyncio.Queue[str] = asyncio.Queue()
+
+    async def changed(server: str, uri: str) -> None:
+        pass
+
+    async with server as script:
+        config = ServerConfig(name="harbour", target=f"unix:{script.path}")
+        options = ClientOptions(revision=HANDSHAKE, retry=Retry(watch_attempts=0))
+        async with Offer([config], options=options) as offer:
+            await offer.upstreams.ready(30)
+            live = LiveChanges(offer, changed, begun.put)
+            live.watch({"harbour": uris}, None)
+            yield script, begun
+            await live.close()
+
+
+def subscribed(script: Script) -> list[str]:
+    return [params["uri"] for params in script.params("resources/subscribe")]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import RemoteError, WharfingerError
 from wharfinger.web.offer import Offer
 
 __all__ = ["MAX_WATCHED", "LiveChanges"]
@@ -68,18 +68,19 @@ class LiveChanges:
 
     async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
         """Watch until cancelled. If a server refuses to watch all of them, watch the first."""
+        watched = uris
         while True:
             upstream = self._offer.server(server)
             if upstream is None:
                 return
             try:
-                async with upstream.client.watch(*uris) as changes:
+                async with upstream.client.watch(*watched) as changes:
                     await self._began(server)
                     async for change in changes:
                         await self._changed(server, change.uri)
             except WharfingerError as error:
                 log.debug("%s: %s", server, error)
-                uris = uris[:1]
+                watched = uris[:1] if isinstance(error, RemoteError) else uris
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
