@@ -1,6 +1,11 @@
 """The visitors of the page are kept when a server is restarted, unless they have signed out."""
 
+from __future__ import annotations
+
+import time
 from pathlib import Path
+
+import pytest
 
 from wharfinger.protocol.principal import ANONYMOUS
 from wharfinger.web.visitors import Visitors
@@ -15,3 +20,18 @@ def test_a_visitor_who_signed_out_is_not_admitted_after_a_restart(tmp_path: Path
     restarted = Visitors(tmp_path)
     assert restarted.find(left) is None
     assert restarted.find(stays) is not None
+
+
+@pytest.mark.parametrize("damage", [b"abc\n", b"abc never\n", b"\xff\xfe 1\n", b"\n", b"abc 1e"])
+def test_damaged_lines_of_the_file_are_skipped(tmp_path: Path, damage: bytes) -> None:
+    """A bug: the server did not start again."""
+    cookie = Visitors(tmp_path).admit(ANONYMOUS)
+    file = tmp_path / "visitors"
+    file.write_bytes(file.read_bytes() + damage)
+    assert Visitors(tmp_path).find(cookie) is not None
+
+
+@pytest.mark.parametrize("expires", ["{past}", "nan", "inf", "never"])
+def test_the_url_has_a_token_after_a_restart_if_no_visitor_is_left(tmp_path: Path, expires: str) -> None:
+    (tmp_path / "visitors").write_text(f"abc {expires.format(past=time.time() - 1)}\n")
+    assert Visitors(tmp_path).token

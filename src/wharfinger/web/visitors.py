@@ -61,10 +61,20 @@ class Visitors:
         """The token of the URL, until it is used."""
         if self._file is not None:
             with suppress(OSError):
-                for line in self._file.read_text("ascii").splitlines()[-MAX_VISITORS:]:
-                    key, _, expires = line.partition(" ")
-                    self._visitors[key] = Visitor(key, ANONYMOUS, b"", float(expires))
-                    self.token = ""
+                for line in self._file.read_text("ascii", "replace").splitlines()[-MAX_VISITORS:]:
+                    self._restore(line)
+
+    def _restore(self, line: str) -> None:
+        """Admit the visitor of a line of the file, unless the line is damaged or the visit has expired."""
+        key, _, text = line.partition(" ")
+        try:
+            expires = float(text)
+        except ValueError:
+            return
+        now = time.time()
+        if now < expires <= now + VISIT_SECONDS:
+            self._visitors[key] = Visitor(key, ANONYMOUS, b"", expires)
+            self.token = ""
 
     def redeem(self, token: str) -> str | None:
         """Void the token of the URL, and return a cookie for it; None if the token is not valid."""
