@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -36,7 +35,9 @@ class ResourcePanel:
         self.server = server
         self.uri = uri
         self._previews: list[ContentPreview] = []
-        self._reading = asyncio.Lock()
+        self._is_reading = False
+        self._read_wanted = False
+        self._closed = False
         self._changes = 0
         self._shown: list[t.ResourceContents] | None = None
         self._window = ""
@@ -61,15 +62,18 @@ class ResourcePanel:
         await self.read()
 
     async def read(self, uri: str = "") -> None:
-        """Read the shown window again, or another one. During a read, only a change or another URI causes one more."""
+        """Read the shown window again, or another one. If a read is running, one more follows it."""
         self._window = uri or self._window
-        if self._reading.locked() and not uri:
+        self._read_wanted = True
+        if self._is_reading:
             return
-        async with self._reading:
-            known_changes = -1
-            while known_changes != self._changes:
-                known_changes = self._changes
+        self._is_reading = True
+        try:
+            while self._read_wanted and not self._closed:
+                self._read_wanted = False
                 await self._read()
+        finally:
+            self._is_reading = False
 
     async def _read(self) -> None:
         upstream = self._offer.server(self.server)
@@ -80,7 +84,10 @@ class ResourcePanel:
             target = self._window or await self._first_window(upstream.client)
             result = await upstream.client.read_resource(target, bypass_cache=True)
         except WharfingerError as error:
-            self._facts.text = f"This cannot be read: {name_text(str(error), 1000)}"
+            if not self._closed:
+                self._facts.text = f"This cannot be read: {name_text(str(error), 1000)}"
+            return
+        if self._closed:
             return
         self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
         contents = result.contents[:MAX_CONTENTS]
@@ -89,12 +96,14 @@ class ResourcePanel:
         self._shown = contents
         self._show_windows(contents[0] if contents else None)
         if len(self._previews) != len(contents):
-            self.close()
+            self._forget()
             self._body.clear()
             with self._body:
                 self._containers = [node("section", classes="block") for _ in contents]
             self._previews = [ContentPreview(self._shelf, self._visitor, name=content.uri) for content in contents]
-        for preview, container, content in zip(self._previews, self._containers, contents, strict=True):
+        for preview, container, content in zip(tuple(self._previews), self._containers, contents, strict=True):
+            if self._closed:
+                return
             await preview.show(container, content)
 
     async def _first_window(self, client: Any) -> str:
@@ -122,7 +131,11 @@ class ResourcePanel:
                     node("button", label, type="button").on("click", turn, args=[])
 
     def close(self) -> None:
-        """Forget the contents that are shown."""
+        """Forget the contents that are shown, and drop the result of a running read."""
+        self._closed = True
+        self._forget()
+
+    def _forget(self) -> None:
         for preview in self._previews:
             preview.close()
         self._previews.clear()
