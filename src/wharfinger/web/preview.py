@@ -70,23 +70,23 @@ class ContentPreview:
             text = decoded
         ways = self._ways(kind, text, blob)
         container.clear()
+        chosen = self._way if self._way in ways else next(iter(ways))
         with container:
             if len(ways) > 1:
-                self._choices(container, content, list(ways))
-            chosen = self._way if self._way in ways else next(iter(ways))
+                self._choices(container, content, list(ways), chosen)
             with node("div", classes="preview", data_way=chosen) as inner:
                 await ways[chosen](inner)
 
-    def _choices(self, container: HtmlElement, content: Any, ways: Sequence[str]) -> None:
+    def _choices(self, container: HtmlElement, content: Any, ways: Sequence[str], chosen: str) -> None:
         with node("div", classes="ways", role="group", aria_label="Show as"):
             for way in ways:
-                is_shown = way == (self._way or ways[0])
 
                 async def choose(way: str = way) -> None:
                     self._way = way
                     await self.show(container, content)
 
-                node("button", way, type="button", aria_pressed="true" if is_shown else "false").on("click", choose)
+                pressed = "true" if way == chosen else "false"
+                node("button", way, type="button", aria_pressed=pressed).on("click", choose)
 
     def _ways(self, kind: str, text: str | None, blob: bytes) -> dict[str, Callable[[HtmlElement], Any]]:
         """Return the ways in which this content can be shown, the best first."""
@@ -119,7 +119,7 @@ class ContentPreview:
             ways["PDF"] = pdf
         if text is not None:
             if kind in ("text/markdown", "text/x-markdown") and len(text) <= MAX_MARKDOWN_CHARACTERS:
-                ways["Markdown"] = lambda inner: self._markdown(text)
+                ways["Markdown"] = lambda inner: self._markdown(inner, text)
             if kind in TABLES and len(text) <= MAX_TABLE_CHARACTERS:
                 ways["Table"] = lambda inner: self._table(inner, text, TABLES[kind])
             if kind == "application/json" or kind.endswith("+json"):
@@ -134,12 +134,18 @@ class ContentPreview:
         self._paths.append(path)
         return path
 
-    async def _markdown(self, text: str) -> None:
-        MarkdownView(await asyncio.to_thread(markdown_html, text))
+    # After a wait, the element may have been replaced by that of newer content.
+
+    async def _markdown(self, container: HtmlElement, text: str) -> None:
+        html = await asyncio.to_thread(markdown_html, text)
+        if not container.is_deleted:
+            MarkdownView(html)
 
     async def _text(self, container: HtmlElement, text: str, *, indented: bool = False) -> None:
         if indented:
             text = await asyncio.to_thread(indented_json, text)
+        if container.is_deleted:
+            return
         windows = ContentWindows(text)
 
         def show(number: int) -> str:
@@ -155,6 +161,8 @@ class ContentPreview:
             table = await asyncio.to_thread(TableWindows, text, kind)
         except (ValueError, csv.Error, RecursionError):
             await self._text(container, text)
+            return
+        if container.is_deleted:
             return
 
         def show(number: int) -> str:
