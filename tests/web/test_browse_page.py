@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from wharfinger import Context, Server
+from wharfinger.types import CallToolResult
 
 server = Server("harbour", instructions="Ask for the tide before you plan a trip.")
 
@@ -59,6 +60,12 @@ async def moor(ctx: Context, vessel: str) -> str:
 async def sink() -> str:
     """Fail."""
     raise ValueError("the hull is open")
+
+
+@server.tool
+async def berths() -> CallToolResult:
+    """List the berths, as data alone."""
+    return CallToolResult(content=[], structured_content={"quay": [1, None], "open": True})
 
 
 @server.prompt
@@ -295,6 +302,14 @@ def test_the_error_of_a_tool_is_shown(tab: Tab) -> None:
     choose_tool(tab, "sink")
     tab.panel.get_by_role("button", name="Call").click()
     tab.panel.get_by_text(re.compile("The tool failed")).wait_for()
+
+
+def test_a_result_without_text_is_shown_as_json(tab: Tab) -> None:
+    """A bug: it was shown as Python writes it."""
+    choose_tool(tab, "berths")
+    tab.panel.get_by_role("button", name="Call").click()
+    tab.panel.locator(".result pre").wait_for()
+    assert json.loads(tab.panel.locator(".result pre").inner_text()) == {"quay": [1, None], "open": True}
 
 
 def test_a_prompt_is_filled_in(tab: Tab) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import ToolError, WharfingerError
@@ -52,11 +55,9 @@ class CallPanel:
             except ToolError as error:
                 self._state.text = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"
                 return error.result.content if error.result is not None else ()
-            blocks = list(result.content)
-            structured: Any = result.structured_content
-            if isinstance(structured, t.WireStruct | dict | list) and not blocks:
-                blocks.append(t.TextContent(text=str(cast("object", structured))))
-            return blocks
+            if result.structured_content is UNSET or result.content:
+                return result.content
+            return [t.TextContent(text=json.dumps(result.structured_content, indent=2, ensure_ascii=False))]
 
         marks = _marks(tool)
         self._show(
