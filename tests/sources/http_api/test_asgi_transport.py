@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from fastapi.responses import StreamingResponse
+from starlette.background import BackgroundTask
+from starlette.responses import PlainTextResponse
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import TooLarge
@@ -101,6 +103,50 @@ def test_a_request_that_is_not_answered_in_time_is_cancelled() -> None:
         assert cancelled.is_set()
 
     asyncio.run(check())
+
+
+def test_an_answer_does_not_wait_for_the_background_tasks_of_the_application() -> None:
+    """A bug: it did, so that a long one failed the call."""
+    finish, events = asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        await finish.wait()
+        events.append("worked")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            events.append("ended")
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await PlainTextResponse("x", background=BackgroundTask(work))(scope, receive, send)
+
+    async def check() -> None:
+        asgi = transport(app, timeout=20)
+        assert (await asgi.request("GET", URL)).body == b"x"
+        assert events == []
+        finish.set()
+        await asgi.close()  # after the work
+
+    asyncio.run(check())
+    assert events == ["worked", "ended"]
+
+
+def test_an_application_may_fail_after_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await app_that_sends(b"x")(scope, receive, send)
+            raise ValueError("the anchor is lost")
+
+    async def check() -> None:
+        asgi = transport(app)
+        assert (await asgi.request("GET", URL)).body == b"x"
+        await asgi.close()
+
+    asyncio.run(check())
+    assert "failed at GET /a" in caplog.text
 
 
 def test_an_application_that_returns_without_an_answer_is_an_error() -> None:

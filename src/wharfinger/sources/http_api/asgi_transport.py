@@ -1,6 +1,7 @@
 """Calls an ASGI application in this process, without a socket, as if it were an HTTP API.
 
-A request is one call of the application with an `http` scope (ASGI 3.0, HTTP & WebSocket 2.5). The application's
+A request is one call of the application with an `http` scope (ASGI 3.0, HTTP & WebSocket 2.5), in a task: its answer is
+complete with the last message, but the application may continue (Starlette's background tasks). The application's
 lifespan runs from the first use to `close()`, in a task of its own, since it may hold a task group open. The
 application is bounded like a remote server: the size and the time of an answer are limited, and an exception becomes an
 answer of 500.
@@ -20,6 +21,7 @@ from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import MAX_REDIRECTS, REDIRECTS, TooLarge, same_origin
 from wharfinger.net import join_headers, join_url
 from wharfinger.protocol.interfaces import AsgiApp, AsgiMessage, HttpResponse
+from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["AsgiTransport"]
 
@@ -37,6 +39,7 @@ class AsgiTransport:
         self._timeout = timeout
         self._max_body_bytes = max_body_bytes
         self._lifespan: _Lifespan | None = None
+        self._requests = BackgroundTasks()
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the lock."""
@@ -92,22 +95,31 @@ class AsgiTransport:
         async def receive() -> AsgiMessage:
             if inbox:
                 return inbox.pop()
-            await answer.complete.wait()
+            await answer.ended.wait()
             return {"type": "http.disconnect"}
 
+        async def run() -> None:
+            try:
+                await self._app(scope, receive, answer.send)
+            except Exception:
+                if answer.error is None:
+                    answer.failed = True
+                    log.warning("The application failed at %s %s", method, parts.path, exc_info=True)
+            finally:
+                answer.ended.set()
+
+        running = self._requests.start(run())
         try:
-            await self._app(scope, receive, answer.send)
-        except ConnectionFailed:
+            await answer.ended.wait()
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait((running,))
             raise
-        except Exception:
-            if answer.error is not None:  # Starlette turns it into its ClientDisconnect
-                raise answer.error from None
-            log.warning("The application failed at %s %s", method, parts.path, exc_info=True)
-            if not answer.complete.is_set():
-                return HttpResponse(500, {}, b"")
-        if not answer.complete.is_set():
-            raise answer.error or ConnectionFailed("The application ended without an answer.")
-        return HttpResponse(answer.status, answer.headers, b"".join(answer.pieces))
+        if answer.is_complete:
+            return HttpResponse(answer.status, answer.headers, b"".join(answer.pieces))
+        if answer.failed:
+            return HttpResponse(500, {}, b"")
+        raise answer.error or ConnectionFailed("The application ended without an answer.")
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -122,9 +134,13 @@ class AsgiTransport:
                 self._lifespan = lifespan
 
     async def close(self) -> None:
-        """End the application's lifespan. A later request starts it again."""
+        """End the application's lifespan, after its requests. A later request starts it again."""
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None and lifespan.loop is asyncio.get_running_loop():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIFESPAN_SECONDS):
+                    await self._requests.finished()
+            await self._requests.cancel()
             await lifespan.close()
 
 
@@ -135,9 +151,13 @@ class _Answer:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.pieces: list[bytes] = []
-        self.complete = asyncio.Event()
+        self.is_complete = False
+        self.failed = False
+        """Whether the application raised an exception of its own."""
         self.error: TooLarge | None = None
-        """What `send` raised, which the application may hide."""
+        """What `send` raised. The application may hide it; Starlette raises ClientDisconnect instead."""
+        self.ended = asyncio.Event()
+        """Set when the answer is complete, or when the application has ended."""
         self._left = limit
         self._limit = limit
 
@@ -146,7 +166,7 @@ class _Answer:
             self.status = int(message["status"])
             raw = message.get("headers", ())
             self.headers = join_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
-        elif message["type"] == "http.response.body" and not self.complete.is_set():
+        elif message["type"] == "http.response.body" and not self.is_complete:
             piece = bytes(message.get("body", b""))
             self._left -= len(piece)
             if self._left < 0:
@@ -154,7 +174,8 @@ class _Answer:
                 raise self.error
             self.pieces.append(piece)
             if not message.get("more_body", False):
-                self.complete.set()
+                self.is_complete = True
+                self.ended.set()
 
 
 class _Lifespan:
