@@ -431,6 +431,46 @@ def test_each_scheme_sends_its_credentials(
             assert secret not in answer
 
 
+def test_all_cookies_of_an_operation_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: of two keys in cookies one was sent, and none beside a Cookie header of the operator or an argument."""
+    monkeypatch.setenv("WHARFINGER_OPENAPI_QUAY_ONE", "first1")
+    monkeypatch.setenv("WHARFINGER_OPENAPI_QUAY_TWO", "second2")
+    cookies: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            cookies.append(dict(scope["headers"])[b"cookie"].decode())
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+    berth = {"name": "berth", "in": "cookie", "required": True, "schema": {"type": "string"}}
+    responses = {"200": {"description": ""}}
+    document = {
+        "openapi": "3.1.0", "info": {"title": "Quay", "version": "1"}, "security": [{"one": [], "two": []}],
+        "paths": {"/a": {"get": {"responses": responses},
+                         "post": {"operationId": "moor", "parameters": [berth], "responses": responses}}},
+        "components": {"securitySchemes": {
+            name: {"type": "apiKey", "in": "cookie", "name": f"key-{name}"} for name in ("one", "two")
+        }},
+    }  # fmt: skip
+    headers = {"Cookie": "lang=en; key-two=own"}
+    read(openapi(document, app=app, label="quay"), "api://quay/a")
+    read(openapi(document, app=app, label="quay", headers=headers), "api://quay/a")
+
+    async def call() -> None:
+        server = Server("quay")
+        server.include(openapi(document, app=app, label="quay", allow_operations=["moor"]))
+        async with Client(server) as client:
+            await client.call_tool("moor", {"berth": "7"})
+
+    asyncio.run(call())
+    assert cookies == [
+        "key-one=first1; key-two=second2",
+        "key-one=first1; key-two=own; lang=en",
+        "berth=7; key-one=first1; key-two=second2",
+    ]
+
+
 @pytest.mark.parametrize("password", ["", "sk-live-77"])
 def test_a_user_name_that_is_a_key_is_hidden(password: str) -> None:
     basic: dict[str, Any] = {"main": {"type": "http", "scheme": "basic"}}

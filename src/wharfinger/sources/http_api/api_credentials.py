@@ -20,7 +20,7 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_document import JsonObject
 from wharfinger.sources.http_api.api_operations import ApiOperation
 
-__all__ = ["ENVIRONMENT_PREFIX", "ApiCredentials", "SentCredentials"]
+__all__ = ["ENVIRONMENT_PREFIX", "ApiCredentials", "SentCredentials", "joined_headers"]
 
 ENVIRONMENT_PREFIX = "WHARFINGER_OPENAPI_"
 MIN_HIDDEN_CHARACTERS = 6
@@ -154,9 +154,19 @@ _is_token = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 """Matches the name of a header or a cookie (RFC 9110 §5.6.2)."""
 
 
+def joined_headers(*parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of all parts: their cookies in one header, else the last of each name."""
+    headers = {name: value for part in parts for name, value in part.items()}
+    values = [part["cookie"] for part in parts if "cookie" in part]
+    if len(values) > 1:
+        pairs = [pair.strip().partition("=") for value in values for pair in value.split(";")]
+        headers["cookie"] = "; ".join(f"{name}={value}" for name, value in {pair[0]: pair[2] for pair in pairs}.items())
+    return headers
+
+
 def _joined(parts: Sequence[SentCredentials]) -> SentCredentials:
-    headers = {name: value for part in parts for name, value in part.headers.items()}
-    return SentCredentials(headers, tuple(pair for part in parts for pair in part.query))
+    query = tuple(pair for part in parts for pair in part.query)
+    return SentCredentials(joined_headers(*(part.headers for part in parts)), query)
 
 
 def _upper(name: str) -> str:

@@ -31,7 +31,7 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import modified_annotations, summaries
 from wharfinger.sources.http_api.api_catalogue import MARKDOWN, ApiCatalogue, list_order
 from wharfinger.sources.http_api.api_client import ApiClient, KeptAnswer
-from wharfinger.sources.http_api.api_credentials import ApiCredentials
+from wharfinger.sources.http_api.api_credentials import ApiCredentials, joined_headers
 from wharfinger.sources.http_api.api_document import JsonObject, parse_document
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, read_document
 from wharfinger.sources.http_api.api_paging import page_links
@@ -254,7 +254,7 @@ class HttpApi(Source):
         parts = [part for part in (query, query_text(sent.query)) if part]
         url = f"{loaded.base_url}{path}{'?' if parts else ''}{'&'.join(parts)}"
         headers = {name.lower(): value for name, value in self._settings.headers.items()}
-        return url, {**sent.headers, **headers}
+        return url, joined_headers(sent.headers, headers)
 
     async def _get(
         self, uri: str, loaded: _LoadedDocument, target: ApiTarget, *, revalidate: bool = False
@@ -270,7 +270,9 @@ class HttpApi(Source):
         """Call an operation for a tool."""
         loaded = await self._load()
         url, headers = self._url(loaded, operation, request.path, request.query)
-        response = await self._client.send(operation.method, url, {**request.headers, **headers}, request.body)
+        response = await self._client.send(
+            operation.method, url, joined_headers(request.headers, headers), request.body
+        )
         try:
             return result_of(response, self.name)
         except ToolError as error:
