@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from msgspec import UNSET
 
 from wharfinger import Client, Server
 from wharfinger.errors import ToolError
@@ -169,3 +171,20 @@ def test_an_error_has_the_message_of_the_api(body: bytes, message: str) -> None:
     # Python 3.13 calls this status "Unprocessable Content"
     assert str(error.value).replace("Content", "Entity").startswith(message)
     assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("method", "read_only", "destructive"),
+    [("get", True, False), ("post", False, UNSET), ("put", False, True), ("delete", False, True)],
+)
+def test_the_hints_of_a_tool_are_those_that_its_method_tells(method: str, read_only: bool, destructive: Any) -> None:
+    """A bug: a POST was said to destroy nothing. Without the hint it may (2025-11-25, schema, ToolAnnotations)."""
+
+    async def tool() -> Any:
+        server = Server("quay")
+        server.include(openapi(document("/a", method), app=FastAPI(), label="quay", allow_operations=["act"]))
+        async with Client(server) as client:
+            return next(tool for tool in await client.list_tools() if tool.name == "act")
+
+    hints = asyncio.run(tool()).annotations
+    assert (hints.read_only_hint, hints.destructive_hint) == (read_only, destructive)

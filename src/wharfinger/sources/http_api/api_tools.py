@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.decoded_json import as_list, as_object
@@ -107,7 +108,8 @@ def make_tool(
         annotations=t.ToolAnnotations(
             title=operation.summary or operation.name,
             read_only_hint=method == "GET",
-            destructive_hint=method in ("DELETE", "PUT", "PATCH"),
+            # Whether a POST destroys something is unknown: without the hint, a host assumes that it may.
+            destructive_hint={"GET": False, "POST": UNSET}.get(method, True),
             idempotent_hint=method in ("GET", "PUT", "DELETE"),
             open_world_hint=True,
         ),
