@@ -192,6 +192,8 @@ def test_an_operation_with_a_remote_reference_is_left_out_with_a_remark() -> Non
         ("/a", get({"name": "x", "in": "elsewhere"}), "in: Input should be 'query'"),
         ("/a", get(summary=["not text"]), "summary: Input should be a valid string"),
         ("/a/../b", get(), "not the path of a URL"),
+        ("/a/%2e%2E/b", get(), "not the path of a URL"),
+        ("/a%00", get(), "not the path of a URL"),
         ("/a?b=c", get(), "not the path of a URL"),
         ("/a", get(*[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(101)]), "more than 100"),
         (

@@ -206,6 +206,23 @@ def test_only_operations_of_the_document_are_requested(api: HttpApi, shop: Shop,
     assert {request.url.path for request in shop.requests} <= {"/orders/99"}
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"), [("/a%20b", "/a%20b"), ("/a b", "/a%20b"), ("/caf%C3%A9/50%", "/caf%25C3%25A9/50%25")]
+)
+def test_a_path_that_is_escaped_in_the_document_is_not_escaped_again(path: str, expected: str) -> None:
+    paths: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            paths.append(scope["raw_path"].decode())
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+    api = openapi({**QUAY, "paths": {path: QUAY["paths"]["/a"]}}, app=app, label="quay")
+    read(api, f"api://quay{expected}")
+    assert paths == [expected]
+
+
 def test_a_value_is_escaped_and_stays_one_segment(shop: Shop) -> None:
     app = make_shop(shop)
 

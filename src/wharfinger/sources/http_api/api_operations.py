@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.text import printable
@@ -40,6 +41,8 @@ _OWN_HEADERS = frozenset(
 """Headers that are not parameters: OpenAPI excludes three (Parameter Object), and the others belong to HTTP itself."""
 _BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """The types of a body that tools can send, the best first, besides those that end with `+json`."""
+_leaves_path = re.compile(r"[\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)").search
+"""Finds what would make another path of a path without escapes."""
 
 
 class ApiParameter(NamedTuple):
@@ -180,7 +183,7 @@ class _OperationReader:
         for path, node in as_object(self.root.get("paths")).items():
             if not path.startswith("/"):
                 continue
-            if re.search(r"[?#\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)", path) or len(path) > MAX_PATH_CHARACTERS:
+            if "?" in path or "#" in path or _leaves_path(unquote(path)) or len(path) > MAX_PATH_CHARACTERS:
                 self._skip(path, "it is not the path of a URL")
                 continue
             try:

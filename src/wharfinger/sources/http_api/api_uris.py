@@ -95,14 +95,13 @@ class ApiUris:
 
     def about(self, operation: ApiOperation) -> str:
         """Return the URI of the description of an operation."""
-        path = quote(operation.path, safe=_PATH + "/")
-        return f"{self.top}{path}?{ABOUT}={operation.method.lower()}"
+        return f"{self.top}{_literal(operation.path)}?{ABOUT}={operation.method.lower()}"
 
     def plain(self, operation: ApiOperation) -> str:
         """Return the URI of the answer without parameters; empty if the operation requires some."""
         if any(parameter.required for parameter in self.shown_parameters(operation)):
             return ""
-        return self.top + quote(operation.path, safe=_PATH + "/")
+        return self.top + _literal(operation.path)
 
     def template(self, operation: ApiOperation) -> str:
         """Return the URI template of the answers; empty if the operation has no parameters."""
@@ -244,9 +243,10 @@ def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
     path = ""
     for piece in _pieces(operation.path):
         parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
-        has_slashes = parameter is None or parameter.allows_slashes
-        text = piece if parameter is None else values[parameter.variable]
-        path += quote(text, safe=_PATH + ("/" if has_slashes else ""))
+        if parameter is None:
+            path += _literal(piece)
+        else:
+            path += quote(values[parameter.variable], safe=_PATH + ("/" if parameter.allows_slashes else ""))
     return path
 
 
@@ -298,10 +298,15 @@ def _template_path(operation: ApiOperation) -> str:
     for piece in _pieces(operation.path):
         parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
         if parameter is None:
-            path += quote(piece, safe=_PATH + "/")
+            path += _literal(piece)
         else:
             path += f"{{{'+' if parameter.allows_slashes else ''}{parameter.variable}}}"
     return path
+
+
+def _literal(text: str) -> str:
+    """Return a part of a path of the document, escaped. The document may have escaped it already."""
+    return quote(text, safe=_PATH + ("/" if _BROKEN_ESCAPE(text) else "/%"))
 
 
 def _pieces(path: str) -> list[str]:
