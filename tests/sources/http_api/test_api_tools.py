@@ -103,7 +103,9 @@ def test_bodies_are_sent_in_their_content_type(content_type: str, body: Any, exp
     assert seen["body"] == expected
 
 
-@pytest.mark.parametrize("value", ["..", ".", "a/b", "../admin", "a\\b", "a\0b", "", "a\nb"])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "a/b", "../admin", "a\\b", "a\0b", "", "a\nb", "%2e%2e", "a%2fb", "%252e."]
+)
 def test_an_argument_cannot_change_the_path(value: str) -> None:
     with pytest.raises(ToolError, match="cannot be a part of a path"):
         request_of_call(document("/a/{id}", "delete", parameters=[parameter("id", "path")]), {"id": value})

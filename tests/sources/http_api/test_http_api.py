@@ -198,6 +198,7 @@ def test_an_invalid_query_is_refused_with_advice(api: HttpApi, shop: Shop, uri: 
     [
         "/orders/99", "/nothing", "/orders/7/", "/orders//7", "/orders/..", "/orders/%2e%2e", "/orders/..%2ftides",
         "/harbours/%2E%2E%2Ftides", "/orders/7%00", "/orders/7#x", "/orders/7%", "//elsewhere.test/x", "/openapi.json",
+        "/harbours/%252e%252e", "/harbours/%252e%252e%252ftides", "/harbours/%25252e%25252e",
     ],
 )  # fmt: skip
 def test_only_operations_of_the_document_are_requested(api: HttpApi, shop: Shop, path: str) -> None:

@@ -23,11 +23,12 @@ from wharfinger.content.text import printable, size_text
 from wharfinger.errors import ToolError
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
+from wharfinger.protocol.uri.template import is_unsafe
 from wharfinger.sources.http_api.api_client import error_text
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import json_schema
-from wharfinger.sources.http_api.api_uris import query_text, request_path
+from wharfinger.sources.http_api.api_uris import is_escaped_path, query_text, request_path
 from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_part
 
 __all__ = ["ApiRequest", "ApiTool", "UnknownOperation", "allowed_operations", "make_tool", "result_of"]
@@ -243,7 +244,7 @@ def _segment(name: str, text: str, *, allow_slashes: bool) -> str:
         ToolError: it would lead to another path.
     """
     parts = text.split("/") if allow_slashes else [text]
-    if any(part in ("", ".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", part) for part in parts):
+    if any(not part or is_unsafe(part) for part in parts) or is_escaped_path(text, allow_slashes=allow_slashes):
         raise ToolError(f"{name}: {printable(text)!r} cannot be a part of a path: give a name without slashes.")
     return text
 

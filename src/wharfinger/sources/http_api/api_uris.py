@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
-from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, is_unsafe
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.sources.http_api.api_document import JsonObject
 from wharfinger.sources.http_api.api_operations import ApiOperation, ApiParameter
@@ -35,6 +35,8 @@ from wharfinger.sources.windows.window import Window, parse
 __all__ = ["ApiTarget", "ApiUris", "json_value", "query_text"]
 
 MAX_URI_CHARACTERS = 8_192
+MAX_DECODINGS = 4
+"""A value that is escaped more often than this is refused."""
 ABOUT = "about"
 TAG = "tag"
 _PATH = "-._~!$&'()*+,;=:@"
@@ -158,6 +160,9 @@ class ApiUris:
         path_values = {name: value for name, value in values.items() if isinstance(value, str)}
         if any(not value for value in path_values.values()):
             raise ResourceNotFound(uri)
+        for parameter in operation.parameters_in("path"):
+            if is_escaped_path(path_values.get(parameter.variable, ""), allow_slashes=parameter.allows_slashes):
+                raise ResourceNotFound(uri)
         declared = {parameter.name for parameter in operation.parameters_in("query")}
         if ABOUT not in declared and any(name == ABOUT for name, _ in pairs):
             raise ResourceNotFound(uri)
@@ -248,6 +253,21 @@ def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
         else:
             path += quote(values[parameter.variable], safe=_PATH + ("/" if parameter.allows_slashes else ""))
     return path
+
+
+def is_escaped_path(value: str, *, allow_slashes: bool) -> bool:
+    """Return whether a value leads to another path if an API, or a proxy before it, decodes the path again.
+
+    For example, the request has `%252e%252e` for the value `%2e%2e`, which becomes `..` when it is decoded twice.
+    """
+    for _ in range(MAX_DECODINGS):
+        decoded = unquote(value)
+        if decoded == value:
+            return False
+        if is_unsafe(decoded, path=allow_slashes):
+            return True
+        value = decoded
+    return True
 
 
 def query_text(pairs: Sequence[tuple[str, str]]) -> str:
