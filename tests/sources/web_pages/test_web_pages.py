@@ -21,7 +21,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources.html_reader import page_text
-from wharfinger.sources.web_pages import PageFailed, WebPages, web, web_site
+from wharfinger.sources.web_pages import PageFailed, WebPages, crawl, web, web_site
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -529,6 +529,22 @@ def test_no_page_is_requested_before_the_first_search(site: SiteServer, pages: W
     time.sleep(0.2)
     assert site.requests("/docs/tides.html") == []
     assert " of 5 pages have been read so far" in search_documents(pages, "lantern", 10).truncated
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_a_page_that_the_site_lacks_is_requested_once_by_a_crawl(
+    site: SiteServer, pages: WebPages, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A bug: it was requested again in each round. A page that fails is, since it may recover soon."""
+    monkeypatch.setattr(crawl, "IDLE_SECONDS", 0.01)
+    site.put("docs/tides.html", html("Tides", "text"), status=status)
+    site.put("docs/guide/quays.html", html("Quays", "text"), status=500)
+    wait_until_crawled(pages)
+    deadline = time.monotonic() + 40
+    while len(site.requests("/docs/guide/quays.html")) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert len(site.requests("/docs/tides.html")) == 1
 
 
 def test_a_search_reports_how_many_pages_it_searched_by_text(site: SiteServer) -> None:

@@ -2,8 +2,8 @@
 
 A thread reads a page, and then waits for the longest of three times: `REST_SECONDS`, the time that the request took,
 and the `Crawl-delay` of robots.txt. It starts with the first search, because a site should not be read as a whole for a
-client that only wants one page. Each page is requested again after `REFRESH_SECONDS`. This request is conditional, so
-most answers are empty.
+client that only wants one page. Each page is requested again after `REFRESH_SECONDS`, also one that the site lacks.
+This request is conditional, so most answers are empty. A page that failed is requested again in the next round.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Crawl:
         self._rest = rest
         self._read: dict[str, float] = {}
         """The time at which each page was read."""
+        self._missing: set[str] = set()
+        """The pages that the site did not have, or did not show, at that time."""
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
         self._full = False
@@ -88,19 +90,25 @@ class Crawl:
         """
         for url in self._read.keys() - listing.pages.keys():
             del self._read[url]
+            self._missing.discard(url)
         size = 0
         for url in listing.urls[: self._max_pages]:
             kept = self._site.kept_page(url)
-            if url not in self._read or kept is None or time.monotonic() > self._read[url] + REFRESH_SECONDS:
+            is_known = url in self._read and (kept is not None or url in self._missing)
+            if not is_known or time.monotonic() > self._read[url] + REFRESH_SECONDS:
                 stopped.wait(self._site.pause())
                 if stopped.is_set():
                     return
                 began = time.monotonic()
+                self._missing.discard(url)
                 try:
                     kept = self._site.page(url)
-                except (ResourceNotFound, InternalError) as error:
-                    if isinstance(error, SourceUnavailable):
-                        raise
+                except ResourceNotFound:
+                    self._missing.add(url)
+                except SourceUnavailable:
+                    raise
+                except InternalError:
+                    pass
                 self._read[url] = time.monotonic()
                 read_seconds = self._read[url] - began
                 stopped.wait(max(self._rest, read_seconds, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
