@@ -2,7 +2,7 @@
 
 `PATH.meta` beside a file changes its response. It is JSON with `status`, `headers`, `delay`, `gzip` (a number of bytes
 to compress), `endless` or `no_etag`. Each request is appended to the file `requests` in the parent folder, as a line
-of JSON.
+of JSON, with the number of `others` for the same path that are not yet answered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,19 @@ def read_meta(file: Path) -> Mapping[str, Any]:
     return found
 
 
-async def respond(request: web.Request) -> web.StreamResponse:
+async def handle(request: web.Request) -> web.StreamResponse:
+    running: Counter[str] = request.app["running"]
+    running[request.path_qs] += 1
+    try:
+        return await respond(request, running[request.path_qs] - 1)
+    finally:
+        running[request.path_qs] -= 1
+
+
+async def respond(request: web.Request, others: int) -> web.StreamResponse:
     root, log = request.app["root"], request.app["log"]
-    line = {"path": request.path_qs, "headers": {name.lower(): text for name, text in request.headers.items()}}
+    headers = {name.lower(): text for name, text in request.headers.items()}
+    line = {"path": request.path_qs, "headers": headers, "others": others}
     with open(log, "a") as file:
         file.write(json.dumps(line) + "\n")
     path = root / (request.path.lstrip("/") + ("index.html" if request.path.endswith("/") else ""))
@@ -111,8 +122,8 @@ async def respond(request: web.Request) -> web.StreamResponse:
 def main() -> None:
     root, log, port = sys.argv[1:]
     app = web.Application()
-    app["root"], app["log"] = Path(root), Path(log)
-    app.router.add_get("/{path:.*}", respond)
+    app["root"], app["log"], app["running"] = Path(root), Path(log), Counter[str]()
+    app.router.add_get("/{path:.*}", handle)
 
     def ready(_: str) -> None:
         print("ready", flush=True)

@@ -7,6 +7,8 @@ import re
 import time
 import urllib.robotparser
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import protego
@@ -407,6 +409,21 @@ def test_a_fresh_page_is_not_requested_again(site: SiteServer, pages: WebPages) 
         time.sleep(0.06)
     assert len(site.requests("/docs/tides.html")) == 1
     assert 60_000 == ttls[0] > ttls[1] > ttls[2] > 30_000
+
+
+def test_many_readers_of_a_page_make_one_request_at_a_time(site: SiteServer, pages: WebPages) -> None:
+    """A bug: a reader that came when one had just finished did not wait for the next one's request."""
+    url = site.put("docs/tides.html", html("Tides", "text"), status=500, delay=0.05)
+    pages.site.listing()
+
+    def read(_: int) -> None:
+        for _ in range(10):
+            with suppress(PageFailed):
+                pages.site.page(url)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(read, range(8)))
+    assert [each["others"] for each in site.requests("/docs/tides.html") if each["others"]] == []
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])

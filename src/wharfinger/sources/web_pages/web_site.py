@@ -190,7 +190,8 @@ class WebSite:
         self._mime_types: dict[str, str] = {}
         self._children = ChildProcesses()
         self._loop = LoopThread("wharfinger-web")
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        """The requests that readers wait for, by URL; that for the list of pages has an empty one."""
         self._pause_until = 0.0
         self._fetcher = self._make_fetcher(headers, same_origin)
         self._page_fetcher = self._make_fetcher(
@@ -218,7 +219,7 @@ class WebSite:
         listing = self._listing
         if listing is not None and time.monotonic() < self._listed_at + self._every:
             return listing
-        return self._loop.run(self._locked("", self._load_listing()))
+        return self._loop.run(self._shared("", self._load_listing))
 
     def known_listing(self) -> SitePages | None:
         """Return the pages as they were last listed, without asking the site."""
@@ -237,7 +238,7 @@ class WebSite:
             if not kept.page.ttl_ms:
                 return kept.page
             return kept.page._replace(ttl_ms=max(0, kept.page.ttl_ms - int(1000 * (now - kept.checked_at))))
-        return self._loop.run(self._locked(url, self._load_page(url)))
+        return self._loop.run(self._shared(url, lambda: self._load_page(url)))
 
     def kept_page(self, url: str) -> WebPage | None:
         """Return a page as it was last read, without asking the site."""
@@ -262,22 +263,19 @@ class WebSite:
         if self._loop.running:
             self._loop.run(self._close())
             self._loop.close()
-        self._locks.clear()
+        self._running.clear()
 
     async def _close(self) -> None:
         await self._fetcher.close()
         await self._page_fetcher.close()
 
-    async def _locked(self, key: str, work: Coroutine[Any, Any, T]) -> T:
-        """Do one piece of work for a key at a time, so that many readers of a page make one request."""
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                return await work
-        finally:
-            work.close()
-            if not lock.locked():
-                self._locks.pop(key, None)
+    async def _shared(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do one piece of work for a key at a time, so that many readers of a page share one request."""
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.get_running_loop().create_task(work())
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(task)
 
     # -- requests
 
@@ -321,7 +319,7 @@ class WebSite:
 
     async def _load_listing(self) -> SitePages:
         if self._listing is not None and time.monotonic() < self._listed_at + self._every:
-            return self._listing  # another caller has just loaded it
+            return self._listing  # it was loaded since the caller looked
         robots = await self._load_robots()
         found, origin, remarks = await self._find_pages(robots)
         kept, left_out = await asyncio.to_thread(self._allowed_pages, found)
