@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from wharfinger.errors import ConnectionFailed
-from wharfinger.fetching import Fetcher, Gunzip, TooLarge, same_origin
+from wharfinger.fetching import Fetcher, Gunzip, NotAllowed, TooLarge, same_origin
 from wharfinger.net import is_loopback, is_public
 from wharfinger.protocol.interfaces import HttpResponse
 
@@ -292,7 +292,7 @@ def test_a_name_that_changes_its_address_is_checked_at_each_connection(monkeypat
                 with pytest.raises(ConnectionFailed):  # no server has this address
                     await fetcher.request("GET", f"http://pages.example:{port}/")
                 await fetcher.close()
-                with pytest.raises(ConnectionFailed, match="private network"):
+                with pytest.raises(NotAllowed, match=r"is not requested: pages\.example is in a private network"):
                     await fetcher.request("GET", f"http://pages.example:{port}/")
             assert checked == [("pages.example", "192.0.0.9"), ("pages.example", "127.0.0.1")]
             assert site.requests == []

@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Self
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed
-from wharfinger.net import is_address, is_public, join_headers, make_resolver, origin_of, proxy_for, split_url
+from wharfinger.net import (
+    AddressRefused,
+    is_address,
+    is_public,
+    join_headers,
+    make_resolver,
+    origin_of,
+    proxy_for,
+    split_url,
+)
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.version import __version__
 
@@ -219,6 +228,8 @@ class Fetcher:
         except aiohttp.ClientSSLError as error:
             raise ConnectionFailed(f"{shown} cannot be reached: TLS failed ({error}).") from None
         except aiohttp.ClientConnectorError as error:
+            if isinstance(error.os_error, AddressRefused):
+                raise NotAllowed(f"{shown} is not requested: {error.os_error.strerror}.") from None
             raise ConnectionFailed(f"{shown} cannot be reached: {error.os_error.strerror or error.os_error}.") from None
         except (aiohttp.ClientError, ValueError) as error:
             reason = redacted_text(str(error))[:500] or type(error).__name__

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
 __all__ = [
+    "AddressRefused",
     "is_address",
     "is_loopback",
     "is_public",
@@ -155,11 +156,15 @@ def proxy_for(scheme: str, host: str) -> str | None:
     return proxy
 
 
+class AddressRefused(OSError):
+    """None of a host's addresses may be connected to. aiohttp turns only an OSError into an error of its own."""
+
+
 def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractResolver:
     """Make a resolver for aiohttp that returns only allowed addresses, so that no name can lead into a private network.
 
-    `allow` takes the host and one of its IP addresses. If it allows none of them, resolving raises OSError with the
-    message `refusal`, in which `{host}` is replaced by the host.
+    `allow` takes the host and one of its IP addresses. If it allows none of them, resolving raises AddressRefused with
+    the message `refusal`, in which `{host}` is replaced by the host.
     """
     from aiohttp.abc import AbstractResolver, ResolveResult  # imported on use: 60 ms and 10 MiB
 
@@ -171,7 +176,7 @@ def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractRe
             rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
             allowed = [row for row in rows if allow(host, str(row[4][0]))]
             if rows and not allowed:
-                raise OSError(None, refusal.format(host=host))
+                raise AddressRefused(None, refusal.format(host=host))
             return [
                 ResolveResult(
                     hostname=host, host=str(row[4][0]), port=int(row[4][1]), family=row[0], proto=row[2], flags=0
