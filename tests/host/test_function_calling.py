@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import Server
+from wharfinger import types as t
 from wharfinger.host import Host
 from wharfinger.host.model_apis import ModelToolCall
 
@@ -90,3 +91,27 @@ async def test_the_error_for_an_unknown_tool_names_the_unreachable_servers() -> 
         await host.ready(30)
         (output,) = await host.run_calls([ModelToolCall("1", "query", {})], "openai")
         assert output.text == "There is no tool 'query' now."
+
+
+async def test_a_resource_tool_keeps_its_name_in_definitions_when_a_server_takes_it() -> None:
+    harbour = Server("harbour")
+
+    @harbour.tool
+    def chart() -> list[t.ContentBlock]:
+        return [t.ResourceLink(uri="chart://quay", name="quay")]
+
+    @harbour.resource("chart://quay")
+    def quay() -> str:
+        return "4 m deep"
+
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        tools = await host.tools(format="openai", resources=True)
+        harbour.tools.add(lambda: "not the resource", name="read_resource")
+        async with asyncio.timeout(30):
+            while len(await host.upstreams.tools()) == 1:
+                await asyncio.sleep(0)
+        calls = [ModelToolCall("1", "chart", {}), ModelToolCall("2", "read_resource", {"uri": "chart://quay"})]
+        outputs = await host.run_calls(calls, "openai", tools=tools)
+    assert outputs[0].text.endswith('Read it with read_resource {"uri":"chart://quay"}.')
+    assert outputs[1].text == "4 m deep"

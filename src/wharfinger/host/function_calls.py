@@ -86,6 +86,8 @@ class _CallableTools(NamedTuple):
     """The host's name of each tool, by its name for models."""
     own: Mapping[str, str]
     """The original names of the host's tools for resources, by the host's name."""
+    gave_own: bool
+    """Whether the model was given the tools for resources."""
 
 
 class FunctionCalls:
@@ -108,11 +110,14 @@ class FunctionCalls:
         if unknown:
             raise ValueError(f"There is no server {unknown[0]!r}: there is {', '.join(self._upstreams)}.")
         offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
+        own: dict[str, str] = {}
         if resources:
-            own = self._resource_tools.offered(self._resource_tools.names(tool.name for tool in tools))
-            offered = [*own, *offered]
+            own = self._resource_tools.names(tool.name for tool in tools)
+            offered = [*self._resource_tools.offered(own), *offered]
         self._gave_resource_tools = resources
-        return define_tools(offered, api, strict=strict)
+        definitions = define_tools(offered, api, strict=strict)
+        definitions.resource_tools = {name: original for original, name in own.items()}
+        return definitions
 
     async def messages(
         self, answer: Any, format: str | None, *, single: bool, **options: Unpack[AnswerOptions]
@@ -142,23 +147,25 @@ class FunctionCalls:
             raise ValueError(f"max_characters must be positive, not {limit}.")
         if not calls:
             return []
-        callable_tools = await self._callable_tools()
+        callable_tools = await self._callable_tools(options.get("tools"))
         limits = OutputLimits(limit, api.file_types if options.get("files", True) else frozenset())
-        definitions = options.get("tools")
         seconds = options.get("timeout")
 
         async def run(call: ModelToolCall) -> ToolOutput:
-            return await self._output(call, api, callable_tools, limits, definitions, seconds)
+            return await self._output(call, api, callable_tools, limits, seconds)
 
         outputs: list[Any] = await gather_limited(run, calls[:MAX_CALLS], CONCURRENT_CALLS, return_errors=False)
         reason = f"An answer may have {MAX_CALLS} calls. Make the others in your next answer."
         outputs += [failed_output(call, reason, limits) for call in calls[MAX_CALLS:]]
         return outputs
 
-    async def _callable_tools(self) -> _CallableTools:
+    async def _callable_tools(self, definitions: ToolDefinitions | None) -> _CallableTools:
         tools = {offered.name: offered.tool for offered in await self._upstreams.tools()}
+        if definitions is not None:
+            own = dict(definitions.resource_tools)
+            return _CallableTools(tools, definitions.names, own, bool(own))
         own = {name: original for original, name in self._resource_tools.names(tools).items()}
-        return _CallableTools(tools, accepted_names([*own, *tools]), own)
+        return _CallableTools(tools, accepted_names([*own, *tools]), own, self._gave_resource_tools)
 
     async def _output(
         self,
@@ -166,22 +173,20 @@ class FunctionCalls:
         api: ModelAPI,
         callable_tools: _CallableTools,
         limits: OutputLimits,
-        definitions: ToolDefinitions | None,
         seconds: float | None,
     ) -> ToolOutput:
         """Run one call. Every error that is not a fault of the application is an output for the model."""
-        names = callable_tools.names if definitions is None else definitions.names
-        name = names.get(call.name)
+        name = callable_tools.names.get(call.name)
         if name is None or (name not in callable_tools.tools and name not in callable_tools.own):
             from difflib import get_close_matches  # only for mistakes
 
-            matches = get_close_matches(call.name[:128], names, 1)
+            matches = get_close_matches(call.name[:128], callable_tools.names, 1)
             hint = f" Did you mean {matches[0]!r}?" if matches and matches[0] != call.name else ""
             reason = f"There is no tool {printable(call.name, 128)!r} now.{hint}{self._missing()}"
             return failed_output(call, reason, limits)
         if call.fault:
             return failed_output(call, call.fault, limits)
-        how_to_read, how_to_continue = self._hints(call, name, callable_tools, definitions)
+        how_to_read, how_to_continue = self._hints(call, name, callable_tools)
         try:
             if name in callable_tools.own:
                 result = await self._resource_tools.call(callable_tools.own[name], call.arguments)
@@ -211,20 +216,15 @@ class FunctionCalls:
         return f" These servers cannot be reached now: {', '.join(down[:MAX_NAMED])}{more}." if down else ""
 
     def _hints(
-        self, call: ModelToolCall, name: str, callable_tools: _CallableTools, definitions: ToolDefinitions | None
+        self, call: ModelToolCall, name: str, callable_tools: _CallableTools
     ) -> tuple[Callable[[str], str], Callable[[str, int], str]]:
         """Return the functions that say how to read a link, and how to get the rest of a result."""
-        names_for_model = {
-            host: model for model, host in (callable_tools.names if definitions is None else definitions.names).items()
-        }
+        names_for_model = {host: model for model, host in callable_tools.names.items()}
         host_names = {own: host for host, own in callable_tools.own.items()}
-        has_own = (
-            self._gave_resource_tools if definitions is None else host_names[READ_RESULT] in definitions.names.values()
-        )
-        server = self._upstreams.find_tool(name)[0].name if name in callable_tools.tools else ""
+        server = self._upstreams.find_tool(name)[0].name if name not in callable_tools.own else ""
 
         def how_to_read(uri: str) -> str:
-            if not has_own:
+            if not callable_tools.gave_own:
                 return ""
             arguments = {"uri": uri, **({"server": server} if server and len(self._upstreams) > 1 else {})}
             return f"Read it with {names_for_model[host_names[READ_RESOURCE]]} {_json(arguments)}."
@@ -235,7 +235,7 @@ class FunctionCalls:
                 start = call.arguments.get("start") or 0
                 next_arguments = {**call.arguments, "start": int(start) + shown}
                 return f"To get the rest, call {call.name} with {_json(next_arguments)}."
-            if has_own:
+            if callable_tools.gave_own:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
                 return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
             schema = callable_tools.tools[name].input_schema if name in callable_tools.tools else {}

@@ -54,6 +54,8 @@ class ToolDefinitions(list[dict[str, Any]]):
         self.format = format
         self.names = dict(names)
         """The host's name of each tool, by its name in the definitions."""
+        self.resource_tools: Mapping[str, str] = {}
+        """The original names of the tools that `resources=True` added, by the host's name."""
         self.dropped = dropped
         """The parts of the tools that the API does not accept. Restrictions of values are repeated in descriptions."""
 
