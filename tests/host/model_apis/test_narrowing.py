@@ -123,6 +123,21 @@ def test_all_of_at_the_root_is_merged(format: str) -> None:
     assert dropped == []
 
 
+@pytest.mark.parametrize(
+    ("types", "others", "both"),
+    [
+        (["integer", "string"], ["number", "string"], ["string", "integer"]),
+        (["number", "null"], ["integer", "null"], ["null", "integer"]),
+        ("number", "integer", "integer"),
+        (["integer", "number"], "number", "number"),
+    ],
+)
+def test_merged_types_allow_the_values_that_both_allow(types: Any, others: Any, both: Any) -> None:
+    schema = {"properties": {"x": {"$ref": "#/$defs/x", "type": types}}, "$defs": {"x": {"type": others}}}
+    defined, _ = define(schema, "gemini")
+    assert defined["properties"]["x"]["type"] == both
+
+
 NODE = {
     "type": "object",
     "properties": {

@@ -73,6 +73,7 @@ MAX_NOTE_CHARACTERS = 200
 """Maximum length as JSON of a restriction that is repeated in the description."""
 
 _ABOUT_NAMES = ("dependentRequired", "dependentSchemas", "if", "then", "else", "propertyNames", "patternProperties")
+# Of two values, the higher one (`_HIGHER`) or the lower one (`_LOWER`) allows less.
 _HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
 _LOWER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains")
 _LOOK_AROUND = re.compile(r"\(\?[=!<]|\\[1-9]|\(\?P[=<]")
@@ -310,9 +311,7 @@ class _Narrowing:
             elif key == "required" and is_names(mine) and is_names(value):
                 own[key] = [*dict.fromkeys([*mine, *value])]
             elif key == "type" and is_type(mine) and is_type(value):
-                common = [kind for kind in types_of(mine) if kind in types_of(value)]
-                if not common and {"integer", "number"} <= {*types_of(mine), *types_of(value)}:
-                    common = ["integer"]
+                common = _common_types(types_of(mine), types_of(value))
                 if common:
                     own[key] = common[0] if len(common) == 1 else common
             elif key == "enum" and is_list(mine) and is_list(value):
@@ -453,6 +452,7 @@ class _Narrowing:
         return name
 
     def _anything(self, path: str) -> Schema:
+        """Return the schema of any value, which strict mode cannot express."""
         if self._rules.closed:
             raise NotExpressible(f"{path or 'the root'} allows values of any type")
         return {}
@@ -558,6 +558,13 @@ class _Narrowing:
 
 
 # --- parts of schemas -------------------------------------------------------------------------------------------------
+
+
+def _common_types(kinds: list[str], others: list[str]) -> list[str]:
+    """Return the types that both lists allow; each integer is a number."""
+    common = [kind for kind in kinds if kind in others]
+    crossed = ("number" in kinds and "integer" in others) or ("integer" in kinds and "number" in others)
+    return [*common, "integer"] if crossed and not {"integer", "number"} & {*common} else common
 
 
 def _present_form(schema: Schema) -> Schema:
