@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -161,11 +161,10 @@ class Approvals:
         return sorted(answers)
 
     async def _find(self, upstream: Upstream, name: str, public_name: str) -> t.Tool:
-        for tool in await upstream.tools():
-            if tool.name == name:
-                return tool
-        self._refuse(upstream, name, public_name, f"{upstream.name} does not list it")
-        raise AssertionError("_refuse raises")
+        tool = next((tool for tool in await upstream.tools() if tool.name == name), None)
+        if tool is None:
+            self._refuse(upstream, name, public_name, f"{upstream.name} does not list it")
+        return tool
 
     async def _ask(self, approval: Approval) -> Answer:
         try:
@@ -185,7 +184,8 @@ class Approvals:
         if count < MAX_REMEMBERED or await self._store.get(key) is not None:
             await self._store.put(key, msgspec.json.encode(remembered))
 
-    def _refuse(self, upstream: Upstream, name: str, public_name: str, reason: str) -> None:
+    def _refuse(self, upstream: Upstream, name: str, public_name: str, reason: str) -> NoReturn:
+        """Record that a tool may not run, and raise Declined."""
         self._record(upstream.name, name, False, reason)
         why = {"asked": "", "never": " It is never approved."}.get(reason, f" ({reason})")
         raise Declined(f"The user did not approve the call of {public_name}.{why}")

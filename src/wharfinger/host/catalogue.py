@@ -153,6 +153,7 @@ class _Server:
         self.error = ""
         """Why the last attempt to read the list failed."""
         self.changes = 0
+        """The number of changes that were reported."""
         self.reading: asyncio.Task[None] | None = None
         self.wanted = asyncio.Event()
         """Set when a call waits for the list, which ends the pause after a read."""

@@ -365,14 +365,16 @@ class _Reader:
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
         self.duplicates = self.unusable = self.shortened = 0
-        self.reached = ""
+        self.incomplete = ""
+        """Why the list is not complete, or an empty string."""
         self.failed = False
+        """Whether a page could not be read."""
         self._annotations: dict[tuple[Any, ...], t.Annotations] = {}
 
     def add(self, items: Sequence[t.Resource | t.ResourceTemplate]) -> None:
         for item in items:
             if len(self.found) == MAX_ENTRIES:
-                self.reached = f"only the first {MAX_ENTRIES:,} are kept"
+                self.incomplete = f"only the first {MAX_ENTRIES:,} are kept"
                 return
             uri = _uri(item)
             if not uri or len(uri) > MAX_URI_CHARACTERS or not uri.isprintable():
@@ -404,8 +406,8 @@ class _Reader:
         return item
 
     def notes(self, noun: str) -> Iterator[str]:
-        if self.reached:
-            yield f"The list of {noun} is not complete: {self.reached}."
+        if self.incomplete:
+            yield f"The list of {noun} is not complete: {self.incomplete}."
         if self.unusable:
             yield f"{self.unusable:,} {noun} are left out: their URIs are empty, unprintable or too long."
         if self.duplicates:
@@ -449,16 +451,16 @@ async def _read_pages(reader: _Reader, pages: Any) -> None:
             async for page in pages:
                 reader.add(page)
                 number += 1
-                if reader.reached:
+                if reader.incomplete:
                     return
                 if number == MAX_PAGES:
-                    reader.reached = f"only the first {MAX_PAGES:,} pages are read"
+                    reader.incomplete = f"only the first {MAX_PAGES:,} pages are read"
                     return
     except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
         if not number:
             raise
-        reader.reached, reader.failed = f"a page failed ({printable(str(error), 200)})", True
+        reader.incomplete, reader.failed = f"a page failed ({printable(str(error), 200)})", True
     except TimeoutError:
         if not number:
             raise RequestTimeout(f"There was no first page within {LIST_SECONDS:g} s.") from None
-        reader.reached, reader.failed = f"it was not read within {LIST_SECONDS:g} s", True
+        reader.incomplete, reader.failed = f"it was not read within {LIST_SECONDS:g} s", True
