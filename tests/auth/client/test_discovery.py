@@ -85,6 +85,7 @@ def test_published_scopes_are_used_if_the_challenge_has_none() -> None:
         b"{",
         b"[]",
         b'{"resource": 1}',
+        b'{"resource": "\xff"}',
         HttpResponse(302, {"location": "https://evil"}, b""),
     ],
 )

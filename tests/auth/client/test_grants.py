@@ -116,6 +116,11 @@ def test_a_refused_registration_is_reported() -> None:
         run_steps(register(auth_server(), ClientIdentity(), "", []), 400, refusal)
 
 
+def test_a_refusal_that_is_not_utf_8_is_reported_by_its_status() -> None:
+    with pytest.raises(NotAuthorized, match=r"was refused with 400\. "):
+        run_steps(register(auth_server(), ClientIdentity(), "", []), 400, b'{"error": "\xff"}')
+
+
 def test_a_registration_is_reused_only_for_the_same_redirect_uri() -> None:
     client, request = run_steps(register(auth_server(), ClientIdentity(), CLIENT.redirect_uri, [], CLIENT))
     assert (client, request) == (CLIENT, {})
@@ -229,6 +234,7 @@ def test_a_client_authenticates_with_its_registered_method(
         TOKENS | {"access_token": "secret-token" * 2000},
         {"access_token": 5, "token_type": "secret-token"},
         b"secret-token",
+        b'{"access_token": "secret-token\xff", "token_type": "bearer"}',
     ],
 )
 def test_an_invalid_token_is_refused_and_not_quoted(body: Any) -> None:

@@ -93,6 +93,7 @@ async def test_invalid_files_are_skipped(tmp_path: Path) -> None:
     store = FileTokens(tmp_path / "tokens")
     await store.keep(GRANT)
     (store.folder / "grant-broken.json").write_text("{")
+    (store.folder / "grant-damaged.json").write_bytes(b'{"server": "\xff"}')
     (store.folder / ".rest-of-a-crash").write_text("{")
     assert await store.grants() == [GRANT]
 

@@ -46,5 +46,5 @@ def read_document(body: bytes, kind: type[T]) -> T | str:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         return f"it does not match the format: {error}"
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         return "it is not JSON" + (", but a web page" if body.lstrip()[:1] == b"<" else "")

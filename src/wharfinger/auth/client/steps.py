@@ -93,7 +93,7 @@ def refusal(subject: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
     """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise for it."""
     try:
         refused = msgspec.json.decode(answer.body, type=_OAuthError)
-    except (msgspec.MsgspecError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         refused = _OAuthError()
     details = ": ".join(shown(text) for text in (refused.error, refused.error_description) if text)
     return refused.error, NotAuthorized(

@@ -227,5 +227,5 @@ def _newest(server: str, grants: list[Grant]) -> Grant | None:
 def _decode(data: bytes, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         return None
