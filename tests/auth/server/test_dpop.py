@@ -57,7 +57,8 @@ def test_urls_are_normalized_before_they_are_compared(htu: str) -> None:
     "changes",
     [{"htm": "GET"}, {"htm": None}, {"htm": "post"}, {"htu": "https://docs.example/other"}, {"htu": None},
      {"htu": "https://evil.example/mcp"}, {"htu": "http://docs.example/mcp"}, {"htu": "https://docs.example/MCP"},
-     {"iat": None}, {"iat": "now"}, {"jti": None}, {"jti": ""}, {"jti": "x" * 257}, {"jti": 7},
+     {"iat": None}, {"iat": "now"}, {"iat": 10**400}, {"iat": float("nan")},
+     {"jti": None}, {"jti": ""}, {"jti": "x" * 257}, {"jti": 7},
      {"ath": None}, {"ath": ath("another-token")}],
 )  # fmt: skip
 def test_a_proof_with_a_missing_or_wrong_claim_is_refused(changes: dict[str, Any]) -> None:
