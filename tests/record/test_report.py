@@ -92,7 +92,16 @@ def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [b"{half\n", b"\xff\xfe\n", b"[]\n", b'{"time":1}\n', b"x" * 200_000 + b"\n", b'{"time":"a","action":"read"}\n'],
+    [
+        b"{half\n",
+        b"\xff\xfe\n",
+        b"[]\n",
+        b'{"time":1}\n',
+        b"x" * 200_000 + b"\n",
+        b'{"time":"a","action":"read"}\n',
+        line(target="TARGET").replace(b"TARGET", b"\xff"),
+        b'{"x":' + b"[" * 50_000 + b"\n",
+    ],
 )
 def test_a_damaged_line_is_reported_and_skipped(tmp_path: Path, damage: bytes) -> None:
     log = tmp_path / "log"

@@ -123,7 +123,7 @@ class AuditReport:
         for number, raw in read_lines(path):
             try:
                 line = None if raw is None else _decode(raw)
-            except msgspec.MsgspecError:
+            except (ValueError, RecursionError):  # not JSON, or not UTF-8
                 line = None
             if line is None:
                 self.damaged_count += 1
