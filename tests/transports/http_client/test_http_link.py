@@ -301,6 +301,7 @@ def test_an_invalid_url_is_refused(url: str) -> None:
 
 
 FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
+NOT_UTF_8 = b'{"error":{"code":1,"message":"\xff"}}'
 
 
 @pytest.mark.parametrize(
@@ -317,6 +318,8 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
         ("502 Bad Gateway", "text/plain", b"upstream\n down", NoMessage, "502 Bad Gateway: upstream down"),
         ("401 Unauthorized", "text/plain", b"token?", NotAuthorized, "401 Unauthorized: token?"),
         ("403 Forbidden", "application/json", FORBIDDEN, NotAuthorized, "bad Host"),
+        ("403 Forbidden", "application/json", NOT_UTF_8, NotAuthorized, "403 Forbidden: "),
+        ("403 Forbidden", "application/json", b'{"error":' + b"[" * 5_000, NotAuthorized, "403 Forbidden: "),
         ("303 See Other", "text/plain", b"", NotMCP, "303 See Other"),
     ],
 )  # fmt: skip

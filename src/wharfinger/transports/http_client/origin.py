@@ -262,7 +262,7 @@ def excerpt(body: bytes) -> str:
     """Return the text of a refusal's body: the message of an error object, else the beginning of the body."""
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
-        with suppress(msgspec.MsgspecError):
+        with suppress(ValueError, RecursionError):  # not JSON, or not UTF-8
             message = msgspec.json.decode(body, type=_Refusal)
             error = read_error(Message(error=message.error))
             text = error.message[:200]
