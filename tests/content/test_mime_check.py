@@ -77,13 +77,18 @@ def test_content_that_matches_its_type_is_not_reported(declared_type: str, conte
     assert contradiction(declared_type, content) == ""
 
 
-@pytest.mark.parametrize("charset", ["zlib", "bz2", "hex", "rot13", "uu"])
+@pytest.mark.parametrize("charset", ["zlib", "bz2", "hex", "rot13", "uu", "idna", "unicode-escape"])
 def test_codecs_that_are_not_encodings_of_text_are_reported_and_not_run(charset: str) -> None:
     declared_type = f"text/plain; charset={charset}"
     assert (
         contradiction(declared_type, zlib.compress(bytes(1 << 20)))
         == f"declared {declared_type}, but it is not {charset}"
     )
+
+
+def test_a_charset_that_takes_quadratic_time_is_reported_and_not_decoded() -> None:
+    declared_type = "text/plain; charset=punycode"
+    assert contradiction(declared_type, b"a" * 1_000) == f"declared {declared_type}, but it is not punycode"
 
 
 def test_only_complete_json_of_a_bounded_size_is_parsed() -> None:

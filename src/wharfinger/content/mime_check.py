@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.mime import SNIFFED_BYTES, by_signature, decode_text, is_text
 
 __all__ = ["MAX_PARSED_BYTES", "contradiction", "essence_of"]
@@ -133,10 +134,11 @@ def _contradiction_of_text(
 
 
 def _decodes(data: bytes, charset: str, complete: bool) -> bool:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        charset = "utf-16"
+    charset = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else declared_encoding(charset)
+    if not charset:
+        return False
     try:
-        "".encode(charset)  # refuses codecs that are no encodings of text, such as zlib: they could unpack a bomb
+        "".encode(charset)  # refuses codecs that are not text encodings, such as zlib, which could expand without bound
         codecs.getincrementaldecoder(charset)().decode(data, final=complete)
     except (LookupError, ValueError, AttributeError, TypeError, AssertionError):
         return False
