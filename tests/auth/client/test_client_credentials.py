@@ -47,6 +47,18 @@ async def test_a_private_key_signs_an_assertion_for_the_issuer() -> None:
         assert "authorization" not in form or not form["authorization"]
 
 
+@pytest.mark.parametrize(("private", "algorithm"), [(False, "ES256"), (True, "ES384")])
+def test_a_key_that_cannot_sign_is_refused_by_the_constructor(private: bool, algorithm: str) -> None:
+    """A public key, and a key of a curve that the algorithm does not use."""
+    try:
+        from joserfc import jwk
+    except ImportError:
+        absent("joserfc")
+    key = jwk.ECKey.generate_key("P-256").as_pem(private=private).decode()
+    with pytest.raises(ValueError, match=f"The private key is not valid for {algorithm}"):
+        ClientCredentials("nightly", private_key=key, algorithm=algorithm)
+
+
 async def test_credentials_are_sent_only_to_their_issuer() -> None:
     async with protected_server() as (server, authority):
         auth = ClientCredentials("nightly", secret="hidden", issuer="https://as.example")

@@ -113,10 +113,6 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
     key_types: dict[str, Any] = {"ES": jwk.ECKey, "RS": jwk.RSAKey, "PS": jwk.RSAKey, "Ed": jwk.OKPKey}
     if algorithm[:2] not in key_types:
         raise ValueError(f"{algorithm!r} does not sign with a private key: use ES256, RS256, PS256 or EdDSA.")
-    try:
-        key = key_types[algorithm[:2]].import_key(pem)
-    except (JoseError, ValueError, KeyError) as error:
-        raise ValueError(f"The private key is not valid for {algorithm}: {type(error).__name__}.") from None
 
     def sign(audience: str, now: float) -> str:
         claims = {
@@ -129,4 +125,9 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
         }
         return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
 
+    try:
+        key = key_types[algorithm[:2]].import_key(pem)
+        sign("", 0)  # a public key, or one that does not fit the algorithm, fails only here
+    except (JoseError, ValueError, KeyError) as error:
+        raise ValueError(f"The private key is not valid for {algorithm}: {type(error).__name__}.") from None
     return sign
