@@ -180,7 +180,7 @@ def test_the_issuer_is_compared_exactly(issuer: str) -> None:
 
 def test_the_issuer_parameter_is_required_if_the_metadata_announces_it() -> None:
     without_issuer = {name: value for name, value in REDIRECT_QUERY.items() if name != "iss"}
-    with pytest.raises(NotAuthorized, match="promises"):
+    with pytest.raises(NotAuthorized, match="announces"):
         read_redirect(
             urlencode(without_issuer), auth_server(authorization_response_iss_parameter_supported=True), ATTEMPT
         )

@@ -117,6 +117,8 @@ def _pkce(auth_server: AuthServer, trace: Trace) -> bool:
 def _renewal(auth_server: AuthServer, trace: Trace) -> None:
     grants = auth_server.metadata.grant_types_supported
     if grants is not None and "refresh_token" not in grants:
-        trace.append(TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token ends"))
+        trace.append(
+            TraceStep("renewal", None, "no refresh_token grant: a person signs in again when the token expires")
+        )
     else:
         trace.append(TraceStep("renewal", True, "by refresh token"))

@@ -129,7 +129,9 @@ def read_redirect(query: str, auth_server: AuthServer, attempt: Attempt) -> str:
         raise UnrelatedRedirect
     issuer = parameters.get("iss")
     if issuer is None and auth_server.metadata.authorization_response_iss_parameter_supported:
-        raise NotAuthorized(f"The redirect does not name its issuer, although {auth_server.issuer} promises to.")
+        raise NotAuthorized(
+            f"The redirect has no `iss`, although the metadata of {auth_server.issuer} announces it (RFC 9207)."
+        )
     if issuer is not None and issuer != auth_server.issuer:
         raise NotAuthorized(f"The redirect is not from {auth_server.issuer} but from another issuer, and is not used.")
     if "error" in parameters:

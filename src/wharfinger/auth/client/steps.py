@@ -40,7 +40,7 @@ class TraceStep(msgspec.Struct, frozen=True):
 
 
 Trace: TypeAlias = list[TraceStep]
-"""The results of all steps so far, in order; never contains a secret."""
+"""The results of the steps, in order. It contains no secret."""
 
 Steps: TypeAlias = Generator[HttpStep, HttpResponse, T]
 """A part of a sign-in: yields requests, receives responses, and returns its result."""

@@ -201,7 +201,7 @@ class FileTokens:
             )
 
     def _unusable(self, error: OSError) -> StoreUnusable:
-        return StoreUnusable(f"Tokens cannot be stored in {self.folder}: {error.strerror or error}.")
+        return StoreUnusable(f"The tokens in {self.folder} cannot be read or written: {error.strerror or error}.")
 
 
 def default_folder() -> Path:

@@ -29,7 +29,7 @@ class IntrospectionVerifier:
 
     `client_id` and `client_secret` identify this server to the authorization server. If there is an `audience`, a token
     must name it; leave it out only if the endpoint accepts no tokens for other servers. `issuer` is published as the
-    authorization server, and is the issuer of each principal. A token ends `leeway` seconds after its `exp`, because
+    authorization server, and is the issuer of each principal. A token expires `leeway` seconds after its `exp`, because
     clocks differ.
 
     Raises:

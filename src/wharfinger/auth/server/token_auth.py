@@ -55,7 +55,7 @@ class _Remembered(NamedTuple):
     until: float
     """When to verify it again."""
     no_proof_until: float
-    """The same time if a request needs no proof, and minus infinity if each needs one."""
+    """Until when it is accepted without a proof: `until`, or minus infinity if each request needs one."""
 
     @property
     def is_bound(self) -> bool:
