@@ -1,4 +1,4 @@
-"""Rules that say who may read, call and query what. They are pure: nothing here knows a server or a source."""
+"""Rules that say who may read, call and query what. They do not depend on a server or a source."""
 
 from __future__ import annotations
 

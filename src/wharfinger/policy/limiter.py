@@ -2,7 +2,8 @@
 
 A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 calls at once, and then one every 0.6 s. A bucket is
 one number, the time at which it will be full again; a call moves it 0.6 s into the future, and is refused if that would
-be more than a minute away. So a caller never gets twice the amount, as at the edge of a fixed window.
+be more than a minute away. So a caller never gets twice the amount at once, which fixed windows allow at their
+edges.
 
 Bytes are known only after a call. An answer may take a bucket below empty; then calls are refused until the debt is
 paid, so that one large answer costs as much as many small ones.

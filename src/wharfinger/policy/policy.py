@@ -63,7 +63,7 @@ class _ParsedRule:
         everything = rule.what is None and rule.roots is None
         self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
         self.needs_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
-        """Whether it depends on claims, by which issuers may mean different people, so that it must name its issuer."""
+        """Whether it depends on claims. Issuers may give different people the same name, so it needs an `issuer`."""
 
     def compile(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
         """Return the rule as it applies to a principal; None if it does not.

@@ -5,7 +5,7 @@
     do   = ["read"]
     what = ["file:///docs/**", "git://**"]
 
-Everything is checked here, so that a mistake stops the start and names its rule.
+`Policy` checks every rule when it is created, so that no server starts with a mistake; the error names the rule.
 """
 
 from __future__ import annotations
