@@ -35,7 +35,7 @@ ACTIONS = {
     "sampling/createMessage": "sample",
     "roots/list": "roots",
 }
-"""The action of each method. The line of `subscriptions/listen` is written at its end, those of its URIs before."""
+"""The action of each method. `subscriptions/listen` is recorded at its end, and a `watch` of each URI before."""
 
 MAX_TARGET_CHARACTERS = 2048
 """The maximum number of characters of a URI or name that are kept."""

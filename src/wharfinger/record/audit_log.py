@@ -213,7 +213,7 @@ class AuditLog:
         except UnusableAuditFile as error:
             if self.on_error == "refuse":
                 raise
-            log.warning("%s. The server continues without a record until it can be.", error)
+            log.warning("%s. The server continues without a record until the log can be written.", error)
 
     async def close(self) -> None:
         """Write the lines that wait, and close the file."""

@@ -73,7 +73,9 @@ class Metrics:
             "wharfinger_refusals", "Messages that were refused before they became requests.", ("status",),
             registry=registry,
         )  # fmt: skip
-        self._searches = Counter("wharfinger_searches", "Searches of handlers.", ("found",), registry=registry)
+        self._searches = Counter(
+            "wharfinger_searches", "Searches, by whether they found anything.", ("found",), registry=registry
+        )
         self._gauges = gauges
         self._notices = notices
         registry.register(self)

@@ -69,7 +69,7 @@ class Counts:
         counts = self._counts
         counts[name] = counts.get(name, 0) + amount
         if len(counts) > self.limit:
-            # Subtracting the median drops at least half of the names: each addition pays for itself.
+            # Subtracting the median drops at least half of the names, so that this happens seldom.
             median = sorted(counts.values())[len(counts) // 2]
             self.error += median
             self._counts = {name: count - median for name, count in counts.items() if count > median}

@@ -1,8 +1,8 @@
 """Spans and a duration histogram for OpenTelemetry, named as its semantic conventions for MCP say.
 
 The parent of a span is the context that the client sent in `_meta` (`traceparent`, `tracestate`, `baggage`; 2026-07-28,
-and the conventions' context propagation). Code in a handler, and what it reads, makes spans below it. A resource's URI
-is an attribute, not part of the name, because there are too many.
+and the conventions' context propagation). Spans that a handler makes, and those of the resources that it reads, are
+its children. A resource's URI is an attribute, not part of the name, because there are too many.
 
 OpenTelemetry is not a dependency, and is imported here only if the application has imported it. A server is traced if a
 provider of traces or metrics is set when it starts, as `opentelemetry-instrument` does.
