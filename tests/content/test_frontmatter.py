@@ -55,8 +55,8 @@ def test_byte_order_marks_and_line_endings_are_ignored(data: bytes) -> None:
         (b"---\n- a\n---\n", "not a mapping"),
         (b"---\na: \xff\n---\n", "not UTF-8"),
         (b"---\na: b: c\n---\n", "not YAML: mapping values are not allowed here, line 2"),
-        (b"---\na: &x 1\nb: *x\n---\n", "aliases are not read, line 3"),
-        (b"---\na: 1\nb: 2\na: 3\n---\n", "'a' is there twice, line 4"),
+        (b"---\na: &x 1\nb: *x\n---\n", "aliases are not supported, line 3"),
+        (b"---\na: 1\nb: 2\na: 3\n---\n", "'a' occurs twice, line 4"),
         (b"---\n1: b\n---\n", "the key 1 is not text"),
         (b"---\n? [a]\n: b\n---\n", "a key is not text"),
         (b"---\na: !!timestamp 2026-01-01\n---\n", "the tag"),
@@ -142,7 +142,7 @@ def test_a_key_that_is_not_text_is_refused_at_any_level(block: str) -> None:
 
 
 def test_a_repeated_key_is_refused_at_any_level() -> None:
-    with pytest.raises(BadFrontmatter, match="'b' is there twice, line 4"):
+    with pytest.raises(BadFrontmatter, match="'b' occurs twice, line 4"):
         read("a:\n  b: 1\n  b: 2")
 
 

@@ -117,7 +117,7 @@ def _loader() -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                raise ComposerError(None, None, "aliases are not read", self.peek_event().start_mark)
+                raise ComposerError(None, None, "aliases are not supported", self.peek_event().start_mark)
             return safe.compose_node(self, parent, index)
 
         def mapping(self, node: Any) -> dict[Any, Any]:
@@ -127,7 +127,7 @@ def _loader() -> Any:
                 if not isinstance(key, str | int | float | bool | None):
                     raise ConstructorError(None, None, "a key is not text", key_node.start_mark)
                 if key in members:
-                    raise ConstructorError(None, None, f"{key!r} is there twice", key_node.start_mark)
+                    raise ConstructorError(None, None, f"{key!r} occurs twice", key_node.start_mark)
                 members[key] = self.construct_object(value_node, deep=True)
             return members
 
@@ -135,7 +135,7 @@ def _loader() -> Any:
             return [self.construct_object(item, deep=True) for item in node.value]
 
         def unknown(self, node: Any) -> Any:
-            raise ConstructorError(None, None, f"the tag {node.tag} is not read", node.start_mark)
+            raise ConstructorError(None, None, f"the tag {node.tag} is not supported", node.start_mark)
 
     def scalar(make: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
         def construct(loader: Any, node: Any) -> Any:

@@ -89,7 +89,7 @@ _DEFINES = (
 )  # fmt: skip
 """Patterns of lines that define something, and how much that adds to the score."""
 _MATCHED_CHARACTERS = 400
-"""Characters of a line that are matched with these."""
+"""Characters at the beginning of a line that are searched for a definition."""
 
 
 class Passage(NamedTuple):
@@ -232,7 +232,7 @@ class _Block:
         self.prose = prose
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
-        """The results of `_definition_fit` so far, by line."""
+        """The results of `_definition_fit`, by line."""
         occurrences = [list(self._places(word)) for word in query.words]
         for number, found in enumerate(occurrences):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
