@@ -72,8 +72,7 @@ class SqliteStore:
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> None:
         self.path = Path(path)
         self._clock = clock
-        self._jobs: SimpleQueue[Job | None] | None = None
-        self._ended: asyncio.Future[Any] | None = None
+        self._jobs: SimpleQueue[Job] | None = None
         self._next_sweep = 0.0
 
     async def get(self, key: str) -> bytes | None:
@@ -151,12 +150,12 @@ class SqliteStore:
         self._jobs.put((job, future))
         return await future
 
-    def _work(self, jobs: SimpleQueue[Job | None]) -> None:
+    def _work(self, jobs: SimpleQueue[Job]) -> None:
         import sqlite3
 
         connection: Connection | None = None
-        while (item := jobs.get()) is not None:
-            job, future = item
+        while True:
+            job, future = jobs.get()
             result: Any = None
             error: BaseException | None = None
             try:
@@ -174,7 +173,7 @@ class SqliteStore:
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             if job is _close:
                 return
-            del job, future, item, result, error
+            del job, future, result, error
 
 
 def _close(connection: Connection) -> None:
