@@ -41,7 +41,7 @@ CompletionReference = PromptReference | ResourceTemplateReference
 
 
 class CompletionArgument(WireStruct, kw_only=True):
-    """The argument or variable, and the text so far."""
+    """The argument or variable, and the text that was typed."""
 
     name: str
     value: str
