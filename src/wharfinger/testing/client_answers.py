@@ -30,7 +30,7 @@ class Script:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self.questions: list[str] = []
-        """The questions so far, each by its key in `answers`."""
+        """The keys of the questions that were asked, in order."""
 
     @property
     def handlers(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Wire:
         self.transcript = Transcript()
         """All messages that both ends have sent, including lost ones."""
         self.connections = 0
-        """The number of connections so far."""
+        """The number of connections that were opened."""
         self._faults: list[_Fault] = []
         self._links: list[_WireLink] = []
 

@@ -113,7 +113,7 @@ class ContentTests(ContractBase):
         uris: list[str] = []
         following: str | None = self.windowed
         while following is not None and len(uris) < MAX_WINDOWS:
-            expect(following not in uris, "Windows", f"The next windows lead in a circle, at {following}.")
+            expect(following not in uris, "Windows", f"The next windows form a loop: {following} comes twice.")
             expect(
                 driver.source.matches(following),
                 "Windows",

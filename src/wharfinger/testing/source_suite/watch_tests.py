@@ -36,7 +36,7 @@ class WatchTests(ContractBase):
     """Watching, threads and clients."""
 
     def test_a_change_is_reported_to_its_watcher(self, driver: SourceDriver) -> None:
-        """A watcher of a URI hears of each change within ten seconds."""
+        """A watcher of a URI is notified of each change within ten seconds."""
         uri = self.change(driver.source)
         if uri is None:
             pytest.skip("this suite cannot change the source")
@@ -50,12 +50,12 @@ class WatchTests(ContractBase):
             expect(
                 reported,
                 "Watching",
-                f"{uri} changed a {ordinal} time, and its watcher heard nothing within {DEADLINE_SECONDS:g} s.",
+                f"{uri} changed a {ordinal} time, and its watcher was not notified within {DEADLINE_SECONDS:g} s.",
             )
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
     def test_an_addition_is_reported_to_watchers_of_the_list(self, driver: SourceDriver) -> None:
-        """A watcher of the list hears of an addition within ten seconds."""
+        """A watcher of the list is notified of an addition within ten seconds."""
         changes = ChangeRecorder()
         driver.ask("page", None, 10)
         self._watch(driver, None, changes)
@@ -69,12 +69,12 @@ class WatchTests(ContractBase):
         expect(
             reported,
             "Watching",
-            f"{added} was added, and after {DEADLINE_SECONDS:g} s the list's watcher had heard nothing.",
+            f"{added} was added, and after {DEADLINE_SECONDS:g} s the list's watcher was not notified.",
         )
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
 
     def test_lost_data_and_its_return_are_reported(self, driver: SourceDriver) -> None:
-        """Each method that reads the data raises SourceUnavailable, and each watcher hears of both changes."""
+        """Each method that reads the data raises SourceUnavailable, and each watcher is notified of both changes."""
         uri = next((item.uri for item in sample(driver) if item.mime_type != DIRECTORY), None)
         if uri is None:
             pytest.skip("lists nothing but directories")
@@ -88,7 +88,7 @@ class WatchTests(ContractBase):
         if bring_back is None:
             pytest.skip("its data cannot go away")
         try:
-            self._expect_heard(changes, uri, "went away")
+            self._expect_notified(changes, uri, "went away")
             for method, arguments in (("page", (None, 10)), ("stat", (uri,)), ("read", (uri,)), ("probe", ())):
                 error = attempt(partial(driver.ask, method, *arguments))
                 problem = f"{method}() must raise SourceUnavailable with the reason, and not return or raise {error!r}."
@@ -97,14 +97,14 @@ class WatchTests(ContractBase):
             changes.clear()
         finally:
             bring_back()
-        self._expect_heard(changes, uri, "came back")
+        self._expect_notified(changes, uri, "came back")
         for method, arguments in (("probe", ()), ("read", (uri,))):
             error = attempt(partial(driver.ask, method, *arguments))
             expect(not isinstance(error, Exception), "Unavailable", f"{method}() fails after the return: {error!r}")
         for watched in (uri, None):
             driver.on_loop("unwatch", watched)
 
-    def _expect_heard(self, changes: ChangeRecorder, uri: str, what: str) -> None:
+    def _expect_notified(self, changes: ChangeRecorder, uri: str, what: str) -> None:
         for watched in (uri, None):
             watcher = f"the watcher of {watched or 'the list'}"
             problem = f"The data {what}, and after {DEADLINE_SECONDS:g} s {watcher} was not notified."
@@ -123,7 +123,9 @@ class WatchTests(ContractBase):
         changes.clear()
         do()
         reported = changes.received(2 * QUIET_SECONDS)
-        expect(not reported, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {reported}")
+        expect(
+            not reported, "Watching", f"After unwatch({uri!r}) its watcher was still notified of changes: {reported}"
+        )
 
     def test_repeated_watch_and_unwatch_calls_are_harmless(self, driver: SourceDriver) -> None:
         """Watches begin and end in any order, also for missing URIs."""
@@ -186,7 +188,7 @@ class WatchTests(ContractBase):
 
     @pytest.mark.parametrize("revision", ERAS)
     def test_a_change_is_reported_to_a_client(self, source: Source, revision: str) -> None:
-        """A client that watches a URI hears of a change, in both eras."""
+        """A client that watches a URI is notified of a change, in both eras."""
         uri = self.change(source)
         if uri is None:
             pytest.skip("this suite cannot change the source")
