@@ -31,10 +31,11 @@ class AddressInUse(CannotListen):
 
 
 class Exhaustion:
-    """Logs an error, until `stop`, while no connection can be accepted for lack of file descriptors or memory.
+    """Logs an error when connections cannot be accepted because file descriptors or memory have run out.
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
     uvloop closes the connections and reports nothing, so `check` must be called periodically.
+    `stop` ends it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -7,10 +7,9 @@ Each transport runs a request in one task:
     except BaseException as error:
         data, failure = answer_exception(request, error, peer, limits, reason=…)
 
-Each transport contains the first line itself, because every request takes that path. All other outcomes are handled
-here: the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or its result
-or error cannot be encoded as JSON. The task catches `BaseException`, so that `sys.exit()` in a handler ends only its
-call.
+Each transport calls `peer.respond` itself, because every request takes that path. All other outcomes are handled here:
+the handler needs input from the user, it was cancelled, it raised an error on purpose, it failed, or its result or
+error cannot be encoded as JSON. The task catches `BaseException`, so that `sys.exit()` in a handler ends only its call.
 
 The transport decides whether to send the answer: nothing is sent for a request that its client has cancelled.
 """

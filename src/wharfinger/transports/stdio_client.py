@@ -62,7 +62,7 @@ MAX_STDERR_LINE_BYTES = 500
 MAX_FORWARDED_LINE_BYTES = 4096
 """The maximum number of bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE_SECONDS = 0.3
-"""Seconds to wait for the others after the first of three events: the child's exit, and the end of each output."""
+"""Seconds after the child's exit, or the end of its standard output, in which the rest of both outputs is read."""
 GRACE_SECONDS = 2.0
 """Seconds to wait after the child's input is closed, and again after SIGTERM."""
 

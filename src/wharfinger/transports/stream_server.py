@@ -99,7 +99,7 @@ class StreamServer(asyncio.Protocol):
         """The part of `parked_bytes` in small messages: if it keeps growing, the client does not read refusals."""
         self.blocked = False
         self.tick = 0
-        """Deadline checks so far: the connection's clock, in units of `TICK_SECONDS`."""
+        """The number of deadline checks: the connection's clock, in units of `TICK_SECONDS`."""
         self.draining = False
         self.sweeper = self.loop.call_later(TICK_SECONDS, self.sweep)
 

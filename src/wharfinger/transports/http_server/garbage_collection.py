@@ -1,8 +1,8 @@
 """Keeps the pauses of the garbage collector short in a process that serves many connections.
 
 A full collection examines every object of the process, which takes 300 ms with 10,000 open streams. It skips frozen
-objects (`gc.freeze`). So the objects that exist at the start are frozen, and connections are, as soon as there are many
-of them. No object of this package needs the collector to be freed. Garbage among the frozen objects of an application
+objects (`gc.freeze`). So the objects that exist at the start are frozen, and the connections whenever there are many
+new ones. No object of this package needs the collector to be freed. Garbage among the frozen objects of an application
 is found when half of the connections are gone. Only the runner of this package does this: under another ASGI server the
 application must not tune the collector.
 """
@@ -16,7 +16,7 @@ __all__ = ["Collector"]
 
 THRESHOLDS = (10_000, 10, 10)
 FREEZE_STEP = 500
-"""Connections and sessions by which a server grows before they are frozen: examining so many takes about 10 ms."""
+"""The number of new connections and sessions after which objects are frozen: examining so many takes about 10 ms."""
 
 _users = 0
 _thresholds_before: tuple[int, int, int] = (0, 0, 0)

@@ -82,7 +82,7 @@ class HttpCall:
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
-        """Bytes of the body that have arrived so far."""
+        """Bytes of the body that have arrived."""
         self.request: Request | None = None
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None

@@ -193,7 +193,7 @@ class HttpServer:
             self.certificate = Certificate(*self.tls)
         context = None if self.certificate is None else self.certificate.context
         try:
-            # asyncio calls accept() as often as the backlog in each turn of the loop.
+            # In each turn of the loop, asyncio calls accept() up to `backlog` times.
             server = await self.loop.create_server(
                 self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED_PER_TURN
             )

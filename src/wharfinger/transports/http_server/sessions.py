@@ -4,7 +4,7 @@
 the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
     HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
-                     sessions that are unused, deleted, or give way to a new one because the table is full.
+                     sessions that are unused or deleted, and one for each new session while the table is full.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
