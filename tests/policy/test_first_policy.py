@@ -89,3 +89,13 @@ def test_a_tool_whose_name_is_a_pattern_is_not_allowed() -> None:
     )
     assert ann.allows("call", "tool:search")
     assert not ann.allows("call", "tool:fetch")
+
+
+@pytest.mark.parametrize("name", ["/absolute", "delete\x7f", "x" * 1_000, ""])
+def test_a_name_that_no_rule_can_have_does_not_prevent_a_policy(name: str) -> None:
+    published = PUBLISHED._replace(tools=["search", name], prompts=["brief", name])
+    ann = Policy.from_toml(first_policy(published, ["search", name], targets="docs")).access(
+        principal_of({"sub": "ann"})
+    )
+    assert ann.allows("call", "tool:search")
+    assert ann.allows("prompt", "prompt:brief")

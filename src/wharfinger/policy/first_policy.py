@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from wharfinger.policy.findings import Published, top_of
-from wharfinger.policy.patterns import segments_of
+from wharfinger.policy.patterns import UnusablePattern, parse_pattern, segments_of
 from wharfinger.policy.policy import Policy, principal_of
 
 __all__ = ["first_policy"]
@@ -59,7 +59,7 @@ def first_policy(
 """,
         _rule("allow", readers, do="read", what=[f"{top}/**" for top in tops] or ["**"]),
     ]
-    harmless = [name for name in harmless_tools if "*" not in name]  # in a rule, * would stand for other tools too
+    harmless = [name for name in harmless_tools if _can_be_named("tool", name)]
     if harmless:
         what = [f"tool:{name}" for name in harmless]
         comment = "These tools change nothing. The rules also apply to what they read."
@@ -68,8 +68,8 @@ def first_policy(
         text = _rule("allow", "These tools may change something: choose who may call them.", do="call",
                      what=[f"tool:{name}" for name in others])  # fmt: skip
         parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
-    if published.prompts:
-        what = [f"prompt:{name}" for name in published.prompts]
+    if prompts := [name for name in published.prompts if _can_be_named("prompt", name)]:
+        what = [f"prompt:{name}" for name in prompts]
         parts.append(_rule("allow", "Prompts of the server.", do="prompt", what=what))
     hidden = [
         f"{top}/**/{name}"
@@ -130,8 +130,17 @@ def _texts(values: Sequence[str]) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a string of TOML, which has the escapes of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return a string of TOML, which has the escapes of JSON, and also requires one for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _can_be_named(kind: str, name: str) -> bool:
+    """Return whether a rule can name this tool or prompt. In a rule, `*` would stand for others too."""
+    try:
+        parse_pattern(f"{kind}:{name}")
+    except UnusablePattern:
+        return False
+    return "*" not in name
 
 
 def _private_names(uris: Iterable[str]) -> set[str]:
