@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.client.example_server import example_server
+from tests.client.scripted import HANDSHAKE, Script
 from tests.client.test_connect import OLD, PRELUDE, STATELESS
 from wharfinger.client import Change, Client, Retry
 from wharfinger.client.retry import NEVER
@@ -493,3 +495,31 @@ def test_fifty_children_leak_nothing(tmp_path: Path) -> None:
                 os.kill(int(pid), 0)
 
     asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_a_question_after_a_reconnection_is_answered_in_the_context_in_which_the_client_was_opened() -> None:
+    """A bug: it was that of the call that reconnected, so that the question seemed to belong to this call."""
+    place: contextvars.ContextVar[str] = contextvars.ContextVar("place", default="nowhere")
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    async def elicit(question: Any) -> str:
+        asked.put_nowait(place.get())
+        return "decline"
+
+    async def test() -> None:
+        place.set("opened")
+        async with Script(HANDSHAKE, tools__list={"tools": []}) as script:
+            async with script.client(elicitation=elicit, retry=QUICK) as client:
+
+                async def call() -> None:
+                    place.set("called")
+                    await client.list_tools()
+
+                script.hang_up()
+                await asyncio.create_task(call())
+                form = {"type": "object", "properties": {}}
+                script.say(id=1, method="elicitation/create", params={"message": "?", "requestedSchema": form})
+                assert await asked.get() == "opened"
+            assert script.connections == 2
+
+    run(test())

@@ -16,6 +16,7 @@ A `ConnectionObserver` receives these events for caches, watches and logs.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 import time
@@ -94,6 +95,9 @@ class ConnectionManager:
         retry = settings.retry
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         self._connecting: asyncio.Task[None] | None = None
+        self._context = contextvars.Context()
+        """The context in which the client was opened. Every connection is made in it, and so requests of the server are
+        handled in it, and not in that of the call that reconnects."""
         self._disposals = BackgroundTasks()
         self._loop_time: Callable[[], float] = time.monotonic
         """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""
@@ -112,6 +116,7 @@ class ConnectionManager:
         self._loop_time = asyncio.get_running_loop().time
         if not self.is_open:
             self.is_open = True
+            self._context = contextvars.copy_context()
             self._connecting = self._start_connecting(0.0)
         connecting = self._connecting
         assert connecting is not None
@@ -268,7 +273,7 @@ class ConnectionManager:
         return None if connecting.cancelled() else connecting.exception()
 
     def _start_connecting(self, delay: float) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._connect(delay))
+        task = asyncio.get_running_loop().create_task(self._connect(delay), context=self._context.copy())
         task.add_done_callback(retrieve)
         return task
 
