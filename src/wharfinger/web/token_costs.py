@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -56,9 +57,8 @@ async def offer_costs(offer: Offer) -> tuple[list[TokenCost], list[str]]:
     return costs, notes
 
 
-async def show_costs(container: HtmlElement, offer: Offer) -> None:
+def show_costs(container: HtmlElement, costs: Sequence[TokenCost], notes: Sequence[str]) -> None:
     """Show the costs in an element of the page."""
-    costs, notes = await offer_costs(offer)
     container.clear()
     with container:
         node("h2", "What the offer costs")

@@ -30,7 +30,7 @@ from wharfinger.web.live_changes import MAX_WATCHED, LiveChanges
 from wharfinger.web.offer import Offer
 from wharfinger.web.resource_panel import ResourcePanel
 from wharfinger.web.schema_fields import FormField, arguments_of
-from wharfinger.web.token_costs import show_costs
+from wharfinger.web.token_costs import offer_costs, show_costs
 from wharfinger.web.tree_rows import RowKey, TreeRows, decode_key, encode_key, row_of_entry
 from wharfinger.web.visitors import Visitor
 from wharfinger.web.vue_elements import CallForm, ResourceTree, SearchBox, TreeRow
@@ -69,6 +69,8 @@ class Workbench:
         self._own_offer = self._offer = offer
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
+        self._views = 0
+        """The number of views that were closed, so that one that took long to load is not shown in place of a newer."""
         self._found_rows: list[TreeRow] | None = None
         self._searches = 0
         self._work = BackgroundTasks(report_failures=True)
@@ -209,6 +211,7 @@ class Workbench:
             await panel.show_prompt(feature)
 
     def _close_panel(self) -> None:
+        self._views += 1
         if self._panel is not None:
             self._panel.close()
             self._panel = None
@@ -320,7 +323,10 @@ class Workbench:
 
     async def _show_costs(self) -> None:
         self._show_alone()
-        await show_costs(self._main, self._offer)
+        view = self._views
+        costs, notes = await offer_costs(self._offer)
+        if view == self._views:
+            show_costs(self._main, costs, notes)
 
     async def _show_activity(self) -> None:
         inspection = self._site.inspection
