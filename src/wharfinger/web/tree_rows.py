@@ -99,9 +99,9 @@ class TreeRows:
                     self._features[features, server, ""] = (await getattr(upstream, features)())[:MAX_FEATURES]
         except WharfingerError:
             pass  # the row of the server says why
-        if kind not in ("server", "folder"):
+        folder = self._open.get(key)
+        if kind not in ("server", "folder") or folder is None:  # or it was closed meanwhile
             return
-        folder = self._open[key]
         await self._load(key, folder, "")
         only_row = folder.nodes[0] if len(folder.nodes) == 1 else None
         if only_row is not None and only_row.below and len(self._open) < MAX_OPENED_AT_ONCE:
