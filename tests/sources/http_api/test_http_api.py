@@ -449,6 +449,16 @@ def test_each_scheme_sends_its_credentials(
             assert secret not in answer
 
 
+@pytest.mark.parametrize("security", [[{}, {"main": []}], [{"main": []}, {}]])
+def test_optional_credentials_are_sent_if_there_are_values(security: list[Any]) -> None:
+    """A bug: they were not if the alternative without credentials (`{}`) came first."""
+    scheme: dict[str, Any] = {"main": {"type": "http", "scheme": "bearer"}}
+    (operation,) = read_document({**QUAY, "security": security}, "it").operations
+    sent = ApiCredentials(scheme, "quay", {"WHARFINGER_OPENAPI_QUAY_TOKEN": "abcdef"}, {}).of(operation)
+    assert sent == SentCredentials({"authorization": "Bearer abcdef"})
+    assert ApiCredentials(scheme, "quay", {}, {}).of(operation) == SentCredentials()
+
+
 def test_all_cookies_of_an_operation_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug: of two keys in cookies one was sent, and none beside a Cookie header of the operator or an argument."""
     monkeypatch.setenv("WHARFINGER_OPENAPI_QUAY_ONE", "first1")

@@ -87,13 +87,16 @@ class ApiCredentials:
         return list(dict.fromkeys(environment_names or [f"{self._prefix}TOKEN"]))
 
     def of(self, operation: ApiOperation) -> SentCredentials:
-        """Return the credentials of an operation: those of the first alternative for which there are values."""
+        """Return the credentials of an operation: those of the first alternative for which there are values.
+
+        An alternative without credentials, which makes them optional, comes last.
+        """
         if "" in self._sent:
             return self._sent[""]
         if operation.security is None:
             return next(iter(self._sent.values()), SentCredentials())
         for names in operation.security:
-            if all(name in self._sent for name in names):
+            if names and all(name in self._sent for name in names):
                 return _joined([self._sent[name] for name in names])
         return SentCredentials()
 
