@@ -397,6 +397,44 @@ def test_changes_of_lists_and_statuses_are_reported() -> None:
     run(test())
 
 
+def test_a_changed_list_that_could_not_be_read_is_read_again() -> None:
+    """A bug: the list before the change was returned, for ten minutes."""
+
+    async def test() -> None:
+        config = in_process_config("a", "first")
+        server = config.target
+        assert isinstance(server, Server)
+        fails = False
+
+        @server.middleware
+        async def fail(request: Any, next: Any) -> Any:
+            if fails and request.method in ("tools/list", "resources/list"):
+                raise ValueError("not now")
+            return await next(request)
+
+        server.resource("log://one")(lambda: "calm")
+        async with open_upstreams(config) as upstreams:
+            upstream = upstreams["a"]
+            assert len(await upstream.tools()) == 1
+            await upstream.index_uris()
+            changes: list[UpstreamChange] = []
+            upstreams.on_change(changes.append)
+            server.tools.add(lambda: "", name="second")
+            server.resource("log://two")(lambda: "calm")
+            expected = {UpstreamChange("a", "tools"), UpstreamChange("a", "resources")}
+            await wait_until(lambda: expected <= set(changes), upstreams)
+            fails = True
+            for failing in (upstream.tools, upstream.index_uris):
+                with pytest.raises(WharfingerError):
+                    await failing()
+            fails = False
+            assert len(await upstream.tools()) == 2
+            await upstream.index_uris()
+            assert upstream.uris.has("log://two")
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("configs", "message"),
     [

@@ -23,8 +23,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
@@ -226,10 +226,10 @@ class Upstream:
             return []
         resources: list[t.Resource] = []
         index = UriIndex()
-        self._changed_lists.discard("uris")
-        async for page in self._client.list_resources().pages():
-            index.add(page, UNSET)
-            resources += page
+        with self._reading("uris"):
+            async for page in self._client.list_resources().pages():
+                index.add(page, UNSET)
+                resources += page
         index.set_templates(self.uris.templates)
         self.uris = index
         self._lists["uris"] = (_now(), [])
@@ -279,17 +279,27 @@ class Upstream:
         await self._available()
         member = "resources" if kind == "templates" else kind
         items: list[Any] = []
-        self._changed_lists.discard(kind)
         requested_at = _now()
-        if getattr(self._client.capabilities, member) is not UNSET:
-            async for page in listing().pages():
-                items += page
-                if len(items) > MAX_LISTED:
-                    log.warning("%s lists more than %d %s: the others are left out", self.name, MAX_LISTED, kind)
-                    items = items[:MAX_LISTED]
-                    break
+        with self._reading(kind):
+            if getattr(self._client.capabilities, member) is not UNSET:
+                async for page in listing().pages():
+                    items += page
+                    if len(items) > MAX_LISTED:
+                        log.warning("%s lists more than %d %s: the others are left out", self.name, MAX_LISTED, kind)
+                        items = items[:MAX_LISTED]
+                        break
         self._lists[kind] = (requested_at, items)
         return items
+
+    @contextmanager
+    def _reading(self, kind: str) -> Generator[None]:
+        """Note that a list is up to date, unless it changes while it is read, or cannot be read."""
+        self._changed_lists.discard(kind)
+        try:
+            yield
+        except BaseException:
+            self._changed_lists.add(kind)
+            raise
 
     def _invalidate(self, kind: ChangeKind) -> None:
         """Note that a list has changed."""
