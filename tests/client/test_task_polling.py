@@ -124,6 +124,26 @@ def test_a_tool_that_requires_a_task_is_called_as_one(refuses: str) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_call_as_a_task_keeps_the_meta_of_middleware(reports: bool) -> None:
+    """A bug: it was replaced, and a trace ended there."""
+
+    async def trace(call: Call, next: Any) -> Any:
+        call.params = msgspec.structs.replace(call.params, meta=t.RequestMeta(traceparent="00-ab-cd-01"))
+        return await next(call)
+
+    async def test() -> None:
+        async with scripted(COMPLETED, middleware=[trace]) as client:
+            await client.list_tools()
+            await client.call_tool("required", progress=(lambda *_: None) if reports else None)
+            log = await read_log(client)
+        (params,) = [params for method, params in log if method == "tools/call" and "task" in params]
+        assert params["_meta"]["traceparent"] == "00-ab-cd-01"
+        assert ("progressToken" in params["_meta"]) is reports
+
+    run(test())
+
+
 @pytest.mark.parametrize("tasks", [False, True])
 def test_the_listed_task_support_of_a_tool_decides_how_it_is_called(tasks: bool) -> None:
     async def test() -> None:

@@ -287,11 +287,11 @@ def _poll_delay(interval: int | UnsetType, task_call: Call) -> float:
 
 def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:
     """Return the params that send a call as a task, whose result the server need not keep for longer than `seconds`."""
-    return msgspec.structs.replace(
-        params,
-        task=t.TaskMetadata(ttl=UNSET if seconds == math.inf else max(1, int(seconds * 1000))),
-        meta=UNSET if isinstance(token, UnsetType) else t.RequestMeta(progress_token=token),
-    )
+    meta = params.meta  # of middleware
+    if not isinstance(token, UnsetType):
+        meta = msgspec.structs.replace(t.RequestMeta() if isinstance(meta, UnsetType) else meta, progress_token=token)
+    ttl = UNSET if seconds == math.inf else max(1, int(seconds * 1000))
+    return msgspec.structs.replace(params, task=t.TaskMetadata(ttl=ttl), meta=meta)
 
 
 def _started_in(raw: Raw) -> tasks.Task | t.CallToolResult:
