@@ -47,7 +47,7 @@ class CallPanel:
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
             try:
-                result = (
+                result: t.CallToolResult = (
                     await self._client().call_tool(
                         tool.name, arguments, progress=self._progress, reset_on_progress=True
                     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from wharfinger import types as t
@@ -101,6 +102,9 @@ class ResourcePanel:
             with self._body:
                 self._containers = [node("section", classes="block") for _ in contents]
             self._previews = [ContentPreview(self._shelf, self._visitor, name=content.uri) for content in contents]
+        await self._show_contents(contents)
+
+    async def _show_contents(self, contents: Sequence[t.ResourceContents]) -> None:
         for preview, container, content in zip(tuple(self._previews), self._containers, contents, strict=True):
             if self._closed:
                 return

@@ -110,7 +110,7 @@ def make_tool(
             title=operation.summary or operation.name,
             read_only_hint=method == "GET",
             # Whether a POST destroys something is unknown: without the hint, a host assumes that it may.
-            destructive_hint={"GET": False, "POST": UNSET}.get(method, True),
+            destructive_hint=UNSET if method == "POST" else method != "GET",
             idempotent_hint=method in ("GET", "PUT", "DELETE"),
             open_world_hint=True,
         ),
