@@ -342,9 +342,8 @@ class WebPages(Source):
             return self._directory_version(uri, directory, listing)
         try:
             return self.site.page(self._page_of(uri, listing)[0]).version
-        except (
-            PageFailed
-        ):  # a state like any other: the next read fails, and the watchers are notified when the page can be read again
+        except PageFailed:
+            # A state like any other: watchers are notified when the page fails, and when it can be read again.
             return "failed"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
