@@ -29,7 +29,7 @@ def show_activity(container: HtmlElement, inspection: Inspection, viewer: Princi
                 time.strftime("%H:%M:%S", time.localtime(request.time)),
                 request.method,
                 request.target,
-                request.principal or "anyone",
+                request.principal or "anonymous",
                 request.app,
                 request.outcome,
                 f"{request.seconds * 1000:.1f} ms",

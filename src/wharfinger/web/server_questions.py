@@ -21,7 +21,7 @@ Asking = Callable[[t.ElicitRequestParams, bool], Awaitable[Any]]
 
 Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened.
 """
-MAX_WAITING = 100
+MAX_CALLS = 100
 """Maximum number of running calls to one server that can show its questions."""
 
 _asking_here: ContextVar[Asking | None] = ContextVar("_asking_here", default=None)
@@ -38,7 +38,7 @@ class ServerQuestions:
     def shown_by(self, asking: Asking) -> Generator[None]:
         """Show the server's questions in this way during a call."""
         self._asking.append(asking)
-        del self._asking[:-MAX_WAITING]
+        del self._asking[:-MAX_CALLS]
         token = _asking_here.set(asking)
         try:
             yield

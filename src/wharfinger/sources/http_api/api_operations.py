@@ -42,7 +42,7 @@ _OWN_HEADERS = frozenset(
 _BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """The types of a body that tools can send, the best first, besides those that end with `+json`."""
 _leaves_path = re.compile(r"[\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)").search
-"""Finds what would make another path of a path without escapes."""
+"""Finds what leads to another path: a segment of dots, a backslash, or a control character. Takes an unescaped path."""
 
 
 class ApiParameter(NamedTuple):

@@ -38,9 +38,9 @@ class Crawl:
         self._max_pages = max_pages
         self._rest = rest
         self._read: dict[str, float] = {}
-        """The time at which each page was read."""
+        """The time at which each page was last requested, whatever the answer."""
         self._missing: set[str] = set()
-        """The pages that the site did not have, or did not show, at that time."""
+        """The pages that the site then did not have, or refused."""
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
         self._full = False
@@ -62,7 +62,7 @@ class Crawl:
                 self._stopped = None
 
     def done(self, listing: SitePages) -> int:
-        """Return the number of listed pages that were read."""
+        """Return the number of listed pages that were requested, also of those that could not be read."""
         return sum(url in self._read for url in listing.urls)
 
     def unread(self, listing: SitePages) -> str:
