@@ -299,13 +299,13 @@ class MountedFeatures(Generic[F]):
     """
 
     def __init__(
-        self, part: Part, features: Features[F], whole: Features[F], owner: str, *, prefix: str | None = None
+        self, part: Part, features: Features[F], whole: Features[F], whole_name: str, *, prefix: str | None = None
     ) -> None:
         self.part = part
         self.features = features
         self.whole = whole
         self.prefix = prefix or ""
-        self._owner = owner
+        self._whole_name = whole_name
         self._named = prefix is not None
         for key, fallback in features.taken():
             self.check(key, fallback)
@@ -325,16 +325,14 @@ class MountedFeatures(Generic[F]):
         name = self.prefix + key
         if self._named and not _NAME.fullmatch(name):
             raise ValueError(
-                f"{self._owner!r} and {self.part.name!r}: {name!r} is not a valid name: "
+                f"{self._whole_name!r} and {self.part.name!r}: {name!r} is not a valid name: "
                 "pass a shorter prefix=, of letters, digits, '_', '-' and '.'."
             )
         holder = self.whole.holder(name)
         if holder is not None and not holder.fallback and not fallback:
             advice = "include one with another prefix=" if self._named else "remove one"
-            raise ValueError(
-                f"{holder.server or self._owner!r} and {self.part.name!r} both have the {self.whole.kind} {name!r}: "
-                f"{advice}."
-            )
+            servers = f"{holder.server or self._whole_name!r} and {self.part.name!r}"
+            raise ValueError(f"{servers} both have the {self.whole.kind} {name!r}: {advice}.")
         for mounted in self.whole.wholes:
             mounted.check(name, fallback)
 
