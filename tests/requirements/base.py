@@ -101,7 +101,7 @@ LIFECYCLE: tuple[Row, ...] = (
     must("2.2-10", "2025-06-18 on: transports, version header", "A version header with an unsupported version is HTTP 400.",
          SESSIONS + "test_the_version_header_is_optional_but_must_be_known", HTTP + "test_the_version_header_of_a_session_is_a_handshake_revision"),
     should("2.2-11", "2025-06-18 on: transports, version header", "Without the header and a session, 2025-03-26 is assumed.",
-           "yes", HTTP + "test_the_era_of_a_post_follows_its_meta_then_its_session_then_its_version", SESSIONS + "test_the_version_header_is_optional_but_must_be_known"),
+           "yes", HTTP + "test_the_kind_of_a_post_follows_its_meta_then_its_session_then_its_version", SESSIONS + "test_the_version_header_is_optional_but_must_be_known"),
     must("2.2-12", "handshake: cancellation", "`initialize` is not cancelled.", PEER + "test_initialize_cannot_be_cancelled"),
     should("2.2-13", "handshake: lifecycle, timeouts", "Every request has a deadline, and a maximum that progress does not extend.",
            "yes", STREAM_SERVER + "test_a_request_over_its_deadline_is_cancelled_and_a_listen_request_is_not",

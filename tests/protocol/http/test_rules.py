@@ -23,7 +23,7 @@ from wharfinger.protocol.http.rules import (
     check_session_version,
     check_stream,
     check_version,
-    find_era,
+    kind_of_post,
     prefer_header_error,
     read_headers,
 )
@@ -189,18 +189,18 @@ def test_a_request_that_does_not_accept_the_response_type_is_refused() -> None:
         ({SESSION: b"s"}, "x", {"_meta": None, "a": "protocolVersion"}, "session"),
     ],
 )
-def test_the_era_of_a_post_follows_its_meta_then_its_session_then_its_version(
+def test_the_kind_of_a_post_follows_its_meta_then_its_session_then_its_version(
     headers: dict[bytes, bytes], method: str, params: dict[str, Any], expected: str
 ) -> None:
     """spec 2026-07-28, backward compatibility: `_meta` first, then the session, then an unknown version."""
-    assert find_era(headers, message(method, params)) == expected
+    assert kind_of_post(headers, message(method, params)) == expected
 
 
 @pytest.mark.parametrize("headers", [{}, {VERSION: b"2025-11-25"}])
 def test_handshake_request_without_a_session_is_refused(headers: dict[bytes, bytes]) -> None:
     """Security H21, L01."""
-    assert "initialize" in refusal_of(400, find_era, headers, message("resources/list")).message
-    refusal_of(400, find_era, headers, message("initialize", id=None))
+    assert "initialize" in refusal_of(400, kind_of_post, headers, message("resources/list")).message
+    refusal_of(400, kind_of_post, headers, message("initialize", id=None))
 
 
 def test_the_version_header_of_a_session_is_a_handshake_revision() -> None:
@@ -330,12 +330,12 @@ def test_length_that_is_not_a_number_is_refused(length: bytes) -> None:
 
 def test_a_request_without_params_has_no_version_in_meta() -> None:
     bare = Message("2.0", 1, "initialize")
-    assert find_era({}, bare) == "opening"
-    assert find_era({SESSION: b"s"}, bare) == "session"
+    assert kind_of_post({}, bare) == "opening"
+    assert kind_of_post({SESSION: b"s"}, bare) == "session"
 
 
 @pytest.mark.parametrize(
-    ("params", "era"),
+    ("params", "kind"),
     [
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":null}}', "stateless"),
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":5}}', "stateless"),
@@ -345,8 +345,8 @@ def test_a_request_without_params_has_no_version_in_meta() -> None:
         (b'{"_meta":{},"protocolVersion":1}', "session"),
     ],
 )
-def test_a_version_in_meta_takes_precedence_even_if_it_is_invalid(params: bytes, era: str) -> None:
-    assert find_era({SESSION: b"s"}, Message("2.0", 1, "a/b", Raw(params))) == era
+def test_a_version_in_meta_takes_precedence_even_if_it_is_invalid(params: bytes, kind: str) -> None:
+    assert kind_of_post({SESSION: b"s"}, Message("2.0", 1, "a/b", Raw(params))) == kind
 
 
 def test_a_refusal_has_response_headers() -> None:

@@ -1,10 +1,10 @@
 """The rules of Streamable HTTP as functions of headers and messages. Does no I/O.
 
 The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.check` → credentials → HTTP method →
-`check_post` → body → JSON → `find_era` → `open_request` → `check_header_params` (`prefer_header_error` if it failed) →
-method → handler. Everything is decided before the first byte of the response, because the status cannot change later. A
-refusal is a `ProtocolError` with its HTTP status. Its message says which setting would allow the request, and never
-quotes the request.
+`check_post` → body → JSON → `kind_of_post` → `open_request` (`prefer_header_error` if it fails) →
+`check_header_params` → method → handler. Everything is decided before the first byte of the response, because the
+status cannot change later. A refusal is a `ProtocolError` with its HTTP status. Its message says which setting would
+allow the request, and never quotes the request.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = [
     "STATELESS_VERSIONS",
     "SUPPORTED_HANDSHAKE",
     "VERSION",
-    "Era",
     "HttpLimits",
     "HttpRefusal",
+    "PostKind",
     "accepted_types",
     "check_header_params",
     "check_post",
     "check_session_version",
     "check_stream",
     "check_version",
-    "find_era",
+    "kind_of_post",
     "prefer_header_error",
     "read_headers",
     "too_large",
@@ -237,9 +237,11 @@ def check_stream(headers: Headers) -> None:
         raise HttpRefusal(406, "The response is a stream: send Accept: text/event-stream.")
 
 
-# --- the era ---------------------------------------------------------------------------------------------------------
+# --- the kind of a POST ----------------------------------------------------------------------------------------------
 
-Era = Literal["stateless", "session", "opening"]
+PostKind = Literal["stateless", "session", "opening"]
+"""By whose rules a POST is served: those of the stateless era, or, in the handshake era, those of a session that exists
+or of an `initialize` that opens one."""
 
 _WIRE = {name: name.encode() for name in REVISIONS}
 STATELESS_VERSIONS = frozenset(_WIRE[row.name] for row in REVISIONS.values() if row.era == "stateless")
@@ -258,7 +260,7 @@ class _WithMeta(msgspec.Struct):
 _decode_meta = msgspec.json.Decoder(_WithMeta).decode
 
 
-def find_era(headers: Headers, message: Message) -> Era:
+def kind_of_post(headers: Headers, message: Message) -> PostKind:
     """Return how to serve this POST: stateless, in a session, or as an `initialize` that opens a session.
 
     A version header of the stateless era, or an unknown one, means stateless even without `_meta`: the stateless rules

@@ -27,7 +27,7 @@ from wharfinger.protocol.http.rules import (
     check_post,
     check_stream,
     check_version,
-    find_era,
+    kind_of_post,
     prefer_header_error,
     read_headers,
     too_large,
@@ -315,12 +315,12 @@ class HttpApp:
                     raise
                 return
             if headers.get(VERSION) not in STATELESS_VERSIONS:
-                era = find_era(headers, message)
-                if era != "stateless":
+                kind = kind_of_post(headers, message)
+                if kind != "stateless":
                     calls.hand_over(call)
                     if self.auth is not None:
                         call.endpoint = self._endpoint(scope, headers)
-                    await self.sessions.post(call, headers, principal, message, opening=era == "opening")
+                    await self.sessions.post(call, headers, principal, message, opening=kind == "opening")
                     return
                 check_version(headers)
             if message.method is UNSET:
