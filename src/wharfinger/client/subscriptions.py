@@ -198,7 +198,7 @@ class Watch:
                     await self._opening
                 except asyncio.CancelledError:
                     task = asyncio.current_task()
-                    if not self._closed or task is None or task.cancelling():
+                    if task is None or task.cancelling():  # otherwise `close` was called
                         raise
                 finally:
                     self._opening = None

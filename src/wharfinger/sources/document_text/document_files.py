@@ -214,6 +214,7 @@ class DocumentFiles:
             Overloaded: no process was free in time.
         """
         deadline = time.monotonic() + patience
+        future: Future[DocumentPages] = Future()
         while True:
             cached = self._kept.get(key)
             if isinstance(cached, DocumentPages):
@@ -223,7 +224,6 @@ class DocumentFiles:
             with self._lock:
                 running = self._running.get(key)
                 if running is None:
-                    future: Future[DocumentPages] = Future()
                     self._running[key] = future, deadline
                     break
             other, other_deadline = running
