@@ -192,6 +192,10 @@ class Features(Generic[F]):
         """Return whether this set hides a part's feature of this key."""
         return key in self._hidden
 
+    def _has_removed(self, key: str) -> bool:
+        """Return whether a part's feature of this key was removed here, so that the key is free again."""
+        return self._hidden.get(key) is False
+
     def find(self, key: str) -> VisibleFeature[F] | None:
         """Return the enabled feature of this key, the set's own or a part's."""
         if not self.parts:
@@ -230,7 +234,7 @@ class Features(Generic[F]):
             yield key, key in self._fallbacks
         for mounted in self.parts:
             for key, fallback in mounted.features.taken():
-                if self._hidden.get(mounted.prefix + key, True):
+                if not self._has_removed(mounted.prefix + key):
                     yield mounted.prefix + key, fallback
 
     def holder(self, key: str) -> _Holder | None:
@@ -239,7 +243,7 @@ class Features(Generic[F]):
         for mounted in self.parts:
             if found is not None and not found.fallback:
                 break
-            if key.startswith(mounted.prefix) and self._hidden.get(key, True):
+            if key.startswith(mounted.prefix) and not self._has_removed(key):
                 inner = mounted.features.holder(key[len(mounted.prefix) :])
                 if inner is not None and (found is None or not inner.fallback):
                     found = _Holder(mounted.part.name, inner.fallback)
