@@ -105,6 +105,7 @@ class CompiledSchema:
         patterns = list(_patterns(self.schema))
         self.patterns = len(patterns)
         self._validator, backtracks = _compile(self.schema, what, trusted)
+        # A pattern that begins with ^, and has no alternatives, is tried only at the beginning of a text.
         self._may_backtrack = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)
         self._paths: _Paths | None = None
 

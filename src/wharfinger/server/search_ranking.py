@@ -98,11 +98,13 @@ class FoundDocument(NamedTuple):
     uri: str
     title: str
     kind: str
+    """Its MIME type."""
     name_matches: tuple[float, ...]
     """How well each word of the query fits the name."""
     match: TextMatch | None
     """The words in the text; None if it was not read."""
     changed: int = 0
+    """When the index found its last change; 0 without an index. Of hits with equal scores, the latest comes first."""
 
 
 class _Candidate(NamedTuple):
@@ -110,9 +112,11 @@ class _Candidate(NamedTuple):
 
     score: float
     order: int
+    """The number of the document in the order in which they were added."""
     found: FoundDocument
     passages: list[Passage]
     window: bool = False
+    """Whether the hit links to a window of the text, because the text is large."""
     place: TextPlace | None = None
     """The part of the document in which the passages are, if it has parts."""
 

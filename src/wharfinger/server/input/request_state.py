@@ -97,9 +97,13 @@ class RequestState:
         self._open: dict[str, tuple[str, Any]] = {}
         """The digest and the member of `inputRequests` of each request that stops this run, by key."""
         self._key_counts: dict[str, int] = {}
+        """How many requests of this run have used each key, as the author or the prefix gives it."""
         self._stop: InputNeeded | None = None
+        """The exception that ends this run, if it needs input."""
         self._waits = 0
+        """The number of requests for input that waited in place for their answers."""
         self._logged_before = 0
+        """The number of log messages that earlier runs have sent."""
         self._not_recalled: set[str] = set()
         """Keys of `once` that this run has not reached yet."""
         self.replay = services.replay
@@ -107,6 +111,7 @@ class RequestState:
         self.failures: dict[str, Exception] = {}
         """The failed requests of a replayed handler, by key."""
         self.once_results: dict[str, tuple[Raw, int]] = {}
+        """The results of `once`, and how many log messages each sent, by key."""
         self.once_running: dict[str, asyncio.Future[None]] = {}
         """The calls of `once` that are running now, by key."""
         self.progress: float | None = None

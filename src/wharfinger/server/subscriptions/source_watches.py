@@ -90,6 +90,7 @@ class SourceWatches:
             call_logged(source.watch, None, partial(self._changed, source))
 
     def attach(self, uri: str | None) -> None:
+        """Let everything that reports changes of a URI work. Called when it has its first watcher."""
         claimed = (source for source in self._resources.sources if uri is None or source.matches(uri))
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
@@ -101,6 +102,7 @@ class SourceWatches:
             self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
 
     def detach(self, uri: str | None) -> None:
+        """Undo `attach`. Called when the last watcher has left."""
         for source in self._attached.pop(uri, ()):
             call_logged(source.unwatch, uri)
         for part in self._parts:

@@ -161,7 +161,7 @@ class Tasks:
         self._services = services
         self._shares = Shares()
         self._listeners: dict[str, dict[TaskListener, None]] = {}
-
+        """The listeners of each task, by its key in the store."""
         self._tools: dict[str, str] = {}
         """The tool of each task that has listeners, as its caller knows it."""
         self._keys_by_listener: dict[TaskListener, set[str]] = {}
@@ -385,14 +385,14 @@ class Tasks:
         return t.EmptyResult()
 
     async def _find(self, request: Request) -> tuple[RunningTask | None, Record]:
+        """Return the task of a request if this process runs it, and its record in the store if not."""
         check_declared(request.caller, request.method)
         key = _key(request.caller.principal.key, request.params.task_id)
         task = self.running.get(key)
-        record = await self._load(key) if task is None else None
-        tool = task.tool if task is not None else "" if record is None else record.tool
-        if (task is None and record is None) or not _may_know(request.access, tool):
+        record = await self._load(key) if task is None else _RUNS_HERE
+        if record is None or not _may_know(request.access, record.tool if task is None else task.tool):
             raise InvalidParams("There is no such task, or it has expired.")
-        return task, record or _RUNS_HERE
+        return task, record
 
     async def _load(self, key: str) -> Record | None:
         """Return a task from the store. If its process has died, the task is marked as failed first."""
@@ -614,6 +614,7 @@ def _key(owner: str, id: str) -> str:
 
 
 _RUNS_HERE = Record(worker="", state=Raw(b"{}"))
+"""Stands for the record of a task of this process, which is not read from the store."""
 
 
 def _failed_record(record: Record) -> tuple[Record, float | None]:
