@@ -38,8 +38,8 @@ Middleware = Callable[[Call, Next], Awaitable[Result]]
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
 
-Guard = Callable[[str, Handler], Handler]
-"""Takes a method and its handler, and returns a handler that checks a request before it calls this one."""
+Wrapper = Callable[[str, Handler], Handler]
+"""Takes a method and its handler, and returns the handler to use instead, which calls this one."""
 
 
 class MethodTable:
@@ -51,8 +51,8 @@ class MethodTable:
         self._bare: dict[str, Handler] = dict(handlers)
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []
-        self._guard: Guard | None = None
-        self._observer: Guard | None = None
+        self._guard: Wrapper | None = None
+        self._observer: Wrapper | None = None
 
     def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
         """Serve a method. `outside` wraps its middleware, if it has any."""
@@ -76,13 +76,13 @@ class MethodTable:
             if method in self._bare:
                 self._compose(method)
 
-    def set_guard(self, guard: Guard | None) -> None:
+    def set_guard(self, guard: Wrapper | None) -> None:
         """Check the requests of every method, even of later ones, outside of all middleware; None removes the guard."""
         self._guard = guard
         for method in self._bare:
             self._compose(method)
 
-    def set_observer(self, observer: Guard | None) -> None:
+    def set_observer(self, observer: Wrapper | None) -> None:
         """Wrap every method, even later ones, in this observer, outside of the guard; None removes it."""
         self._observer = observer
         for method in self._bare:
