@@ -17,18 +17,18 @@ WRAPPED_KEY = "x-fastmcp-wrap-result"
 value is equal to the text."""
 
 
-def _sound(block: t.AudioContent) -> str:
+def _audio_text(block: t.AudioContent) -> str:
     return f"[Sound ({block.mime_type}, {len(block.data)} bytes): this revision of the protocol cannot carry it.]"
 
 
-def _link(block: t.ResourceLink) -> str:
+def _link_text(block: t.ResourceLink) -> str:
     title = block.title or block.name
     return f"[{title}]({block.uri})" + (f": {block.description}" if block.description else "")
 
 
 _AS_TEXT: dict[type, tuple[str, Callable[[Any], str]]] = {
-    t.AudioContent: ("audio", _sound),
-    t.ResourceLink: ("resource_link", _link),
+    t.AudioContent: ("audio", _audio_text),
+    t.ResourceLink: ("resource_link", _link_text),
 }
 """Content blocks that some revisions lack: the name on the wire, and the text that replaces a block."""
 
