@@ -300,8 +300,8 @@ BOUNDS: list[tuple[Any, Any, Any, str]] = [
     (Annotated[float, msgspec.Meta(ge=0.5)], 0.5, 0.4, "must be at least 0.5"),
     (Annotated[float, msgspec.Meta(le=0.5)], 0.5, 0.6, "must be at most 0.5"),
     (Annotated[float, msgspec.Meta(gt=0.5)], 0.6, 0.5, "expected float > 0.5"),
-    (Annotated[list[Literal["x", "y"]], msgspec.Meta(min_length=1)], ["x"], [], "must be at least 1"),
-    (Annotated[list[Literal["x", "y"]], msgspec.Meta(max_length=1)], ["x"], ["x", "y"], "must be at most 1"),
+    (Annotated[list[Literal["x", "y"]], msgspec.Meta(min_length=1)], ["x"], [], "must have at least 1 choice"),
+    (Annotated[list[Literal["x", "y"]], msgspec.Meta(max_length=1)], ["x"], ["x", "y"], "must have at most 1 choice"),
 ]
 
 
@@ -706,3 +706,10 @@ def test_the_number_of_cached_forms_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(forms, "_MAX_CACHED_FORMS", 2)
     first = [form_of(kind) for kind in (int, float, bool)]
     assert [form_of(kind) is form for kind, form in zip((int, float, bool), first, strict=True)] == [True, True, False]
+
+
+def test_choices_have_the_order_of_their_own_question() -> None:
+    """A bug: `Literal`s with the same choices are equal, and the first one's form was used for both."""
+    for choices in (["near", "far"], ["far", "near"]):
+        field = form_of(Literal[tuple(choices)]).fields["value"]  # type: ignore[misc]
+        assert field.enum == choices

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.text import many
 from wharfinger.protocol.revisions import Revision
 
 __all__ = ["Form", "InvalidAnswer", "form_of"]
@@ -85,7 +86,8 @@ class Form:
         return self._build(values)
 
 
-_forms: dict[Any, Form] = {}
+_forms: dict[type[Any], Form] = {}
+"""The forms of classes. Two equal `Literal`s may have their choices in a different order, so they are not cached."""
 
 
 def form_of(schema: Any) -> Form:
@@ -96,11 +98,7 @@ def form_of(schema: Any) -> Form:
     """
     if isinstance(schema, Mapping):
         return _from_schema(cast("Mapping[str, Any]", schema))
-    try:
-        form = _forms.get(schema)
-        hashable = True
-    except TypeError:  # extras of the annotation cannot be hashed, such as the titles of choices
-        form, hashable = None, False
+    form = _forms.get(schema) if isinstance(schema, type) else None
     if form is not None:
         return form
     if hasattr(schema, "model_json_schema"):  # pydantic, which is never imported here
@@ -109,7 +107,7 @@ def form_of(schema: Any) -> Form:
         form = _from_record(schema)
     else:
         form = _from_value_type(schema)
-    if hashable and len(_forms) < _MAX_CACHED_FORMS:
+    if isinstance(schema, type) and len(_forms) < _MAX_CACHED_FORMS:
         _forms[schema] = form
     return form
 
@@ -529,9 +527,9 @@ def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     if any(choice not in choices for choice in values):
         raise ValueError(f"must be some of {', '.join(choices)}")
     if field.min_items is not UNSET and len(values) < field.min_items:
-        raise ValueError(f"must be at least {field.min_items}")
+        raise ValueError(f"must have at least {many(field.min_items, 'choice')}")
     if field.max_items is not UNSET and len(values) > field.max_items:
-        raise ValueError(f"must be at most {field.max_items}")
+        raise ValueError(f"must have at most {many(field.max_items, 'choice')}")
     return values
 
 
