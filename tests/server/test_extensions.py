@@ -163,6 +163,20 @@ def test_registering_a_known_method_with_other_params_is_refused() -> None:
         Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=OtherParams)
 
 
+def test_a_method_that_was_refused_can_be_registered_with_other_params() -> None:
+    """A bug: its row stayed in the table of the process, and refused the next attempt."""
+
+    class OtherParams(types.RequestParams):
+        port: str = ""
+
+    server = Server("tides")
+    with pytest.raises(ValueError, match="required=True needs the extension"):
+        server.extensions.add_method("tides/refused", lambda params: None, required=True)
+    with pytest.raises(TypeError, match="takes 'other'"):
+        server.extensions.add_method("tides/refused", lambda params, other: None)
+    server.extensions.add_method("tides/refused", lambda params: None, params=OtherParams)
+
+
 def test_adding_a_known_method_again_returns_its_row() -> None:
     row = add_method(Method("tides/known", "client", OtherParams, types.EmptyResult))
     assert add_method(Method("tides/known", "client", OtherParams, types.EmptyResult)) is row

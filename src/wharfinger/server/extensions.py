@@ -173,16 +173,16 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
     _check_name(name)
     parameter, annotated, returns = _signature(function)
     shape = _params(name, options.get("params") or annotated, t.RequestParams)
-    row = add_method(
-        Method(
-            name,
-            "client",
-            shape,
-            result or (returns if isinstance(returns, type) else t.EmptyResult),
-            first=EXTENSIONS_FROM,
-            cacheable=options.get("cacheable", False),
-            name_param=_name_param(name, shape, options.get("name_param", "")),
-        )
+    if required and not extension:
+        raise ValueError(f"{name}: required=True needs the extension that the client must declare.")
+    row = Method(
+        name,
+        "client",
+        shape,
+        result or (returns if isinstance(returns, type) else t.EmptyResult),
+        first=EXTENSIONS_FROM,
+        cacheable=options.get("cacheable", False),
+        name_param=_name_param(name, shape, options.get("name_param", "")),
     )
     call = HandlerFunction(
         services,
@@ -191,10 +191,9 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
         inline=options.get("inline", False),
         timeout=options.get("timeout"),
     )
+    add_method(row)  # last, since all servers of this process share the table
     ttl_ms = services.ttl_ms if ttl is None else round(ttl * 1000)
     scope = options.get("cache_scope") or services.cache_scope
-    if required and not extension:
-        raise ValueError(f"{row.name}: required=True needs the extension that the client must declare.")
 
     async def serve(request: Request) -> Any:
         if required:
