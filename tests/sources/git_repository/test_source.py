@@ -157,6 +157,23 @@ def test_a_long_diff_is_read_in_windows(history: GitRepository, publish: Publish
     assert paths == history.git("diff", "--name-only", "HEAD~" + str(len(texts) + 1), "HEAD").split("\n")
 
 
+def test_the_remark_after_each_window_counts_the_entries_of_this_window(
+    history: GitRepository, publish: Publish
+) -> None:
+    """A bug: after the second window of a diff it said "4 paths so far", although the first had four others."""
+    for number in range(15):
+        history.write(f"{number:02}.txt", f"line {number}\n" * 10_000)
+    history.commit("Write much")
+    source = publish(history, label="repo")
+    first = source.read("git://repo/diff/HEAD").contents
+    second = source.read(str((first[0].meta or {})[NEXT])).contents  # type: ignore[index]
+    shown, before = (str(contents[0].text).count("diff --git") for contents in (second, first))
+    assert f"[{shown} paths in this window, {15 - before - shown} after it. To continue" in str(second[-1].text)
+    first = source.read("git://repo/log/HEAD?limit=1").contents
+    second = source.read(str((first[0].meta or {})[NEXT])).contents  # type: ignore[index]
+    assert "[1 commit in this window. To continue" in str(second[-1].text)
+
+
 def test_a_log_is_filtered_by_path_and_time(source: ServedGit, history: GitRepository) -> None:
     def subjects(query: str) -> list[str]:
         text = text_of(source, "git://repo/log/HEAD" + query)

@@ -185,8 +185,8 @@ class ChangesAnswer(GitAnswer):
             last = join_parts(tuple(os.fsdecode(self._listed[len(self._patches) - 1].path).split("/")))
             next_uri = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
             meta[NEXT] = next_uri
-            remaining = many(len(self._listed) - len(self._patches), "path")
-            contents.append(continuation(next_uri, f"{many(len(self._patches), 'path')} so far, {remaining} left."))
+            after = f"{len(self._listed) - len(self._patches):,} after it"
+            contents.append(continuation(next_uri, f"{many(len(self._patches), 'path')} in this window, {after}."))
         return contents
 
     def _status(self) -> str:

@@ -100,8 +100,8 @@ class DiffAnswer(GitAnswer):
             last = join_parts(tuple(os.fsdecode(listed[len(texts) - 1].path).split("/")))
             following = with_query(self._pinned(), f"after={last.replace('&', '%26')}")
             meta[NEXT] = following
-            remaining = many(len(listed) - len(texts), "path")
-            contents.append(continuation(following, f"{many(len(texts), 'path')} so far, {remaining} left."))
+            words = f"{many(len(texts), 'path')} in this window, {len(listed) - len(texts):,} after it."
+            contents.append(continuation(following, words))
         return contents
 
     def _after(self) -> bytes:

@@ -115,7 +115,7 @@ class LogAnswer(GitAnswer):
         if window.after is not None:
             following = self._following(self._tip.oid, {"after": window.after})
             contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(continuation(following, f"{many(len(entries), 'commit')} so far."))
+            contents.append(continuation(following, f"{many(len(entries), 'commit')} in this window."))
         return contents
 
     def _title(self, number: int) -> str:
