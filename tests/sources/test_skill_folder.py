@@ -18,7 +18,7 @@ from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.server.skills import serve_skills
-from wharfinger.sources import Skills, UnusableFolder, files, skills
+from wharfinger.sources import Skills, UnusableFolder, files, skill_folder, skills
 from wharfinger.sources.folder import tree
 from wharfinger.sources.skill_folder import MAX_FILES
 
@@ -290,6 +290,20 @@ async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.Lo
     assert "more than 512 files" in caplog.text
     assert "more than 16 MiB" in caplog.text
     assert (await error_of(server, "skills/get", "skill://pdf/SKILL.md"))["code"] == -32602
+
+
+async def test_the_log_says_once_that_only_some_folders_are_searched(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: the log named a SKILL.md of the top folder, which does not exist."""
+    monkeypatch.setattr(skill_folder, "MAX_DIRECTORIES", 2)
+    server = server_of(skills(root))
+    with caplog.at_level(logging.WARNING, "wharfinger.sources"):
+        for _ in range(2):
+            await ask(server, "skills/list")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Only the first 2 folders in {root} are searched for skills"
+    ]
 
 
 async def test_links_and_hidden_files_are_left_out(root: Path, tmp_path: Path) -> None:

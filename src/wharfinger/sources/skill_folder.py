@@ -168,7 +168,7 @@ class Skills(Source):
         self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
         self._skill_files: dict[Parts, _SkillFile] = {}
         self._digests: dict[Parts, _Digest] = {}
-        self._reported: set[tuple[Parts, str]] = set()
+        self._logged: set[str] = set()
         self._nested: list[Skills] = []
         """Other folders of skills with URIs below those of this one."""
 
@@ -235,9 +235,12 @@ class Skills(Source):
         return _SkillFile(version_of_file(status), frontmatter, problem)
 
     def _report(self, parts: Parts, problem: str) -> None:
-        if (parts, problem) not in self._reported and len(self._reported) < MAX_CACHED_SKILL_FILES:
-            self._reported.add((parts, problem))
-            log.warning("%s is not published as a skill: %s", "/".join((self.location, *parts, SKILL_FILE)), problem)
+        self._log_once(f"{'/'.join((self.location, *parts, SKILL_FILE))} is not published as a skill: {problem}")
+
+    def _log_once(self, message: str) -> None:
+        if message not in self._logged and len(self._logged) < MAX_CACHED_SKILL_FILES:
+            self._logged.add(message)
+            log.warning("%s", message)
 
     def _is_skill(self, parts: Parts) -> bool:
         is_candidate = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
@@ -255,7 +258,9 @@ class Skills(Source):
         try:
             for number, entry in enumerate(entries):
                 if number >= MAX_DIRECTORIES:
-                    self._report((), f"only {MAX_DIRECTORIES:,} folders are searched for skills")
+                    self._log_once(
+                        f"Only the first {MAX_DIRECTORIES:,} folders in {self.location} are searched for skills"
+                    )
                     break
                 if SKILL_FILE in entry.listing.files and self._is_skill(entry.parts):
                     directories.append(entry.parts)
