@@ -1,8 +1,8 @@
 """Runs a function in a child process with bounds on time, memory and output, for parsers of hostile data.
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
-in a process of its own, which inherits no environment variables and only the files that it is given, and ends at a
-bound. The steps are:
+in a process of its own, which inherits no environment variables, and no files but those that it is given. It is killed
+when it reaches a bound. The steps are:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -120,7 +120,7 @@ class ChildProcesses:
             raise ChildStopped(f"it needs more than {bounds.memory >> 20} MiB of memory")
         if child.returncode in _TIME_SIGNALS:
             raise ChildStopped(f"it took longer than {bounds.seconds:g} s")
-        raise ChildStopped("it is damaged in a way that ends its parser")
+        raise ChildStopped("its parser crashed: it is probably damaged")
 
     def close(self) -> None:
         """Kill all children. Their callers get `ChildStopped`."""

@@ -5,10 +5,10 @@ hashable value that changes if and only if the content does, such as a modificat
 The first look only records the state, so a change between `Source.stat` and that look would be missed. Therefore
 `Source.stat` calls `record` with the state that it reports.
 
-A round begins `every` seconds after the last one began. But polling takes at most a twentieth of the time, because it
-uses this machine: after two rounds of one second, the thread sleeps at least twenty seconds. A single long round does
-not count, because a busy machine may just have delayed it. If a look mostly waits for another machine, `rest` allows a
-larger share.
+A round begins `every` seconds after the last one began, or later if rounds are slow: the thread sleeps at least twenty
+times as long as the shorter of the last two rounds took, so that polling does not load this machine. One slow round has
+no effect, because a busy machine may have delayed it. If a look mostly waits for another machine, a lower `rest`
+shortens the sleep.
 The thread runs from the first `watch` to the last `unwatch`.
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
@@ -180,7 +180,7 @@ class Polling:
     def _end_round(self, worker: _Worker, reason: str) -> None:
         """Notify the watchers that were not yet notified that the data is unavailable."""
         if not self._unavailable:
-            log.warning("%s: %s Its watchers are notified now, and when it is back", self._name, reason)
+            log.warning("%s: %s Its watchers are notified now, and again when it is available", self._name, reason)
         self._unavailable = reason
         with self._lock:
             watched = [(uri, watch) for uri, watch in self._watched.items() if watch.state is not _UNAVAILABLE]

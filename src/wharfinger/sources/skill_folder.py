@@ -95,8 +95,9 @@ def skills(
 ) -> Skills:
     """Publish skills: `server.include(skills("skills"))`, or `skills("git:https://git.example.org/skills.git")`.
 
-    The folder has skills at any depth, or is one itself. `.gitignore` files are followed. Hidden and credential-like
-    names, symbolic links and special files are never published, and do not belong to their skills.
+    The folder has skills at any depth, or is one itself. `.gitignore` files are followed. Credential-like names,
+    symbolic links and special files are never published, and do not belong to their skills; nor, by default, do hidden
+    names.
 
     Args:
         path: The folder, or `git:` with the path or address of a git repository, whose skills at HEAD are published.
