@@ -32,10 +32,10 @@ __all__ = ["TreeWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
-DEBOUNCE_MS = 50  # from a first change until it is reported, while more follow
+DEBOUNCE_MS = 50  # wait after a change, to report further ones with it
 STEP_MS = 25  # between two requests for the events of the watcher, and until a stop is noticed
 RETRY_SECONDS = 1.0  # between two checks of paths that the watcher cannot watch (a missing root, odd names)
-ROOT_CHECK_SECONDS = 2.0  # between two checks of the root, which the system does not watch from above
+ROOT_CHECK_SECONDS = 2.0  # between two checks of the root: no event reports that a directory above it was renamed
 POLL_SECONDS = 1.0  # between two checks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
 MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost

@@ -341,8 +341,8 @@ class FileTree:
     def share(self) -> Generator[None]:
         """Keep the directories that this thread opens in the `with` block open, the root first, for its next calls.
 
-        A call may not notice that such a directory was replaced. So use this only for calls that were requested before
-        the block.
+        Such a directory may be replaced meanwhile, which these calls do not notice. So use this only for requests that
+        arrived before the block began.
         """
         shared: dict[str, OpenDirectory] = {}
         try:
@@ -371,8 +371,8 @@ class FileTree:
     def open_file(self, parts: Parts, *, was_opened: bool = False) -> OpenFile:
         """Open a published regular file for reading. The caller closes the descriptor.
 
-        With `was_opened`, it was opened before under this name, as a regular file with the present status or an older
-        one. Then the type of its entry and, for callers with a policy, its spelling are not checked again.
+        `was_opened` says that the caller has opened it before under this name, and compares its status with the earlier
+        one. The type of its entry and, for callers with a policy, its spelling are then not checked again.
 
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a regular file.

@@ -102,7 +102,7 @@ class _SmallFile(NamedTuple):
     data: bytes
     contents: t.ResourceContents
     is_spelled: bool
-    """Whether it was read for a caller with a policy: only then, its path was checked to be spelled as on the disk."""
+    """Whether it was read for a caller with a policy: only then was its spelling compared with that on the disk."""
 
 
 @contextmanager
@@ -475,7 +475,7 @@ class TreeResources:
         return listing_text(where, counted, children, more, describe=self._describe)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:
-        """Return a digest of the content of a window; None if the URI has none, or too much would be read.
+        """Return a digest of the content of a window; None if the URI names no window, or too much would be read.
 
         Args:
             uri: The URI of the window.
