@@ -251,7 +251,7 @@ def _head(origin: LineOrigin, commit: Commit | None, path: bytes) -> str:
     try:
         day = time.strftime("%Y-%m-%d", time.gmtime(commit.author.seconds + commit.author.offset * 60))
     except (OverflowError, ValueError, OSError):
-        day = "at no time"
+        day = "(invalid time)"
     name = re.sub(r" <[^<>]*>$", "", commit.author.name)
     moved = f" (in {shown(os.fsdecode(origin.path))})" if origin.path and origin.path != path else ""
     older = " or earlier, where this shallow clone ends" if origin.boundary and commit.parents else ""

@@ -125,9 +125,7 @@ class LogAnswer(GitAnswer):
         ]
         if not number:
             description = (
-                f"matches {', '.join(conditions)}: leave a part of that out, or search more generally"
-                if conditions
-                else "is left"
+                f"matches {', '.join(conditions)}: remove a condition, or make one broader" if conditions else "is left"
             )
             return f"0 commits. None that led to {tip} {description}.\n\n"
         where = f" with {', '.join(conditions)}" if conditions else ""
@@ -145,7 +143,7 @@ class LogAnswer(GitAnswer):
         if window.cut:
             bound = _CUT_REASONS[window.cut]
             if last is None:
-                return [f"The search ended {bound}, and found nothing so far: begin at an older revision."]
+                return [f"The search ended {bound}, and found nothing until then: begin at an older revision."]
             query = {"path": os.fsdecode(last.path)} if last.path else {}
             older = self._following(f"{last.oid}~1", query)
             return [
@@ -172,7 +170,7 @@ class LogAnswer(GitAnswer):
 
 _CUT_REASONS = {
     "time": f"after {SEARCH_SECONDS:g} s",
-    "size": "here, since it is long",
+    "size": "at the maximum length of a log",
     "failure": "at a commit that cannot be read (see `git fsck`)",
 }
 

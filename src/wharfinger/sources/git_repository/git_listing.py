@@ -101,7 +101,7 @@ class _List:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
     async def commits(self, after: str, limit: int = LISTED_COMMITS) -> AsyncIterator[_Row]:
-        """Yield the newest commits. A position is the number of commits so far, and the name of the last one."""
+        """Yield the newest commits. A position is the number of commits up to it, and the name of the last one."""
         if self.tip is None:
             return
         number, _, oid = after.partition(":")

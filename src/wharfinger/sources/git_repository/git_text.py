@@ -34,7 +34,7 @@ def local_time(person: Person) -> str:
     try:
         local = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(person.seconds + person.offset * 60))
     except (OverflowError, ValueError, OSError):
-        return "at no time"
+        return "(invalid time)"
     return f"{local} {sign}{hours:02}{minutes:02}"
 
 

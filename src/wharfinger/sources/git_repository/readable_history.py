@@ -198,7 +198,7 @@ class ReadableHistory:
         Raises:
             InvalidArgument: `after` is not a commit of this log.
         """
-        # Only the log says whether a followed file had a readable name in `after`, so read it from the start.
+        # A followed file may have had a hidden name in `after`. Only the log shows that, so read it from the start.
         skipped_to, after = (after, None) if selection.follow else (None, after)
         if after is not None and not await self._lists(LoggedCommit(after), selection):
             raise _not_in_log(after)
