@@ -151,7 +151,7 @@ async def test_an_outage_is_reported_and_the_last_state_is_served(
         await wait_until(lambda: source.mirror.problem)
         assert await read_text(client, HULL) == "five\nfathoms\n"
         assert "high at six" in (await read_text(client, "git://harbour/grep/HEAD?text=high")).lower()
-        assert "could not be fetched since (127.0.0.1 does not answer)" in await read_text(client, "git://harbour")
+        assert "has not been fetched since then (127.0.0.1 does not answer)" in await read_text(client, "git://harbour")
         (top,) = [each async for each in client.list_resources() if each.uri == "git://harbour"]
         assert "does not answer" in str((top.meta or {})["wharfinger/problem"])
         assert "127.0.0.1 does not answer" in source.describe() and "is served" in source.describe()

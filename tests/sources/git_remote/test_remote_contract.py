@@ -221,7 +221,7 @@ def test_doctor_reports_an_outdated_clone_and_a_missing_one(host: GitHost, histo
     host.stop()
     command = [sys.executable, "-m", "wharfinger"]
     for word, top, problem in (
-        (f"git:{url}", "git://harbour", "could not be fetched since"),
+        (f"git:{url}", "git://harbour", "has not been fetched since then"),
         (f"a=git:{url}x", "git://a", "could not be cloned"),
     ):
         process = subprocess.Popen(

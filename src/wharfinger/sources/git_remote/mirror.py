@@ -154,14 +154,14 @@ class Mirror:
         if self.problem:
             return f"{self.address.url} could not be cloned: {self.problem}. It is tried again."
         words = f" ({self._progress})" if self._progress else ""
-        return f"{self.address.url} is being cloned for the first time{words}: try again in some seconds."
+        return f"{self.address.url} is being cloned for the first time{words}: try again in a few seconds."
 
     def outage(self) -> str:
-        """Return since when the clone could not be fetched, and why, as a sentence; empty if it can be."""
+        """Return a sentence on the last fetch and the failure since then; empty if the last attempt succeeded."""
         if not (self.problem and self.cloned):
             return ""
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.state.fetched))
-        return f"This is the state of {since}: {self.address.url} could not be fetched since ({self.problem})."
+        return f"This is the state of {since}: {self.address.url} has not been fetched since then ({self.problem})."
 
     def describe(self) -> str:
         """Return a text with the age of the clone."""
