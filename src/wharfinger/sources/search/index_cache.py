@@ -60,7 +60,7 @@ def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> Inde
                 os.utime(path)  # the time of the last use, even if nothing is written
             _make_room(folder, path, max_size)
             return IndexFile(path, lock)
-        log.info("Another server uses the search index of these sources: this one keeps its own until it ends")
+        log.info("Another server uses the search index of these sources: this server uses a temporary one")
     except (OSError, sqlite3.Error) as error:
         log.warning("The search index is not kept: %s cannot be used (%s)", folder, error)
     temporary = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)

@@ -79,10 +79,10 @@ class IndexedSearch:
         if time.monotonic() > self._deadline:
             unread = len(rows) - read
             hits.truncated = (
-                f"The search took its {READING_SECONDS:g} s: {unread:,} documents that may match too were not read."
+                f"The search ended after {READING_SECONDS:g} s: {unread:,} more documents that may match were not read."
             )
         if len(rows) >= max_rows:
-            hits.truncated = hits.truncated or f"More than {max_rows:,} documents may fit: narrow the search."
+            hits.truncated = hits.truncated or f"More than {max_rows:,} documents may match: narrow the search."
         if self._down:
             hits.truncated = not_searched(self._down.values())
         return hits

@@ -58,7 +58,7 @@ END = "\n" * (GRAM_CHARACTERS - 1)
 """Appended to every part, so that each character begins a trigram."""
 LAST_CHARACTER = "\U0010ffff"
 FEW_DOCUMENTS = 200
-"""If no more documents than this have a word, all of them are read, whether they define a name or not."""
+"""If at most this many documents have each word, all of them are read, so definitions are not looked for first."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
