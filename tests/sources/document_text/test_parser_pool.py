@@ -173,7 +173,7 @@ def test_close_ends_processes_that_are_parsing(pool: ParserPool) -> None:
         parsing = threads.submit(extract, pool)
         wait_until(lambda: bool(pool._busy))
         pool.close()
-        with pytest.raises(Overloaded, match="The server ends"):
+        with pytest.raises(Overloaded, match="The server is closing"):
             parsing.result(TIMEOUT_SECONDS)
     assert not is_running(process_id)
     assert not pool.process_ids

@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 class TooMuchText(Exception):
-    """A bound is reached. The pages so far are the result."""
+    """A bound is reached. The pages that were added before are the result."""
 
 
 class ExtractedText(msgspec.Struct, kw_only=True):

@@ -184,12 +184,12 @@ class ParserPool:
             reusable = False
             try:
                 extracted = parser.parse(content)
-                # PDFium remembers an error until the next one.
+                # PDFium keeps an error until the next one, and could report it for another document.
                 reusable = extracted is not None and not extracted.failure
             finally:
                 self._give_back(parser, reusable)
             if parser.cancelled:
-                raise Overloaded("The server ends: try again later.")
+                raise Overloaded("The server is closing: try again later.")
             if extracted is not None:
                 return extracted
             if not parser.reused or parser.timed_out:

@@ -1,4 +1,4 @@
-"""Opens a document that is a ZIP archive, within bounds that hold before a parser sees it. Runs in the child process.
+"""Opens a document that is a ZIP archive, within bounds checked before it is parsed. Runs in the child process.
 
 A member cannot give more bytes than the archive declares for it, since `zipfile` stops there. So a check of the
 declared sizes is a check of the unpacked ones.
