@@ -95,7 +95,7 @@ def test_a_large_image_is_returned_only_on_request(
 def test_a_directory_is_read_as_a_listing_with_a_hint_about_queries(run: Runner, source: Folder) -> None:
     listing, hint = texts(run, "read_resource", uri=f"{source.uri}/harbours")
     assert listing.startswith("charts/harbours/ holds 1 folder and 1 file.")
-    assert hint == "[Ask also for file:///charts/…?lines=1-200 ?tail=200 ?bytes=0-65535]"
+    assert hint == "[You can also read file:///charts/…?lines=1-200 ?tail=200 ?bytes=0-65535]"
 
 
 def test_an_empty_resource_is_reported_as_empty(run: Runner, source: Folder) -> None:

@@ -245,7 +245,7 @@ def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContent
         return []
     is_directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if is_directory or uri == source.uri:
-        return list(_hint("Ask also for ", queries_of(source)))
+        return list(_hint("You can also read ", queries_of(source)))
     return list(_hint("Parts of it: ", parameters_at(source, uri))) if more else []
 
 

@@ -131,7 +131,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         structured["cut"] = _rest(skip, number)
     elif not rows:
         structured["note"] = (
-            "No rows: the statement returns fewer than that." if skip else "No rows match the statement."
+            f"No rows: the statement returns at most {skip:,} rows." if skip else "No rows match the statement."
         )
     return as_json(msgspec.to_builtins(structured))
 
