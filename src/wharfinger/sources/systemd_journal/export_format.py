@@ -18,8 +18,8 @@ __all__ = ["MAX_ENTRY_BYTES", "MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", 
 MAX_FIELD_BYTES = 1 << 20
 """Maximum number of bytes of one value that are kept. A program may send up to 768 MiB."""
 MAX_ENTRY_BYTES, SHORT_VALUE_BYTES = 8 << 20, 4 << 10
-"""After `MAX_ENTRY_BYTES` of one entry, at most `SHORT_VALUE_BYTES` of each further value are kept: whole names of
-units, which decide who may read the entry."""
+"""After `MAX_ENTRY_BYTES` of one entry, at most `SHORT_VALUE_BYTES` of each further value are kept. That is enough for
+the name of a unit, which decides who may read the entry."""
 MAX_FIELDS = 1_280
 """Maximum number of fields of one entry that are kept. systemd accepts 1,024 from a program, and adds its own."""
 MAX_NAME_BYTES = 64

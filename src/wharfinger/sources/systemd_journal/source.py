@@ -444,7 +444,7 @@ class Journal(Source):
 
     def describe(self) -> str:
         """Return the number of logs, and how changes are found."""
-        partly = " (only this account's entries: see systemd-journal(8))" if self._hides_entries else ""
+        partly = " (only this account's entries: see systemd-journald(8))" if self._hides_entries else ""
         with self._lock:
             cached = self._known_logs
         counted = f"{many(len(cached[1]), 'log')}{partly}, " if cached else f"journal files{partly}, "
