@@ -356,7 +356,7 @@ class UpstreamSource(Source):
         )
 
     def _status(self) -> t.Resource:
-        title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reached"
+        title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reachable"
         return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
 
     # Completion and search

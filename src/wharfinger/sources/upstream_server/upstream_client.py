@@ -152,7 +152,7 @@ class UpstreamClient:
         """Record that the server answered."""
         if self._breaker.down:
             self._breaker.succeeded()
-            log.info("%s is reached again", self._name)
+            log.info("%s is reachable again", self._name)
             self._on_state()
 
     async def _keep_pinging(self) -> None:
