@@ -51,6 +51,8 @@ def folder(tmp_path: Path) -> Path:
         ("SELECT sum(high), max(day) FROM tides.csv", [[12.0, "2026-07-02"]]),
         ("SELECT count(*), sum(id) FROM ports", [[5000, 12497500]]),
         ('SELECT "at" FROM PORTS ORDER BY id LIMIT 1;', [["2026-01-01 00:00:00+00"]]),
+        ("SELECT \"at\", 'é;' FROM ports WHERE id = 1 ; -- the end;", [["2026-01-01 00:00:00+00", "é;"]]),
+        ('SELECT "at" FROM ports WHERE id = 1 /* ; */ ;; /* the end */', [["2026-01-01 00:00:00+00"]]),
         ("SELECT a, b, c FROM log -- the log", [[1, "[1]", "x"], ["12345678901234567890", None, None]]),
         ('SELECT port FROM "old/tides"', [["old"]]),
         ("SELECT max(a), avg(b) FROM late WHERE a <> 'oops'", [["9999", 14999.5]]),  # `a` is text, because one value is

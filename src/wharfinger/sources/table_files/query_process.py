@@ -224,7 +224,7 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
             f"c{index}::VARCHAR" if "TIME ZONE" in kind else f"c{index}" for index, kind in enumerate(types)
         )
         aliases = ", ".join(f"c{index}" for index in range(len(types)))
-        wrapped = f"SELECT {columns} FROM ({request.statement.rstrip().rstrip(';')}\n) AS q({aliases})"  # noqa: S608
+        wrapped = f"SELECT {columns} FROM ({_without_end(request.statement)}\n) AS q({aliases})"  # noqa: S608
         cursor = connection.execute(wrapped, parameters)
     rows: list[list[Any]] = []
     size = 0
@@ -236,6 +236,16 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
                 return QueryReply(columns=[clean(name) for name in names], rows=rows, more=True)
             rows.append(cells)
     return QueryReply(columns=[clean(name) for name in names], rows=rows, more=False)
+
+
+def _without_end(statement: str) -> str:
+    """Return a single statement without its semicolon and what follows, which can only be comments."""
+    import duckdb
+
+    data = statement.encode()
+    tokens: Any = duckdb.tokenize(statement)
+    end = next((offset for offset, _ in tokens if data[offset : offset + 1] == b";"), len(data))
+    return data[:end].decode()
 
 
 def _mark_partial(cell: object) -> object:
