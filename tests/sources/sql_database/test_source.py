@@ -271,6 +271,22 @@ def test_a_view_with_columns_of_types_that_have_no_order_is_read(
     ]
 
 
+def test_a_view_with_columns_of_types_made_of_others_without_an_order_is_read(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A domain, a composite type, an array of one, and a domain over it. Others keep their own order."""
+    name = postgres.database(
+        "CREATE DOMAIN doc AS json; CREATE TYPE pair AS (n int, d doc); CREATE DOMAIN pairs AS pair[];"
+        "CREATE DOMAIN amount AS int; CREATE TYPE plain AS (n int, a amount[]);"
+        """CREATE VIEW v AS SELECT (12 - n)::amount AS amount, ROW(n, ARRAY[n])::plain AS plain, '{}'::doc AS doc,"""
+        " ROW(n, '1')::pair AS pair, ARRAY[ROW(n, '[2]')]::pair[]::pairs AS pairs FROM generate_series(1, 10) AS n"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    rows = [json.loads(line) for line in str(source.read("postgres://t/public/v/rows").contents[0].text).splitlines()]
+    assert [row["amount"] for row in rows] == [str(n) for n in range(2, 12)]
+    assert [row["plain"] for row in rows] == ["(10,{10})", *[f"({n},{{{n}}})" for n in range(9, 0, -1)]]
+
+
 def test_postgres_json_with_half_of_a_surrogate_pair_is_read(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:

@@ -26,6 +26,8 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     """The values of an enumeration."""
     cast: str = ""
     """The type to cast a value's text to; used by the engine that set it."""
+    ordered: bool = True
+    """Whether the database can order rows by the values. Only set for columns of tables that may have no key."""
 
 
 class ForeignKey(msgspec.Struct, frozen=True):

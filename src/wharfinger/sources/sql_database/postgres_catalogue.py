@@ -50,6 +50,30 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
 
+# Columns that PostgreSQL cannot order rows by: their type, or one that it consists of, has no default B-tree operators.
+# A domain consists of its base type, an array of its elements, and a composite type of its attributes.
+_UNORDERED = """
+WITH RECURSIVE part (oid, name, type) AS (
+    SELECT attrelid, attname, atttypid FROM pg_attribute
+    WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped
+    UNION
+    SELECT p.oid, p.name, inner_part.type FROM part p JOIN pg_type t ON t.oid = p.type CROSS JOIN LATERAL (
+        SELECT t.typbasetype WHERE t.typtype = 'd'
+        UNION ALL SELECT t.typelem WHERE t.typelem <> 0 AND t.typlen = -1
+        UNION ALL SELECT a.atttypid FROM pg_attribute a
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS inner_part (type)
+)
+SELECT DISTINCT p.oid::int8 AS oid, p.name::text AS name FROM part p JOIN pg_type t ON t.oid = p.type
+WHERE t.typtype = 'b' AND NOT (t.typelem <> 0 AND t.typlen = -1) AND NOT EXISTS (
+    SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod
+    WHERE m.amname = 'btree' AND o.opcdefault AND (o.opcintype = t.oid OR EXISTS (
+        SELECT FROM pg_cast c
+        WHERE c.castsource = t.oid AND c.casttarget = o.opcintype AND c.castmethod = 'b' AND c.castcontext = 'i'
+    ))
+)
+"""
+
 # `orders`: rows can be ordered by this index alone. It is unique (not deferred), valid, covers all rows, and is a
 # B-tree of plain columns that are never null, all in one direction, with their own collation and default operators.
 _INDEXES = """
@@ -104,11 +128,19 @@ async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseC
     rows = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in rows]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
+    keyless = [row["oid"] for row in rows if row["kind"] not in _HEAPS]
+    unordered = {(row["oid"], row["name"]) for row in await connection.fetch(_UNORDERED, keyless)}
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
     checks = _by_table(await connection.fetch(_CHECKS, oids))
     return DatabaseCatalogue(
-        _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []), checks.get(oid, []))
+        _table(
+            row,
+            tuple(_column(column, (oid, column["name"]) not in unordered) for column in columns.get(oid, [])),
+            indexes.get(oid, []),
+            foreign_keys.get(oid, []),
+            checks.get(oid, []),
+        )
         for oid, row in zip(oids, rows, strict=True)
     )
 
@@ -121,14 +153,18 @@ def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:
 
 
 def _table(
-    row: Any, columns: list[Any], indexes: list[Any], foreign_keys: list[Any], checks: list[Any]
+    row: Any,
+    columns: tuple[DatabaseColumn, ...],
+    indexes: list[Any],
+    foreign_keys: list[Any],
+    checks: list[Any],
 ) -> DatabaseTable:
     return DatabaseTable(
         schema=row["schema"],
         name=row["name"],
         kind=_KINDS[row["kind"]],
-        columns=tuple(_column(column) for column in columns),
-        key=_key(row["kind"], {column["name"] for column in columns}, indexes),
+        columns=columns,
+        key=_key(row["kind"], {column.name for column in columns}, indexes),
         primary_key=next((tuple(index["columns"]) for index in indexes if index["primary"]), ()),
         foreign_keys=tuple(
             ForeignKey(tuple(key["columns"]), key["schema"], key["name"], tuple(key["references"]))
@@ -146,7 +182,7 @@ def _table(
     )
 
 
-def _column(row: Any) -> DatabaseColumn:
+def _column(row: Any, ordered: bool) -> DatabaseColumn:
     return DatabaseColumn(
         name=row["name"],
         type=row["type"],
@@ -156,6 +192,7 @@ def _column(row: Any) -> DatabaseColumn:
         comment=row["comment"],
         values=tuple(row["values"]),
         cast=row["cast_type"],
+        ordered=ordered,
     )
 
 

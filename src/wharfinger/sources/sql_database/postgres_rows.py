@@ -63,7 +63,7 @@ class WindowStatement(SpanStatement):
         expressions = self.expressions
         if self.table.key is None:  # it is ordered by all its columns
             expressions = [
-                f"{name}::text" if self.table.column(column.name).cast.removesuffix("[]") in _UNORDERED else name
+                name if self.table.column(column.name).ordered else f"{name}::text"
                 for name, column in zip(expressions, self.order, strict=True)
             ]
         return sort_terms(self.order, expressions, backwards=self.span.backwards)
@@ -76,13 +76,6 @@ class WindowStatement(SpanStatement):
         ]
         extra = () if blocks is None else (f"t.ctid >= '({blocks[0]},0)'::tid", f"t.ctid < '({blocks[1]},0)'::tid")
         return self.select(select_list, extra=extra, limit=limit)
-
-
-_UNORDERED = {
-    *("json", "jsonpath", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "xid", "cid", "aclitem"),
-    *("refcursor", "gtsvector", "pg_snapshot", "txid_snapshot"),
-}
-"""Types that PostgreSQL cannot order. It cannot order arrays of them either."""
 
 
 def _cast(table: DatabaseTable, name: str) -> str:
