@@ -29,6 +29,27 @@ def test_deep_json_with_half_of_a_surrogate_pair_is_shown_as_text() -> None:
     assert json_value(text, 100_000) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.1234567890123456789012", "0.1234567890123456789012"),
+        ("-12345678901234567.5", "-12345678901234567.5"),
+        ("1e-400", "1e-400"),
+        ("1E400", "1E400"),
+        ("0.1", 0.1),
+        ("-0.10", -0.1),
+        ("1.5E+3", 1500.0),
+        ("0.30000000000000004", 0.30000000000000004),
+        ("1.7976931348623157e308", 1.7976931348623157e308),
+        ("5e-324", 5e-324),
+        ("0.12345678901230000000000000", 0.1234567890123),
+    ],
+)
+def test_a_number_in_json_with_more_digits_than_a_float_is_shown_as_text(text: str, expected: object) -> None:
+    """A bug: the digits after the 17th were lost."""
+    assert json.loads(json_line(["j"], [json_value(f'{{"a": [{text}]}}', 1000)])) == {"j": {"a": [expected]}}
+
+
 def test_half_of_a_surrogate_pair_in_the_name_of_a_member_is_replaced() -> None:
     """A bug: a map of a driver with such a name could not be encoded."""
     assert render({"\ud800": 1}, 1000) == {"\ufffd": 1}

@@ -6,7 +6,7 @@
 | float | number; `"Infinity"`, `"-Infinity"`, `"NaN"` as strings, since JSON has none |
 | decimal, date, time, uuid, … | string, as the database writes it |
 | bytes | `{"type": "image/png", "bytes": 90000}`; up to 32 bytes in hex: `{"hex": "00ff", "bytes": 2}` |
-| json, array | the JSON itself |
+| json, array | the JSON itself; a number in it is a string if a float or JSON parsers would lose digits |
 | too long | `{"text": "…", "cut": true, "characters": 90000}`, or `"bytes"` if the database cut it |
 """
 
@@ -156,5 +156,9 @@ def _clean_all(value: object) -> object:
 
 
 def _float(digits: str) -> object:
+    """Return a number, or the text if a float cannot hold all its digits."""
     value = float(digits)
-    return value if math.isfinite(value) else digits
+    shortest = repr(value)
+    if shortest == digits:
+        return value
+    return value if math.isfinite(value) and Decimal(shortest) == Decimal(digits) else digits
