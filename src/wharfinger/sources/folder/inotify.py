@@ -1,13 +1,14 @@
-"""Watches directories with Linux's inotify (inotify(7)), with the interface of `watchfiles`' own notifier.
+"""Watches directories with Linux's inotify (inotify(7)). The interface is that of the notifier in `watchfiles`.
 
-The notifier of `watchfiles` also requests an event for each file that is opened, without an option to turn that off:
-each read of a published file then wakes a thread, which costs 5 of the 35 µs that a read takes. This one requests
-only changes, and accepts names of any bytes.
+That notifier also requests an event for each file that is opened, which no option turns off. Each read of a published
+file would then wake a thread, which costs 5 of the 35 µs that a read takes. `InotifyNotifier` requests only changes. It
+also accepts names that are not valid UTF-8.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import struct
@@ -20,7 +21,7 @@ __all__ = ["ADDED", "DELETED", "MODIFIED", "Hints", "InotifyNotifier", "StopSign
 ADDED, MODIFIED, DELETED = 1, 2, 3
 """Kinds of changes, as `watchfiles` numbers them."""
 Hints = set[tuple[int, str]] | str
-"""Changes as `(kind, path)`, or `stop` or `timeout` if there are none."""
+"""What `watch` returns: changes as `(kind, path)`, or `stop` or `timeout` if there are none."""
 
 _IN_MODIFY, _IN_ATTRIB, _IN_CLOSE_WRITE = 0x2, 0x4, 0x8
 _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x40, 0x80, 0x100, 0x200
@@ -54,13 +55,14 @@ class InotifyNotifier:
 
         libc = ctypes.CDLL(None, use_errno=True)
         self._paths: dict[int, str] = {}
-        self._root = ""
+        """The path of each watched directory, by the number of its watch."""
+        self._first_directory = ""
         self._descriptor: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._descriptor < 0:
             raise _error(ctypes.get_errno())
         try:
             for directory in directories:
-                self._root = self._root or directory
+                self._first_directory = self._first_directory or directory
                 path = os.fsencode(directory)
                 watch: int = libc.inotify_add_watch(self._descriptor, path, ctypes.c_uint32(_CHANGES | _IN_ONLYDIR))
                 if watch >= 0:
@@ -72,26 +74,25 @@ class InotifyNotifier:
             raise
 
     def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop_event: StopSignal) -> Hints:
-        """Wait for changes. Return them after a step without a new one, or after `debounce_ms`.
+        """Wait for a change, collect others that follow it, and return all of them.
 
         Args:
-            debounce_ms: Maximum time in which changes are collected.
+            debounce_ms: Maximum time in which changes are collected. It ends earlier after a step without a new one.
             step_ms: The time between two checks of `stop_event`.
-            timeout_ms: The time to wait for the first change; 0 waits without a limit.
+            timeout_ms: Maximum time to wait for the first change, or 0 for no limit.
             stop_event: Ends the wait.
         """
         changes: set[tuple[int, str]] = set()
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        began = time.monotonic()
-        deadline = float("inf") if not timeout_ms else began + timeout_ms / 1000
+        deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else math.inf  # later that of collecting
         while not stop_event.is_set():
             old_count = len(changes)
             if poll.poll(step_ms):
-                if not changes:
-                    deadline = time.monotonic() + debounce_ms / 1000
                 self._read_changes(changes)
-                time.sleep(step_ms / 1000 / 5)  # a fifth of a step: the next read then returns several changes
+                if changes and not old_count:
+                    deadline = time.monotonic() + debounce_ms / 1000
+                time.sleep(step_ms / 1000 / 5)  # so that the next read returns several changes
             if changes and (len(changes) == old_count or time.monotonic() >= deadline):
                 return changes
             if not changes and time.monotonic() >= deadline:
@@ -118,7 +119,7 @@ class InotifyNotifier:
             offset += length
             directory = self._paths.get(watch)
             if mask & _IN_Q_OVERFLOW:  # events were lost: everything may have changed
-                changes.add((MODIFIED, self._root))
+                changes.add((MODIFIED, self._first_directory))
             elif directory is not None and not mask & _IN_IGNORED:
                 kind = ADDED if mask & _ADDED else DELETED if mask & _DELETED else MODIFIED
                 changes.add((kind, os.path.join(directory, os.fsdecode(name)) if name else directory))
