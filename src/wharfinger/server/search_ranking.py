@@ -1,9 +1,8 @@
 """Ranks the documents that a search found, and makes the hits.
 
-`match_lines` scores each passage of a text, and the score rises if the name of the document has the words. A long
-document has up to three hits, each with its window; passages in one window are one hit. Documents that lack a word
-follow those that have all of them, unless they have a much better passage. Documents with little of the query are left
-out.
+`match_lines` scores each passage of a text. The score of a hit is that of its best passage, and more if the name of the
+document has words of the query. A long document has up to three hits, each for a window of lines that may have several
+passages. The score of a document that lacks words is reduced, and one with few of the words is left out.
 """
 
 from __future__ import annotations
@@ -55,10 +54,11 @@ LATER_HIT_FACTOR = 0.85
 """The factor of a document's second hit; its third has the square."""
 ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a passage if the document has it only elsewhere."""
-MIN_SHARE, MIN_BASE, MIN_SCORE = 0.5, 0.6, 0.4
-"""A document that lacks words is a hit only if its words have MIN_SHARE of the weight of all words that occur in some
-document, or MIN_BASE of the weight regardless of how rare words are, and if its score is at least MIN_SCORE of the best
-one."""
+MIN_SHARE, MIN_BASE = 0.5, 0.6
+"""A document that lacks words is a hit only if it has at least this share of the words that were found at all, by their
+weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE)."""
+MIN_SCORE = 0.4
+"""A document that lacks words is a hit only if its score is at least this share of the best one."""
 MAX_RANKED_DOCUMENTS = 500
 """The maximum number of documents kept for ranking; more if more hits are requested."""
 FULL_HITS = 8
@@ -129,8 +129,8 @@ class Ranking:
         self.limit = limit
         self.seen = [False] * len(query.words)
         """For each word, whether any document has it."""
-        self.number = 0
-        """Documents that have at least one word."""
+        self.added = 0
+        """Documents that were added and have at least one word."""
         self._found: list[tuple[list[bool], list[_Candidate]]] = []
         self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
@@ -151,9 +151,9 @@ class Ranking:
             word.phrase and not name for word, name in zip(self.query.words, found.name_matches, strict=True)
         ):
             return
-        self.number += 1
+        self.added += 1
         self.seen = [before or now for before, now in zip(self.seen, has_words, strict=True)]
-        self._complete += all(one or not word.weight for one, word in zip(has_words, self.query.words, strict=True))
+        self._complete += all(has or not word.weight for has, word in zip(has_words, self.query.words, strict=True))
         self._found.append((has_words, list(self._candidates(found))))
         if len(self._found) > 2 * self._max_documents:
 
@@ -168,9 +168,9 @@ class Ranking:
         name = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
         factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
-            evidence = tuple(0.8 * one for one in found.name_matches)
-            share = sum(word.weight * one for word, one in zip(self.query.words, evidence, strict=True))
-            yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.number, found, [])
+            evidence = tuple(0.8 * match for match in found.name_matches)
+            share = sum(word.weight * match for word, match in zip(self.query.words, evidence, strict=True))
+            yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.added, found, [])
             return
         candidates: list[_Candidate] = []
         present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
@@ -185,7 +185,7 @@ class Ranking:
                 None,
             )
             if known is None and len(candidates) < MAX_WINDOWS:
-                candidates.append(_Candidate(score, self.number, found, [passage], large, place))
+                candidates.append(_Candidate(score, self.added, found, [passage], large, place))
             elif known is not None and self._is_also_shown(known, passage):
                 known.passages.append(passage)
         yield from candidates
@@ -194,10 +194,13 @@ class Ranking:
         return len(candidate.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * candidate.passages[0].score
 
     def _share(self, has_words: Sequence[bool], base: bool = False) -> float:
-        """Return a document's share of the weight of all words that occur in some document."""
+        """Return which share of the words that were found at all a document has, by their weight.
+
+        With `base`, the weights do not depend on how rare the words are.
+        """
         weights = [word.base if base else word.weight for word in self.query.words]
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
-        return sum(weight for weight, one in zip(weights, has_words, strict=True) if one) / (known or 1.0)
+        return sum(weight for weight, has in zip(weights, has_words, strict=True) if has) / (known or 1.0)
 
     def _has_enough_words(self, has_words: Sequence[bool]) -> bool:
         """Return whether a document that lacks words has enough of the others."""
@@ -207,7 +210,7 @@ class Ranking:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
-        """Return the best hits. Until the time `deadline`, it checks whether the source has the window of each hit."""
+        """Return the best hits. Each links to its window if the source has it, which is checked until `deadline`."""
         candidates: list[_Candidate] = []
         top = max((candidate.score for _, windows in self._found for candidate in windows), default=0.0)
         for has_words, windows in self._found:
@@ -249,19 +252,15 @@ class Ranking:
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
         resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=kind or UNSET)
-        has_words = [
-            any(passage.evidence[number] > 0 for passage in candidate.passages)
-            for number in range(len(found.name_matches))
-        ]
         words = tuple(
             word.text
-            for word, one, name in zip(self.query.words, has_words, found.name_matches, strict=True)
-            if one and not name
+            for index, word in enumerate(self.query.words)
+            if not found.name_matches[index] and any(passage.evidence[index] > 0 for passage in candidate.passages)
         )
         shown = [passage.brief for passage in candidate.passages[:1]] if brief else candidate.passages
         if place is not None:
             shown = [passage.within(place.first, place.last) for passage in shown]
-        snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda one: one.line))
+        snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda passage: passage.line))
         label = "" if place is None else place.label
         return FoundHit(
             uri=uri,
@@ -312,7 +311,11 @@ def name_of(document: Document) -> str:
 
 
 def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
-    """Return how much a name adds to the score: most if it equals the query, less if it has all words or only some."""
+    """Return how much the name of a document adds to its score.
+
+    It is most if the last part of the title, with or without its suffix, is the query. It is less if the name has all
+    words, and least if it has only some. Of equal names, the one in fewer folders gets more.
+    """
     if not any(name_matches):
         return 0.0
     folded = fold(name)
@@ -321,12 +324,14 @@ def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     spellings = {query.whole} if query.whole else set(query.words[0].spellings)
     if last in spellings or last.rpartition(".")[0] in spellings:
         return 1.6 - depth
-    share = sum(word.weight * one for word, one in zip(query.words, name_matches, strict=True)) / (query.weight or 1.0)
+    weight = sum(word.weight * match for word, match in zip(query.words, name_matches, strict=True))
+    share = weight / (query.weight or 1.0)
     if not all(name_matches):
         return 0.3 * share - depth / 10
-    start = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
-    whole = all(query.match_name(start, fold(start)))
-    return (0.6 + 0.5 * whole) * (0.4 + 0.6 * share) - depth
+    # What begins at the last part of the title, that of the URI included. Folding keeps the number of characters.
+    end = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
+    end_has_all = all(query.match_name(end, fold(end)))
+    return (0.6 + 0.5 * end_has_all) * (0.4 + 0.6 * share) - depth
 
 
 def rarity(count: int, total: int) -> float:

@@ -95,7 +95,7 @@ class IndexedSearch:
         read = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._deadline or (ranking.number >= enough and (now > quick or read >= MIN_READ_DOCUMENTS)):
+            if now > self._deadline or (ranking.added >= enough and (now > quick or read >= MIN_READ_DOCUMENTS)):
                 break
             read += 1
             source = self._sources.get(row.source)
@@ -135,7 +135,7 @@ class IndexedSearch:
         query = Query((word,))
         ranking = Ranking(query, MAX_DOUBTFUL_DOCUMENTS)
         self._read(self._store.find(query, self._filters, count).rows if count else [], ranking)
-        return not ranking.number and not self._down
+        return not ranking.added and not self._down
 
     def _near(self, word: Word) -> str:
         """Return the spelling nearest to a word, in the documents that may have it."""
