@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused
+from wharfinger.sources.sql_database.mysql import _Statement
 from wharfinger.sources.sql_database.mysql_safety import AccountRefused, check_account, check_statement, writes
 
 from .conftest import SHOP
@@ -214,6 +215,19 @@ def count_running(mariadb: MariaDBServer, part: str) -> int:
             f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE info LIKE '%{part}%' AND user <> 'root'"
         )
     )
+
+
+def test_a_statement_that_has_ended_is_not_killed() -> None:
+    """A bug: its timer, or `close()`, could still kill the next statement of the same connection."""
+    killed: list[int] = []
+    statement = _Statement(7, 1_000, killed.append)
+    assert not statement.end()
+    statement.kill()
+    assert not killed
+    running = _Statement(8, 1_000, killed.append)
+    running.kill()
+    assert running.end()
+    assert killed == [8]
 
 
 def test_closing_the_source_stops_running_statements(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:

@@ -376,20 +376,26 @@ class _Statement:
     def __init__(self, thread: int, seconds: float, kill: Callable[[int], None]) -> None:
         self.thread = thread
         self._kill = kill
-        self._killed = False
+        self._killed = self._ended = False
+        self._lock = threading.Lock()
         self._timer = threading.Timer(seconds, self.kill)
         self._timer.daemon = True
         self._timer.start()
 
     def kill(self) -> None:
-        """End the statement."""
-        self._killed = True
+        """End the statement, unless `end` was called: its connection may run another one by now."""
+        with self._lock:
+            if self._ended:
+                return
+            self._killed = True
         self._kill(self.thread)
 
     def end(self) -> bool:
         """Stop the timer. Returns whether the statement was killed, or will be."""
         self._timer.cancel()
-        return self._killed
+        with self._lock:
+            self._ended = True
+            return self._killed
 
 
 _ESTIMATES = "SELECT TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
