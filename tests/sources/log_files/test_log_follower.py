@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.log_files.conftest import append
-from wharfinger.sources.log_files import Follower
+from wharfinger.sources.log_files import Follower, logs
 
 LINES = 100_000
 
@@ -179,3 +179,15 @@ def test_a_follower_of_a_log_without_a_line_end_begins_at_its_start(tmp_path: Pa
     follower = Follower(path)
     append(path, b" and end\n")
     assert follower.read() == [b"beginning and end\n"]
+
+
+def test_a_log_that_was_last_changed_before_1970_is_read(log: Path) -> None:
+    """Such times are in archives, or come from a wrong clock."""
+    append(log, b"one\n")
+    os.utime(log, (-1_000, -1_000))
+    source = logs(log, label="boats")
+    content = source.read(f"{source.uri}/{log.name}").contents[0]
+    assert "one" in str(content.text)
+    following = str(dict(content.meta or {})["wharfinger/next"])
+    append(log, b"two\n")
+    assert str(source.read(following).contents[0].text).splitlines() == ["two"]

@@ -19,14 +19,14 @@ __all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "contains_position", "loca
 
 SAMPLE_BYTES = 1_024
 """The digest covers this many bytes at the beginning of the file, and as many before the position."""
-_PACKED = struct.Struct(">BQQQ8s")
+_PACKED = struct.Struct(">BQQq8s")
 _VERSION = 1
 
 
 class LogPosition(NamedTuple):
     """A position between two bytes of a log. `str()` writes it as text.
 
-    `written` is the time (ns) of the file's last change when the position was made.
+    `written` is the time (ns) of the file's last change when the position was made. It may be before 1970.
     """
 
     inode: int
