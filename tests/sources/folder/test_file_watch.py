@@ -9,14 +9,15 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.sources.conftest import ChangeRecorder
-from wharfinger.sources.folder import file_watch
+from wharfinger.sources.folder import file_watch, safe_open
 from wharfinger.sources.folder.source import Folder
+from wharfinger.sources.folder.tree import FileTree, TreeEntry
 
 Publish = Callable[..., Folder]
 
@@ -188,6 +189,26 @@ def test_a_root_that_disappears_and_returns_is_reported(folder: Folder, charts: 
     recorder.wait_for(uri)
     charts.with_name("away").rename(charts)
     recorder.wait_for(uri)
+
+
+def test_a_folder_that_is_removed_during_the_scan_does_not_end_the_watch(
+    publish: Publish, charts: Path, recorder: ChangeRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug on a platform without directory handles, such as Windows."""
+    monkeypatch.setattr(safe_open, "HAS_DIRECTORY_HANDLES", False)
+    walk = FileTree.walk_directories
+
+    def remove_during_walk(tree: FileTree) -> Iterator[TreeEntry]:
+        for entry in walk(tree):
+            if entry.parts == ("harbours",):
+                shutil.rmtree(charts / "harbours")
+            yield entry
+
+    monkeypatch.setattr(FileTree, "walk_directories", remove_during_walk)
+    source = publish(charts, poll=0.02)
+    source.watch(None, recorder)
+    recorder.wait_for(None)
+    assert not (charts / "harbours").exists()
 
 
 def test_the_thread_ends_after_the_last_unwatch_and_starts_again(

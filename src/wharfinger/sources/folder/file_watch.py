@@ -260,7 +260,11 @@ class _WatchThread:
                 if self.wake.stopped.wait(STEP_MS / 1000):
                     return self.directories
             path = "/".join(entry.parts)
-            status = os.stat(entry.handle)
+            try:
+                with missing_as_not_served():
+                    status = os.stat(entry.handle)
+            except NotServed:  # removed meanwhile, on a platform without directory handles
+                continue
             directories[path] = (status.st_dev, status.st_ino)
             fingerprints[path] = entry.listing.fingerprint
             latest = max(latest, status.st_mtime_ns, status.st_ctime_ns)
