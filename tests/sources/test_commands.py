@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
+from wharfinger.sources import commands
 from wharfinger.sources.commands import EXIT, Command, command
 from wharfinger.testing import SourceContract
 
@@ -96,6 +98,34 @@ def test_an_endless_command_is_ended_with_its_child_processes(tmp_path: Path, pr
     assert exit_report["code"] is None
     assert "after 5 s" in message
     assert ends_in_time(int((tmp_path / "child").read_text()))
+
+
+@posix
+@pytest.mark.parametrize("collect", [commands._collect, commands._collect_in_threads])
+@pytest.mark.parametrize(
+    ("code", "seconds", "expected"),
+    [
+        ("print('high'); print('low', file=sys.stderr)", 40, (b"high\n", b"low\n", "")),
+        ("print('a' * 999_999)", 40, (b"a" * 100, b"", "long")),
+        ("os.close(1); time.sleep(60)", 0.1, (b"", b"", "late")),
+        ("print('high', flush=True); subprocess.Popen(['sleep', '60'])", 40, (b"high\n", b"", "")),
+    ],
+)
+def test_threads_collect_the_same_output_for_windows(
+    collect: Any, code: str, seconds: float, expected: tuple[bytes, bytes, str]
+) -> None:
+    """A bug: the pipes of a command were selected, which Windows refuses, so that no command could be read."""
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import os, subprocess, sys, time; {code}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert collect(process, time.monotonic() + seconds, 100) == expected
+        finally:
+            commands._end(process)
 
 
 @posix

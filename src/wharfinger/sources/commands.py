@@ -340,6 +340,8 @@ _TOO_LONG = "long"
 
 def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
     """Read stdout and stderr until the process closes them or ends, or a bound is reached."""
+    if sys.platform == "win32":
+        return _collect_in_threads(process, deadline, max_bytes)
     output, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         for stream, target in ((process.stdout, output), (process.stderr, errors)):
@@ -372,6 +374,33 @@ def _read_stream(
         output += data
     elif len(errors) < MAX_STDERR_BYTES:
         errors += data[: MAX_STDERR_BYTES - len(errors)]
+
+
+def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
+    """Do the same on Windows, where a pipe cannot be selected."""
+    output, errors = bytearray(), bytearray()
+
+    def copy(stream: IO[bytes], target: bytearray, limit: int) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the stream was closed
+            while data := stream.read(1 << 16):
+                target += data[: max(0, limit - len(target))]
+
+    assert process.stdout is not None and process.stderr is not None
+    jobs = ((process.stdout, output, max_bytes + 1), (process.stderr, errors, MAX_STDERR_BYTES))
+    threads = [threading.Thread(target=copy, args=job, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    while running := [thread for thread in threads if thread.is_alive()]:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return bytes(output), bytes(errors), _TOO_LATE
+        if len(output) > max_bytes:
+            break
+        has_ended, size = _has_ended(process), len(output) + len(errors)
+        running[0].join(min(remaining, 0.05))
+        if has_ended and size == len(output) + len(errors):
+            break  # processes that it started may still keep the pipes open
+    return bytes(output[:max_bytes]), bytes(errors), _TOO_LONG if len(output) > max_bytes else ""
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
