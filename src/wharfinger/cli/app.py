@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -165,6 +166,9 @@ def wharfinger() -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; a failure prints one line on stderr, and with -v a traceback."""
     verbosity = Verbosity()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # The code page of a file or pipe on Windows lacks most characters.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         outcome = wharfinger.main(args, prog_name="wharfinger", standalone_mode=False, obj=verbosity)
     except BaseException as error:

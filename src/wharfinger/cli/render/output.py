@@ -19,12 +19,14 @@ def to_terminal() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON with the names of the protocol: on one line, or at a terminal in colour and on several."""
+    """Print a value as JSON (UTF-8) with the names of the protocol.
+
+    It is one line; at a terminal it is indented and in colour, if rich is installed.
+    """
     line = printable_json(msgspec.json.encode(value).decode("utf-8"))
     if to_terminal() and not os.environ.get("NO_COLOR") and print_coloured(line):
         return
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print_bytes(f"{line}\n".encode())
 
 
 def print_coloured(line: str) -> bool:
@@ -38,7 +40,7 @@ def print_coloured(line: str) -> bool:
 
 
 def printable_json(line: str) -> str:
-    """Escape the control characters that JSON allows: C1 controls, DEL and direction marks."""
+    """Escape the control characters that JSON allows in a text: DEL, C1 controls and direction marks."""
     if line.isascii() and line.isprintable():
         return line
     safe_line = printable(line)
