@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wharfinger.cli.error_report import CommandError
 from wharfinger.errors import WharfingerError
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def ask_targets(ctx: click.Context, targets: Sequence[str], beginnings: Beginnin
 
 
 def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Asked:
-    """Read the lists of a server that has no policy."""
+    """Read the lists of a server that has no policy.
+
+    Raises:
+        CommandError: that takes more than a minute.
+    """
     from wharfinger.client import Client
     from wharfinger.server.published_roots import patterns_in
 
@@ -73,7 +78,10 @@ def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Aske
         async with asyncio.timeout(TIMEOUT_SECONDS), Client(server, cache=False) as client:
             return await _ask(client, beginnings)
 
-    lists = asyncio.run(session())
+    try:
+        lists = asyncio.run(session())
+    except TimeoutError:
+        raise CommandError(f"{server.info.name} did not list what it publishes within {TIMEOUT_SECONDS:g} s.") from None
     sources = list(server.resources.every_source())
 
     def roots(directory: str) -> list[str]:
