@@ -63,8 +63,9 @@ def test_the_report_as_json_for_a_span_and_a_caller(log: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--since", "soon", "LOG"], "is not a time"), (["nowhere.jsonl"], "does not exist"), ([], "Missing argument"),
-     (["--limit", "0", "LOG"], "--limit")],
+    [(["--since", "soon", "LOG"], "is not a time"), (["--since", "2026-02-31", "LOG"], "is not a time"),
+     (["--until", "2026-01-01T25:00:00Z", "LOG"], "is not a time"), (["nowhere.jsonl"], "does not exist"),
+     ([], "Missing argument"), (["--limit", "0", "LOG"], "--limit")],
 )  # fmt: skip
 def test_the_error_for_a_mistake_suggests_a_correction(log: Path, arguments: list[str], message: str) -> None:
     completed = run("audit", "report", *(str(log) if word == "LOG" else word for word in arguments))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,10 +39,9 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if (ago := re.fullmatch(r"([0-9]{1,9})([smhdw])", value)) is not None:
         seconds = time.time() - int(ago[1]) * UNITS[ago[2]]
         return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(max(0, seconds)))
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", value) is not None:
-        return f"{value}T00:00:00.000Z"
-    if (stamp := re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,3})?Z?", value)) is not None:
-        return f"{stamp[1]}{(stamp[2] or '.').ljust(4, '0')}Z"
+    if re.fullmatch(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,3})?Z?)?", value, re.ASCII) is not None:
+        with suppress(ValueError):  # such as 2026-02-31
+            return f"{datetime.fromisoformat(value.removesuffix('Z')).isoformat(timespec='milliseconds')}Z"
     raise click.BadParameter(f"{value!r} is not a time: write 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z (UTC).")
 
 
