@@ -83,30 +83,31 @@ def checks_of(kind: str) -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def tools_over(number: int, max_tools: int) -> Callable[[Survey], Iterable[str]]:
-    """Find servers with more than `number` tools, and at most `max_tools`."""
+def tools_over(number: int, at_most: int | None = None) -> Callable[[Survey], Iterable[str]]:
+    """Return a check that finds the number of tools if it is over `number`, and not over `at_most`."""
 
     def find(survey: Survey) -> Iterable[str]:
         amount = len(survey.tools.items)
-        return [f"{amount}{' or more' if survey.tools.more else ''}"] if number < amount <= max_tools else []
+        is_found = amount > number and (at_most is None or amount <= at_most)
+        return [f"{amount}{' or more' if survey.tools.more else ''}"] if is_found else []
 
     return find
 
 
-def large_total(survey: Survey) -> Iterable[str]:
-    """Find tools that together cost too much."""
+def costly_total(survey: Survey) -> Iterable[str]:
+    """Find the number of tokens of all tools if it is too large."""
     total = sum(cost.tokens for cost in tool_costs(survey))
     return [f"about {total:,} tokens"] if total > COSTLY_TOKENS else []
 
 
 def many_resources(survey: Survey) -> Iterable[str]:
-    """Find a list of resources that is too long for a menu."""
+    """Find the number of resources if it is too large for a menu."""
     amount = len(survey.resources.items)
     return [f"{amount:,}{' or more' if survey.resources.more else ''}"] if amount > MANY_RESOURCES else []
 
 
 def undescribed_resources(survey: Survey) -> Iterable[str]:
-    """Find resources without a description or title, in a list short enough for them to be read."""
+    """Find resources without a description and a title; none in a long list, which nobody reads to the end."""
     few = survey.resources.items if len(survey.resources.items) <= MANY_RESOURCES else ()
     return (item.uri for item in few if not text_of(item.description) and not text_of(item.title))
 
@@ -134,7 +135,7 @@ CHECKS: tuple[Check, ...] = (
     # Tools and prompts.
     *checks_of("tools"),
     *checks_of("prompts"),
-    Check("problem", "invalid-name", "Names of tools have characters that the protocol forbids, or more than 128",
+    Check("problem", "invalid-name", "Names of tools have forbidden characters, or more than 128 characters",
           lambda survey: (repr(tool.name) for tool in survey.tools.items if not p.VALID_NAME.fullmatch(tool.name)),
           "Use letters, digits, '_' and '-'."),
     Check("advice", "unportable-name", "Names of tools have '.' or '/'",
@@ -171,11 +172,11 @@ CHECKS: tuple[Check, ...] = (
           'Say what goes in, with unit and format: `Args:` in the docstring, or Annotated[str, "…"].'),
     Check("advice", "argument-without-type", "Arguments without a type", p.arguments_without_type,
           "A model may send anything: annotate the parameter."),
-    Check("advice", "many-tools", "The server has many tools", tools_over(MANY_TOOLS, TOO_MANY_TOOLS),
+    Check("advice", "many-tools", "The server has many tools", tools_over(MANY_TOOLS, at_most=TOO_MANY_TOOLS),
           "With many tools, models choose worse: merge some, or split the server."),
-    Check("problem", "too-many-tools", "The server has too many tools", tools_over(TOO_MANY_TOOLS, 1 << 62),
+    Check("problem", "too-many-tools", "The server has too many tools", tools_over(TOO_MANY_TOOLS),
           f"Hosts send at most {TOO_MANY_TOOLS} tools of all servers together: split the server, or merge tools."),
-    Check("advice", "costly-tools", "The definitions of the tools take many tokens of every conversation", large_total,
+    Check("advice", "costly-tools", "The definitions of the tools take many tokens of every conversation", costly_total,
           "Shorten the largest ones: descriptions, enums, nested objects."),
     # Resources and templates.
     Check("problem", "duplicate-uri", "Several resources have the same URI", p.duplicates("resources", "uri"),
@@ -189,14 +190,14 @@ CHECKS: tuple[Check, ...] = (
     Check("advice", "no-size", "Resources without a size",
           p.resources_where(lambda item: not isinstance(item.size, int) and item.mime_type != "inode/directory"),
           "A host that does not know the size may read everything to find out: pass size= if it is known."),
-    Check("advice", "no-description", "Resources without a description or a title", undescribed_resources,
+    Check("advice", "no-description", "Resources without a title and a description", undescribed_resources,
           "Menus show it next to the name: pass title= or description=."),
     Check("advice", "no-description", "Resource templates without a description",
           lambda survey: (item.uri_template for item in survey.templates.items if not text_of(item.description)),
           "Say what the variables mean: people and models know nothing else about them."),
     Check("problem", "invalid-template", "Resource templates are invalid", p.invalid_templates,
           "Templates follow RFC 6570."),
-    Check("advice", "unexplained-scheme", "Nothing explains URIs with a scheme of the server's own",
+    Check("advice", "unexplained-scheme", "The server has URI schemes of its own, and does not explain them",
           p.unexplained_schemes,
           "Say what they mean and which parameters they take: in the instructions, or in a template's description."),
     Check("advice", "no-completion", "The server has templates, but completes no variables",
