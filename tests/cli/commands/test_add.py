@@ -190,6 +190,15 @@ def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> 
     assert servers["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
 
 
+@pytest.mark.parametrize("target", ["tide.py", "tide.py:server", "./charts"])
+def test_a_server_is_removed_by_the_target_that_added_it(home: Path, target: str) -> None:
+    """A bug: `tide.py:server` was added as `tide`, and looked for under its whole name."""
+    (home / "tide.py").touch()
+    assert add("cursor", target).exit_code == 0
+    assert add("cursor", "--remove", target).exit_code == 0
+    assert entries(home, "cursor") == {}
+
+
 def test_project_writes_the_file_of_the_project(home: Path) -> None:
     assert add("vscode", "--project", "charts").exit_code == 0
     assert "charts" in (home / ".vscode/mcp.json").read_text()

@@ -159,10 +159,12 @@ def describe(
     if not words:
         raise click.UsageError("Missing TARGET: a URL, a folder, a Python file, or `-- command…`.", ctx)
     from wharfinger.cli.executable import own_command
+    from wharfinger.cli.serving.server_loader import split_place
 
-    file, colon, attribute = first.partition(":")
+    file, attribute = split_place(first)
     if len(words) == 1 and file.endswith(".py") and Path(file).is_file():
-        run = (*own_command(), "run", "--stdio", f"{Path(file).absolute()}{colon}{attribute}")
+        place = f"{Path(file).absolute()}:{attribute}" if attribute else str(Path(file).absolute())
+        run = (*own_command(), "run", "--stdio", place)
         return LocalServer(run, pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
     published = [absolute_source(ctx, word) for word in words]
     name = slug(*(label for label, _ in published))
@@ -247,8 +249,11 @@ def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
         raise click.UsageError("Give the name of the server to remove.", ctx)
     if words[0].startswith(("http://", "https://")):
         return name_of_url(words[0])
-    if words[0].endswith(".py"):
-        return slug(Path(words[0]).stem, fallback="server")
+    from wharfinger.cli.serving.server_loader import split_place
+
+    file = words[0] if words[0].endswith(".py") else split_place(words[0])[0]
+    if file.endswith(".py"):
+        return slug(Path(file).stem, fallback="server")
     if os.sep in words[0] or words[0] in (".", ".."):
         return slug(absolute(Path(words[0])).name)
     return words[0]
