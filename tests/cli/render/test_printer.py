@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from wharfinger.cli.render import printer as printer_module
 from wharfinger.cli.render.printer import WAITING_LINES, Printer
 
 
@@ -40,6 +41,24 @@ def test_lines_are_dropped_while_the_terminal_is_paused(monkeypatch: pytest.Monk
     assert stdout.text.startswith("0\n")
     assert stdout.text.endswith("last\n")
     assert "lines dropped)\n" in stdout.text
+
+
+def test_the_waiting_lines_are_printed_at_the_end_even_if_no_more_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: nothing more was printed if `close` found the queue full."""
+    stdout = PausedStdout()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    printer = Printer()
+    number = 0
+    printer.print("the line that is being written")
+    while not printer.lines.empty():
+        threading.Event().wait(0.001)
+    while not printer.lines.full():
+        printer.print(str(number := number + 1))
+    monkeypatch.setattr(printer_module, "CLOSE_SECONDS", 40.0)
+    threading.Timer(0.05, stdout.released.set).start()
+    printer.close()
+    assert not printer.thread.is_alive()
+    assert stdout.text.endswith(f"{number}\n")
 
 
 def test_a_closed_terminal_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

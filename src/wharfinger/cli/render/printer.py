@@ -10,6 +10,8 @@ __all__ = ["Printer"]
 
 WAITING_LINES = 1000
 """Maximum number of lines that wait for a terminal; more are dropped and counted."""
+CLOSE_SECONDS = 1.0
+"""Longest wait for a place in the queue at the end, and again for the terminal."""
 
 
 class Printer:
@@ -42,9 +44,11 @@ class Printer:
                 return
 
     def close(self) -> None:
-        """Print the waiting lines, for at most a second."""
+        """Print the waiting lines, unless the terminal is paused."""
+        if not self.thread.is_alive():
+            return
         try:
-            self.lines.put_nowait(None)
+            self.lines.put(None, timeout=CLOSE_SECONDS)
         except queue.Full:
             return
-        self.thread.join(1.0)
+        self.thread.join(CLOSE_SECONDS)
