@@ -120,7 +120,7 @@ class ChildProcesses:
             raise ChildStopped(f"it needs more than {bounds.memory >> 20} MiB of memory")
         if child.returncode in _TIME_SIGNALS:
             raise ChildStopped(f"it took longer than {bounds.seconds:g} s")
-        raise ChildStopped("its parser crashed: it is probably damaged")
+        raise ChildStopped("the process that worked on it crashed")
 
     def close(self) -> None:
         """Kill all children. Their callers get `ChildStopped`."""
