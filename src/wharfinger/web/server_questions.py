@@ -50,7 +50,7 @@ class ServerQuestions:
     async def ask(self, params: t.ElicitRequestParams) -> Any:
         """Show a form, and return the answer."""
         asking = _asking_here.get()
-        if asking in self._asking:
+        if asking is not None and asking in self._asking:
             return await asking(params, True)
         return await self._asking[-1](params, len(self._asking) == 1) if self._asking else "cancel"
 

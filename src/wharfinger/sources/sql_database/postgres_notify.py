@@ -64,9 +64,12 @@ class NotifyListener:
         def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
             self._count(payload, changed)
 
+        def end(_connection: Any) -> None:
+            lost.set()
+
         connection = await self._connect()
         try:
-            connection.add_termination_listener(lambda connection: lost.set())
+            connection.add_termination_listener(end)
             await connection.add_listener(self.channel, notify)
             backoff.succeeded()
             self._count("", changed)
