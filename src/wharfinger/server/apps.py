@@ -24,7 +24,7 @@ from wharfinger.types.apps import (
     UiPermissions,
     UiResourceMeta,
     UiToolMeta,
-    Visible,
+    Visibility,
 )
 from wharfinger.types.base import or_unset
 
@@ -109,13 +109,15 @@ def view(
     )
 
 
-def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visible] | None) -> dict[str, Any]:
+def tool_meta(
+    meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visibility] | None
+) -> dict[str, Any]:
     """Return a tool's `_meta`, with the page that shows its results and who may call it.
 
     Raises:
         ValueError: `app` is not a `ui://` URI, or `visibility` is empty or names anything but `model` and `app`.
     """
-    if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visible))):
+    if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visibility))):
         raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
     ui = UiToolMeta(
         resource_uri=UNSET if app is None else _check_uri(app),

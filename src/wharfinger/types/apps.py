@@ -11,7 +11,16 @@ from msgspec import UNSET, UnsetType
 
 from .base import JSONObject, WireStruct
 
-__all__ = ["EXTENSION", "MIME_TYPE", "Permission", "UiCsp", "UiPermissions", "UiResourceMeta", "UiToolMeta", "Visible"]
+__all__ = [
+    "EXTENSION",
+    "MIME_TYPE",
+    "Permission",
+    "UiCsp",
+    "UiPermissions",
+    "UiResourceMeta",
+    "UiToolMeta",
+    "Visibility",
+]
 
 EXTENSION = "io.modelcontextprotocol/ui"
 """The identifier of the extension."""
@@ -20,8 +29,8 @@ MIME_TYPE = "text/html;profile=mcp-app"
 
 Permission = Literal["camera", "microphone", "geolocation", "clipboard_write"]
 """A permission that a view can request from its host."""
-Visible = Literal["model", "app"]
-"""A caller of a tool: the model, or the views of the same server."""
+Visibility = Literal["model", "app"]
+"""Who may call a tool: the model, or the views of the same server."""
 
 
 class UiCsp(WireStruct, kw_only=True):
@@ -59,4 +68,4 @@ class UiToolMeta(WireStruct, kw_only=True):
     """`_meta.ui` of a tool: the view that shows its results, and who may call it (omitted: both)."""
 
     resource_uri: str | UnsetType = UNSET
-    visibility: list[Visible] | UnsetType = UNSET
+    visibility: list[Visibility] | UnsetType = UNSET
