@@ -56,10 +56,10 @@ class Raw:
 
 @dataclass
 class Refusal:
-    """An error response with an HTTP status and a message."""
+    """An error response with an HTTP status and a message, or with the bytes of a whole body."""
 
     status: int
-    message: str = "no"
+    message: str | bytes = "no"
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -105,7 +105,10 @@ class Endpoint:
         self.headers.append(dict(request.headers))
         steps = self.script.pop(0) if self.script else ["The script has ended."]
         if steps and isinstance(steps[0], Refusal):
-            return web.json_response(self.error(steps[0].message), status=steps[0].status, headers=steps[0].headers)
+            status, message, headers = steps[0].status, steps[0].message, steps[0].headers
+            if isinstance(message, bytes):
+                return web.Response(body=message, status=status, headers=headers)
+            return web.json_response(self.error(message), status=status, headers=headers)
         content_type = "application/x-ndjson" if self.api == "ollama" else "text/event-stream"
         response = web.StreamResponse(headers={"Content-Type": content_type})
         await response.prepare(request)

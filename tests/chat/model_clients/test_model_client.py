@@ -237,6 +237,13 @@ def test_the_error_of_a_refused_request_suggests_a_change(
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("body", [b"Wartung bis zw\xf6lf Uhr", b'{"error": {"message": "zw\xf6lf"}}', b"[" * 9_000])
+def test_a_refusal_that_is_not_json_is_reported_with_its_status(server: Endpoint, body: bytes) -> None:
+    server.answer(Refusal(400, body))
+    with pytest.raises(ModelError, match="400"):
+        ask(server)
+
+
 def test_a_field_that_the_endpoint_refuses_is_omitted_in_the_next_request() -> None:
     with endpoint("openai") as server:
         server.answer(Refusal(400, "Unrecognized request argument supplied: stream_options"))
@@ -284,7 +291,9 @@ def test_an_incomplete_stream_is_an_error() -> None:
             reader.finish()
 
 
-@pytest.mark.parametrize("data", [b"<html>\n\n", b"data: nonsense\n\n", b"data: [1]\n\n", b"[[[[\n\n"])
+@pytest.mark.parametrize(
+    "data", [b"<html>\n\n", b"data: nonsense\n\n", b"data: [1]\n\n", b"[[[[\n\n", b'data: {"a":"\xff"}\n\n']
+)
 def test_an_answer_of_another_api_is_reported(server: Endpoint, data: bytes) -> None:
     if server.api == "ollama":
         data = data.removeprefix(b"data: ")

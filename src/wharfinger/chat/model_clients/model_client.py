@@ -240,7 +240,7 @@ class ModelClient:
         response.close()
         try:
             return error_text(msgspec.json.decode(body[:MAX_ERROR_BYTES], type=dict[str, Any]))
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):  # not JSON, or not UTF-8
             text = " ".join(body[:300].decode("utf-8", "replace").split())
             return "a web page" if text.startswith("<") else text.rstrip(".") or "no message"
 

@@ -160,7 +160,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
     """
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         raise ModelError(
             "The endpoint's answer is not the JSON of its API: check that the address is that of the API."
         ) from None
