@@ -60,8 +60,8 @@ def test_a_url_is_requested_with_the_headers_of_its_entry() -> None:
         ({"command": "x", "cwd": 3}, "path of a folder"),
         ({"command": "x", "env": {"A": 1}}, '"env" of an entry'),
         ({"url": "https://a.test", "headers": []}, '"headers" of an entry'),
-        ({"mcpServers": {}}, "has none"),
-        ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass one"),
+        ({"mcpServers": {}}, "has no server"),
+        ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass the entry of one"),
     ],
 )
 def test_an_invalid_entry_is_refused(entry: dict[str, Any], message: str) -> None:

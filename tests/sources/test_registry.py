@@ -274,7 +274,7 @@ def test_every_factory_exists_and_accepts_its_options(kind: object) -> None:
     factory: Callable[..., Source] = getattr(sources, kind.factory)  # type: ignore[attr-defined]
     names = inspect.signature(factory).parameters
     assert set(kind.takes) <= set(names)  # type: ignore[attr-defined]
-    assert (kind.label_option in names) is kind.labelled  # type: ignore[attr-defined]
+    assert (kind.label_option in names) is kind.has_rest  # type: ignore[attr-defined]
 
 
 def test_each_scheme_belongs_to_one_kind() -> None:

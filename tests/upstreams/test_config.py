@@ -160,7 +160,7 @@ def test_the_wharfinger_key_of_an_entry_is_read() -> None:
         ({"comand": "x"}, "'it' in mcp.json has the unknown key 'comand'. Did you mean 'command'"),
         ({"command": "x", "disable": True}, "'disable'. Did you mean 'disabled'"),
         ({"command": "x", "wharfinger": {"idleSecond": 1}}, "key 'idleSecond'. Did you mean 'idleSeconds'"),
-        ({"command": "x", "wharfinger": {"zzz": 1}}, "There is prefix, expose, hide, rename, idleSeconds"),
+        ({"command": "x", "wharfinger": {"zzz": 1}}, "The known ones are prefix, expose, hide, rename, idleSeconds"),
         ({"command": "x", "wharfinger": {"idleSeconds": 0}}, "idleSeconds must be more than 0"),
         ({"command": "x", "wharfinger": {"timeoutSeconds": MAX_SECONDS + 1}}, "timeoutSeconds must be more than 0"),
         ({"command": "x", "wharfinger": {"hide": "a"}}, "hide"),

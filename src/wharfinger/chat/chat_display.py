@@ -46,11 +46,11 @@ class ChatDisplay:
 
 
 class TerminalDisplay(ChatDisplay):
-    """Writes answers to stdout and everything else to `notes`, with the control characters escaped."""
+    """Writes answers to `out` (stdout), and everything else to `err` (stderr). Control characters are escaped."""
 
-    def __init__(self, out: TextIO | None = None, notes: TextIO | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out = out or sys.stdout
-        self._notes = notes or sys.stderr
+        self._err = err or sys.stderr
         self._quiet = quiet
         self._in_line = False
         """Whether the last piece of an answer ended in the middle of a line."""
@@ -82,7 +82,7 @@ class TerminalDisplay(ChatDisplay):
     def note(self, line: str) -> None:
         self.end()
         if not self._quiet:
-            write(self._notes, escape_controls(line.replace("\n", " ")) + "\n")
+            write(self._err, escape_controls(line.replace("\n", " ")) + "\n")
 
     def end(self) -> None:
         if self._in_line:

@@ -30,9 +30,11 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
         by_name = cast("Mapping[str, Any]", servers)
-        if len(by_name) != 1:
-            names = ", ".join(by_name) or "none"
-            raise ValueError(f"A client takes one server, but this configuration has {names}: pass one of them.")
+        if not by_name:
+            raise ValueError("This configuration has no server.")
+        if len(by_name) > 1:
+            names = ", ".join(by_name)
+            raise ValueError(f"A client takes one server, and this configuration has {names}: pass the entry of one.")
         (entry,) = by_name.values()
     url, command = entry.get("url"), entry.get("command")
     if (url is None) == (command is None):

@@ -1,7 +1,8 @@
 """Passes the questions of servers to the application: forms, URLs, sampling and roots.
 
-A question names the server that asks. The time for an answer and the number of questions are bounded: a server cannot
-bury a person in forms, nor spend tokens without end. Each question and its outcome are recorded, without the texts.
+A question names the server that asks. The time for an answer and the number of questions are bounded, except for roots:
+a server cannot bury a person in forms, nor spend tokens without end. Each question and its outcome are recorded,
+without the texts.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Questions:
         review: Shows a request for sampling before it is made, and its result before the server gets it.
         roots: The folders in which the user works.
         timeout: Seconds that a person or a model has to answer.
-        record: Called with the server, the method, whether it was answered, and why not.
+        record: Called with the server, the method, whether it was accepted, and why not.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Questions:
 
     @property
     def handlers(self) -> dict[str, Any]:
-        """The options of the client."""
+        """The handlers, as options of the client that is connected to the server."""
         client_options: dict[str, Any] = {}
         if self._elicitation is not None:
             client_options["elicitation"] = self._elicit
@@ -180,7 +181,7 @@ class Questions:
 
 
 def outcome_of(answer: Any) -> tuple[bool, str]:
-    """Return whether the server gets an answer, and the reason if it does not."""
+    """Return whether a person accepted, and the reason if not."""
     action = answer.action if isinstance(answer, t.ElicitResult) else answer
     if action is False or action == "decline":
         return False, "declined"

@@ -1,8 +1,8 @@
 """A client's end of one connection: it matches responses and notifications to requests. Does no I/O.
 
 Call `request` or `cancel` and send the bytes that it returns. Pass each incoming message to `receive` and handle the
-events that it returns (see `events`). Nothing that a server sends raises: an unexpected response is ignored, and an
-unreadable message is an event.
+events that it returns (see `events`). No message of a server raises an exception: an unexpected response is
+ignored, and an unreadable message is an event.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """Decoded to check a large batch before it is split: `[1,1,…]`, once split, would take thirty times its bytes."""
+    """An entry of a large batch, which is checked before the batch is split: `[1,1,…]` takes thirty times its bytes."""
 
     jsonrpc: str
 
 
 class _NullId(msgspec.Struct, gc=False):
-    """The error of 2024-11-05 to 2025-06-18 for an unreadable message; later revisions omit the id."""
+    """The error of a server that could not read a message (2024-11-05 to 2025-06-18; later revisions omit the id)."""
 
     id: None
     error: Raw
@@ -90,13 +90,14 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-"""The id of a response that cannot be decoded. A wrong guess harms only a call to the server that sent it."""
+"""Finds the id of a message that cannot be decoded, as if it were a response. If it is none, a call to the same server
+fails."""
 
 UNREAD_CODES = frozenset((ParseError.code, InvalidRequest.code))
 """The errors that may omit the id: those for messages whose id could not be read (JSON-RPC 2.0, §5)."""
 
 MAX_BATCH_MESSAGES = 4096
-UNCHECKED_BATCH_ENTRIES = 100_000
+UNCHECKED_BATCH_COMMAS = 100_000
 """A batch with more commas is refused if an entry is not a message; with fewer, such an entry is skipped."""
 TASK_PROGRESS_PREFIX = "task-"
 """Prefix of the progress tokens of tasks (2025-11-25), which outlive their request and belong to the connection."""
@@ -111,12 +112,21 @@ class ClientPeer(Generic[W]):
     requests; in the stateless era its requests are ignored.
     """
 
-    __slots__ = ("_ids", "_initialize_id", "_last", "_limits", "_unanswerable", "awaited", "handles_requests", "rules")
+    __slots__ = (
+        "_ids",
+        "_initialize_id",
+        "_last",
+        "_last_at_one_way",
+        "_limits",
+        "awaited",
+        "handles_requests",
+        "rules",
+    )
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
         """`ids` is shared by the peers of one session if each request has its own stream (HTTP)."""
         self.awaited: dict[Id, W] = {}
-        """The waiters of requests without a response, oldest first."""
+        """The waiters of requests that have no response yet, oldest first."""
         self.rules: Revision | None = None
         self.handles_requests = False
         """Whether requests of the server become events. If not, each except `ping` is refused."""
@@ -125,8 +135,8 @@ class ClientPeer(Generic[W]):
         self._initialize_id = 0
         self._last = 0
         """The id of the last request."""
-        self._unanswerable = -1
-        """The value of `_last` when a message without a response was last sent: the server may not have read it."""
+        self._last_at_one_way = -1
+        """The value of `_last` when a notification or a response was last sent: the server may not have read it."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
         """Register a request and return its id and the bytes to send. `progress` asks for progress notifications."""
@@ -168,8 +178,8 @@ class ClientPeer(Generic[W]):
         )
 
     def record_one_way(self) -> None:
-        """Record that a message without a response was sent: a notification, or a response."""
-        self._unanswerable = self._last
+        """Record that a notification or a response was sent, which gets no response."""
+        self._last_at_one_way = self._last
 
     def close(self) -> list[W]:
         """End the connection. Returns the waiters that got no response."""
@@ -179,7 +189,7 @@ class ClientPeer(Generic[W]):
         return waiters
 
     def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
-        """Return the event of an error without an id. It fails no call, because it may be about any message."""
+        """Return the event of an error without an id. No call fails here, because it may be about any message."""
         if message.error is UNSET:
             return _NO_EVENTS
         return (UnattributedError(self._unread_request(message.error), message),)
@@ -195,7 +205,7 @@ class ClientPeer(Generic[W]):
         except (msgspec.MsgspecError, RecursionError):
             return None
         newest = self._last
-        if newest not in self.awaited or newest - 1 in self.awaited or self._unanswerable >= newest - 1:
+        if newest not in self.awaited or newest - 1 in self.awaited or self._last_at_one_way >= newest - 1:
             return None
         return self.awaited[newest]
 
@@ -271,7 +281,7 @@ class ClientPeer(Generic[W]):
         if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MAX_BATCH_MESSAGES:
             return (NotAMessage(data),)
         try:
-            if data.count(b",") > UNCHECKED_BATCH_ENTRIES:
+            if data.count(b",") > UNCHECKED_BATCH_COMMAS:
                 _check_batch(data)
             messages = _decode_batch(data)
         except (msgspec.MsgspecError, RecursionError):

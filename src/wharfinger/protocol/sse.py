@@ -100,12 +100,12 @@ class EventDecoder:
         if b"\r" in chunk:
             self._skip_lf = chunk[-1] == 13
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *ends, rest = chunk.split(b"\n")
+        *line_tails, rest = chunk.split(b"\n")
         events: list[Event] = []
-        for end in ends:
-            self._line.append(end)
-            self._add_bytes(len(end))
-            line = b"".join(self._line) if len(self._line) > 1 else end
+        for tail in line_tails:
+            self._line.append(tail)
+            self._add_bytes(len(tail))
+            line = b"".join(self._line) if len(self._line) > 1 else tail
             self._line.clear()
             event = self._take(line)
             if event is not None:
@@ -160,7 +160,7 @@ class Pulse:
     MIN_SECONDS = 30.0
     """A stream that was silent for less than this is never dead."""
     MAX_MISSED = 3
-    """The maximum number of missing comments."""
+    """A stream is dead after a silence of this many times the longest gap between two comments."""
 
     def __init__(self) -> None:
         self._last: float | None = None

@@ -48,7 +48,7 @@ def _complete_deeper(
     view: TreeView | None,
     accepts: Callable[[str], bool] | None,
 ) -> list[str]:
-    """Return paths in subdirectories whose name contains the typed text, found within `SEARCH_SECONDS`."""
+    """Return the files and directories below `parts` whose name contains the typed text, found in `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
     paths: list[str] = []
     entries = tree.walk(TreePosition(True, parts) if parts else None, view)
@@ -68,7 +68,7 @@ def _complete_deeper(
 
 
 def typed_name(typed: str) -> str:
-    """Decode the part of a name that was typed. Its percent-encoding may be incomplete."""
+    """Decode and casefold the typed part of a name. Its percent-encoding may be incomplete."""
     try:
         return split_path(typed)[0][0].casefold() if typed else ""
     except (UnreadableUri, IndexError):

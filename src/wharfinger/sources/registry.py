@@ -1,6 +1,6 @@
-"""Makes sources from words: `git:PATH`, `sqlite:///FILE`, a folder's path, one form for each kind of data.
+"""Makes sources from words of the command line: `git:PATH`, `sqlite:///FILE`, a folder's path and so on.
 
-`name=WORD` sets the label of a source. The module of a kind is loaded on first use.
+`LABEL=WORD` sets the label of a source. The module of a kind is loaded on first use.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class SourceKind(NamedTuple):
     """Options that are passed to the factory."""
     needs: str = ""
     """An option that must be set to allow this kind."""
-    labelled: bool = True
-    """Whether something follows the colon, and a label can be chosen."""
+    has_rest: bool = True
+    """Whether something follows the colon. Only then can a label be chosen."""
     optional: bool = False
     """Whether what follows the colon may be left out."""
     suffixes: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class SourceKind(NamedTuple):
     secret: str = ""
     """How to pass a password without writing it into the word."""
     environment: str = ""
-    """Prefix of the environment variables that the source reads. A host that starts the server may not pass them on."""
+    """Prefix of the environment variables that the source reads. Some hosts do not pass them on."""
 
 
 FILES = SourceKind(
@@ -259,9 +259,9 @@ KINDS: tuple[SourceKind, ...] = (
         "this machine: load, memory, disks and processes",
         "system",
         ("system",),
-        labelled=False,
+        has_rest=False,
     ),
-    SourceKind("screen:", "this machine's screens", "screen", ("screen",), labelled=False, environment="DISPLAY"),
+    SourceKind("screen:", "this machine's screens", "screen", ("screen",), has_rest=False, environment="DISPLAY"),
     SourceKind(
         "command:LINE",
         "what a command prints (with --allow-command)",
@@ -386,7 +386,8 @@ def secret_remark(parsed: ParsedSource) -> str:
     """Return a clause that says how to pass the password that `shown_word` hides, or an empty string."""
     if not hides_secret(parsed):
         return ""
-    return f"the password of {shown_word(parsed)} is omitted: pass it by {parsed.kind.secret or 'its library'}"
+    way = parsed.kind.secret or "the variables of its library"
+    return f"the password of {shown_word(parsed)} is omitted: pass it by {way}"
 
 
 def shown_word(parsed: ParsedSource) -> str:
@@ -408,14 +409,14 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         MissingExtra: a library for it is not installed.
     """
     values = options or {}
-    sources = [parse_word(argument) for argument in arguments]
-    used_labels = _labels_of(sources)
+    parsed_words = [parse_word(argument) for argument in arguments]
+    used_labels = _labels_of(parsed_words)
     prepared: list[PreparedSource] = []
-    for parsed in sources:
+    for parsed in parsed_words:
         source = _make(parsed, parsed.label, values)
         name = source.name
         if parsed.label is None and name in used_labels:
-            if not parsed.kind.labelled:
+            if not parsed.kind.has_rest:
                 raise UnusableSource(f"{parsed.kind.form} is given twice.")
             label = first_free_label((*_other_labels(parsed, name, prepared), name), used_labels)
             source = _make(parsed, label, values)
@@ -432,7 +433,8 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 def _overlap(source: Source, other: Source) -> bool:
     """Return whether two sources have the same top, or are of the same kind and one contains the top of the other.
 
-    One folder may be in another, since each may publish other files, and so may skills (`Skills.include_into`).
+    A folder may be in another one, because they may publish different files. So may a folder of skills
+    (`Skills.include_into`).
     """
     if not source.uri or not other.uri:
         return False
@@ -441,7 +443,7 @@ def _overlap(source: Source, other: Source) -> bool:
 
 
 def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
-    """Yield labels for a source whose name is taken: the name with its kind, and with what it is in.
+    """Yield labels for a source whose name is taken: the name with its kind, and with the folders above it.
 
     `docs-git` comes first if a source of another kind has the name `docs`. Then come the names of the folders above
     it, or of its host: `flask-docs`, `src-flask-docs` and so on.
@@ -465,13 +467,13 @@ def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSo
         yield label
 
 
-def _labels_of(sources: Sequence[ParsedSource]) -> set[str]:
+def _labels_of(words: Sequence[ParsedSource]) -> set[str]:
     """Return the labels in the words. Refuse a label that is given twice."""
     labels: set[str] = set()
-    for parsed in sources:
+    for parsed in words:
         if parsed.label is None:
             continue
-        if not parsed.kind.labelled:
+        if not parsed.kind.has_rest:
             raise UnusableSource(f"{parsed.kind.form} takes no name: leave out {parsed.label}=.")
         if parsed.label in labels:
             word = f"{parsed.label}={shown_word(parsed)}"
@@ -487,7 +489,7 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
         raise UnusableSource(f"{kind.form} runs a program: allow it with {flag}.")
     if kind is FILES:
         _refuse_file(parsed.rest)
-    if bool(parsed.rest) is not kind.labelled and not kind.optional:
+    if bool(parsed.rest) is not kind.has_rest and not kind.optional:
         raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
     argument: Any = kind.argument(parsed.scheme, parsed.rest) if parsed.rest else {}
     arguments = () if isinstance(argument, dict) else (argument,)

@@ -1,4 +1,4 @@
-"""Records the messages of a connection, and compares them with those of an earlier one.
+"""Recorded messages of a connection (see `testing.wire`): saved, loaded, and compared with those of an earlier one.
 
 A file has one line per message, which begins with `> ` if the client sent it, and with `< ` if the server did. Lines
 that begin with `# ` are remarks.

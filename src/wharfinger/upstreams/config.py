@@ -26,8 +26,8 @@ MAX_SECONDS = 86_400.0
 MAX_PREFIX_CHARACTERS = 32
 MAX_REPORTED_ENTRIES = 10
 """The maximum number of entries that are named in the error for a file in which none is usable."""
-UNUSABLE = ["false"]
-"""The target of a server that is not started."""
+NO_TARGET = ["false"]
+"""The target of a server that is never started: the command `false`."""
 
 HOST_KEYS = frozenset(
     {
@@ -50,7 +50,7 @@ SIMILARITY = 0.8
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One server: how to reach it, and what to offer under which names. Every placeholder is filled in."""
+    """One server: how to reach it, and what to offer under which names."""
 
     name: str
     target: Target
@@ -75,7 +75,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """Seconds that a call may take; None for the default of the client."""
     trusted: bool = False
-    """Whether the host trusts the annotations of its tools, such as `readOnlyHint`."""
+    """Whether `Host` trusts the annotations of its tools, such as `readOnlyHint`. No file can say so."""
     file: str = ""
     """The file that configures it, or an empty string."""
     invalid: str = ""
@@ -101,8 +101,9 @@ def read_config(
 ) -> list[ServerConfig]:
     """Read the servers of a host's file: `mcpServers` of most hosts, `servers` of VS Code, `mcp_servers` of Codex.
 
-    Placeholders are filled in from `environ`. `inputs` has the values of `${input:id}`, or is a function that is called
-    with the id and the description of each; else they come from `WHARFINGER_INPUT_ID`. Disabled servers need no values.
+    Placeholders are filled in from `environ`. The value of `${input:id}` comes from the mapping `inputs`, else from the
+    variable `WHARFINGER_INPUT_<ID>`, else from the function `inputs`, which gets the id and the object that describes
+    the input. The placeholders of disabled servers stay as they are.
 
     An entry that cannot be used does not affect the others; its `invalid` says what to change.
 
@@ -163,7 +164,7 @@ def configured_or_invalid(
     try:
         return configured(server, environ, ask, answered)
     except InvalidConfiguration as error:
-        return ServerConfig(name=server.name, target=UNUSABLE, file=str(server.file), invalid=str(error))
+        return ServerConfig(name=server.name, target=NO_TARGET, file=str(server.file), invalid=str(error))
 
 
 def server_config(
@@ -189,7 +190,7 @@ def server_config(
     except ValueError as error:
         if not disabled:
             raise InvalidConfiguration(f"{owner}: {error}") from None
-        connection = read_entry({"command": UNUSABLE[0]})
+        connection = read_entry({"command": NO_TARGET[0]})
     include = names(owner, entry, "includeTools", "enabled_tools")
     return ServerConfig(
         name=name,
@@ -282,4 +283,4 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name[:64], known, 1, 0.6)
-    return f" Did you mean {near[0]!r}?" if near else f" There is {', '.join(known)}."
+    return f" Did you mean {near[0]!r}?" if near else f" The known ones are {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Serves the page alone, for `wharfinger browse`: on this machine only, with the checks of an MCP server over HTTP."""
+"""Serves the page of `wharfinger browse`, on this machine only, with the checks of Host and Origin of an MCP server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PageApp", "run_page"]
 
 
 class PageApp:
-    """The application of the page: checks the Host header, and passes every request on to the site."""
+    """The application of the page: checks the headers Host and Origin, and passes every request on to the site."""
 
     session_count = 0
     service: Any = None
@@ -40,11 +40,11 @@ class PageApp:
         await self._site.start()
 
     async def drain(self, seconds: float) -> None:
-        """Close the tabs."""
+        """Close the site with its tabs."""
         await self._site.close()
 
     async def aclose(self, seconds: float | None = None) -> None:
-        """Close the site."""
+        """Close the site, if `drain` has not."""
         await self._site.close()
 
 

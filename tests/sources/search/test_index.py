@@ -608,7 +608,7 @@ def test_a_search_stops_at_the_time_limit_and_reports_unread_documents(
             shelf.delay = 0.05
             hits = await indexed_server.find('"alpha beta"', 200)
             assert 0 < len(hits) < 200
-            assert "that may match too were not read" in hits.truncated
+            assert "that may match were not read" in hits.truncated
 
     asyncio.run(main())
 

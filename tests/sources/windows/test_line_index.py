@@ -42,7 +42,7 @@ def test_lines_are_found_in_growing_content(rounds: list[tuple[int, bytes]], fil
         data = b""
         for line, more in rounds:
             data += more + filling * 7
-            assert index.grew(BytesContent(data))
+            assert index.still_holds(BytesContent(data))
             assert index.find(BytesContent(data), line) == expected_start(data, line)
             assert len(index._counts) <= 9 and len(index._samples) <= 4
 

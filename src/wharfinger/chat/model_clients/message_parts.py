@@ -26,7 +26,7 @@ def base64_text(data: bytes) -> str:
 
 
 def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]]:
-    """Return the text of a tool's result, and its pictures. Content that no model reads is described in the text.
+    """Return the text of a tool's result, and its pictures. Other binary content is only described in the text.
 
     Structured content is written as JSON if there is no other content.
     """
@@ -44,9 +44,9 @@ def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]
 
 
 def picture_of(block: object) -> t.ImageContent | None:
-    """Return the picture in a block, or None if it has no picture that the APIs accept.
+    """Return the picture in a block, or None if the declared type or the bytes are not of a type that the APIs accept.
 
-    Its type is that of its bytes: a server may declare another one, and then an API would refuse the whole request.
+    If the two differ, the picture gets the type of the bytes: an API would refuse the whole request.
     """
     if isinstance(block, t.ImageContent):
         data, declared = block.data, block.mime_type
@@ -59,7 +59,7 @@ def picture_of(block: object) -> t.ImageContent | None:
 
 
 def block_text(block: object) -> str:
-    """Return a block that is not a picture as text."""
+    """Return a block as text. Binary content is only described."""
     if isinstance(block, t.TextContent):
         return block.text
     if isinstance(block, t.EmbeddedResource):

@@ -1,4 +1,4 @@
-"""Pages of resources that are listed without being registered: those of sources and catalogues.
+"""Pages of resources that are listed without being registered: those of sources, and of an author's catalogues.
 
 A page is requested by a key that stays valid while the list changes. A source makes its own keys (see
 `sources.page_keys`); the keys of catalogues are made here. `server.cursors` seals both for clients.
@@ -19,20 +19,20 @@ from wharfinger.source import Source
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
 
 MAX_CURSOR_URIS, MAX_CURSOR_URI_CHARACTERS = 16, 4096
-"""A catalogue's cursor holds at most this many of the URIs listed last, and of their characters in total."""
+"""The maximum numbers of URIs in a catalogue's cursor (those listed last), and of their characters in total."""
 
 
 def pages_of_source(
     source: Source, calls: SourceCalls, arrived: Callable[[], None], alone: Callable[[], bool]
 ) -> Provider:
-    """Return the pages of a source. While it cannot be listed, they have its placeholder, with the reason as title.
+    """Return the pages of a source. If the first one cannot be listed, it is a placeholder, with the reason as title.
 
-    A list of several sources does not wait for a first page longer than the source's patience, and calls `arrived` when
-    such a page has arrived. For a source that is `alone` it waits until a probe has found that it does not answer.
+    A list of several sources waits for the first page at most as long as the source's patience. `arrived` is called
+    when a later one has arrived. If the source is `alone`, the list waits until a probe shows that it does not answer.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
-        if key is not None:  # the client can request this page again
+        if key is not None:  # its errors are raised: the client can request this page again
             return await calls.page(source, owner, key, limit)
         try:
             if alone():
@@ -100,8 +100,8 @@ async def _after(
 ) -> AsyncIterator[t.Resource]:
     """Yield the resources after the last of `last_uris` that is still listed.
 
-    If that is not `last_uris[-1]`, yield at most `limit` resources. If no URI of `last_uris` is listed any more, skip
-    `count - len(last_uris)` resources: those on earlier pages.
+    Until `last_uris[-1]` is found, at most `limit` resources are buffered. If none of `last_uris` is listed any more,
+    the first `count - len(last_uris)` resources are skipped instead.
     """
     awaited: set[str] = set(last_uris)
     skip = count - len(last_uris)

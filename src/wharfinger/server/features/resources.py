@@ -91,7 +91,7 @@ class Resources:
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
         self._wholes: list[tuple[Part, Resources]] = []
-        """The resources of the servers in which this one is mounted, each with this server as a part."""
+        """The servers in which this one is mounted: the `Part` that stands for it there, and their resources."""
         self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
         self.templates: Features[ResourceFeature] = Features(
             "resource template", lambda: services.notify.list_changed("resources")
@@ -105,7 +105,7 @@ class Resources:
         """Answers searches of the sources that it covers."""
         self.near_uri_searches = 0
         """Number of requests that are searching now for URIs near one that does not exist."""
-        self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
+        self._template_index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
         self.templates_listing = PagedList("templates", self.templates, services.keys, size, _templates_result)
@@ -139,7 +139,7 @@ class Resources:
         allow_traversal: bool = False,
         scopes: Sequence[str] | str | None = None,
     ) -> None:
-        """Read every URI that `template` matches with a function, without listing the template.
+        """Register a function that reads every URI that `template` matches. The template is not listed.
 
         `allow_traversal` and `scopes` are as for `add`.
 
@@ -161,13 +161,13 @@ class Resources:
             self.static.add(definition.uri, feature)
         else:
             text = definition.uri_template
-            if self._index.get(text) is not None:
+            if self._template_index.get(text) is not None:
                 raise ValueError(f"The resource template {text!r} is registered already.")
             self._index_template(feature, None)
             try:
                 (self.templates if listed else self.unlisted).add(text, feature)
             except ValueError:
-                self._unindex(text, feature)
+                self._unindex_template(text, feature)
                 raise
         if feature.scopes:
             self._services.enforce_scopes()
@@ -183,8 +183,8 @@ class Resources:
         """
         for features in (self.static, self.templates, self.unlisted):
             if features.has(uri):
-                if (found := self._index.get(uri)) is not None:
-                    self._unindex(uri, found[0])
+                if (found := self._template_index.get(uri)) is not None:
+                    self._unindex_template(uri, found[0])
                 features.remove(uri)
                 return
         raise KeyError(f"There is no resource {uri!r}.")
@@ -198,8 +198,8 @@ class Resources:
         if not self.templates.has(uri):
             self.static.disable(uri)
             return
-        if (found := self._index.get(uri)) is not None:
-            self._unindex(uri, found[0])
+        if (found := self._template_index.get(uri)) is not None:
+            self._unindex_template(uri, found[0])
         self.templates.disable(uri)
 
     def enable(self, uri: str) -> None:
@@ -245,12 +245,12 @@ class Resources:
         mounted = [MountedFeatures(part, theirs, ours, self._services.name) for theirs, ours in pairs]
         indexed: list[ResourceFeature] = []
         try:
-            for _, (feature, _) in resources._index:
+            for _, (feature, _) in resources._template_index:
                 self._index_template(feature, part)
                 indexed.append(feature)
         except ValueError as error:
             for feature in indexed:
-                self._unindex(feature.text, feature)
+                self._unindex_template(feature.text, feature)
             raise ValueError(f"{self._services.name!r} and {part.name!r}: {error}") from None
         for features in mounted:
             features.show()
@@ -267,7 +267,7 @@ class Resources:
         """
         if self.templates.hides(feature.text) or self.unlisted.hides(feature.text):
             return
-        self._index.add(feature.template or UriTemplate(feature.text), (feature, part))
+        self._template_index.add(feature.template or UriTemplate(feature.text), (feature, part))
         try:
             for here, whole in self._wholes:
                 try:
@@ -275,18 +275,18 @@ class Resources:
                 except ValueError as error:
                     raise ValueError(f"{whole._services.name!r} and {self._services.name!r}: {error}") from None
         except ValueError:
-            self._unindex(feature.text, feature)
+            self._unindex_template(feature.text, feature)
             raise
 
-    def _unindex(self, text: str, feature: ResourceFeature) -> None:
-        found = self._index.get(text)
+    def _unindex_template(self, text: str, feature: ResourceFeature) -> None:
+        found = self._template_index.get(text)
         if found is not None and found[0] is feature:
-            self._index.remove(text)
+            self._template_index.remove(text)
             for _, whole in self._wholes:
-                whole._unindex(text, feature)
+                whole._unindex_template(text, feature)
 
     def add_source(self, source: Source) -> None:
-        """Add a source. Its resources are listed after all others."""
+        """Add a source. Its resources are listed after the registered ones, and after those of earlier sources."""
         self.sources.append(source)
         self.calls.add(source)
         pages = pages_of_source(
@@ -301,7 +301,7 @@ class Resources:
         self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
-        """List the resources that an async generator yields, after all others."""
+        """List the resources that an async generator yields, after those that were added before."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
@@ -325,7 +325,7 @@ class Resources:
             feature, part = found.feature, found.part
         if feature is None:
             check_uri(uri)
-            match = self._index.find(uri)
+            match = self._template_index.find(uri)
             if match is None:
                 try:
                     return await self.read_source(request, uri)
@@ -358,7 +358,7 @@ class Resources:
         found = self.static.find(uri)
         if found is not None:
             return found.feature
-        match = self._index.find(uri) if len(uri) <= MAX_RESOURCE_URI_CHARACTERS else None
+        match = self._template_index.find(uri) if len(uri) <= MAX_RESOURCE_URI_CHARACTERS else None
         return None if match is None else match[0][0]
 
     async def read_source(self, request: Request, uri: str) -> t.ReadResourceResult:
@@ -390,8 +390,9 @@ class Resources:
 
     def _set_cache_scope(self, request: Request) -> None:
         """Make a result private if another caller may be refused, or get a different one."""
-        by_principal = request.caller.principal.key and request.access is None  # else the policy decides
-        if by_principal or self._services.methods.may_differ("resources/read"):
+        # With a policy, the guard sets the scope by its rules.
+        identified = request.caller.principal.key and request.access is None
+        if identified or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
 
     async def _prepare_stored_blob(self, request: Request, content: t.ResourceContents, stored: t.StoredBlob) -> None:
@@ -455,7 +456,7 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Return whether the caller can read this URI, and so may watch it.
 
-        To find out, this calls the function of a template, of a resource that uses its request, and middleware around
+        To find out, it may call the function of a template or of a resource that uses its request, or middleware around
         `resources/read` that may answer callers differently.
         """
         methods = self._services.methods
@@ -475,7 +476,7 @@ class Resources:
                 feature, part = found.feature, found.part
             else:
                 check_uri(uri)
-                if (match := self._index.find(uri)) is not None:
+                if (match := self._template_index.find(uri)) is not None:
                     (feature, part), values = match
             if feature is not None:
                 if part is not None and not part.direct["resources/read"]:
@@ -536,7 +537,7 @@ class Resources:
         result = await self.listing.serve(request)
         if isinstance(result, t.ListResourcesResult):
             context: Any = self._services.context(request)
-            for missing in self._name_missing(result):
+            for missing in self._add_missing(result):
                 context.log("warning", missing["message"], logger="wharfinger")
         return result
 
@@ -545,10 +546,10 @@ class Resources:
         page: t.ListResourcesResult | msgspec.Raw = await self.listing.page_for(request, or_unset(cursor))
         if isinstance(page, msgspec.Raw):
             return msgspec.json.decode(page, type=t.ListResourcesResult)
-        self._name_missing(page)
+        self._add_missing(page)
         return page
 
-    def _name_missing(self, page: t.ListResourcesResult) -> list[dict[str, str]]:
+    def _add_missing(self, page: t.ListResourcesResult) -> list[dict[str, str]]:
         """Add the sources that are missing to the `_meta` of a list."""
         missing = [
             {"source": source.name, "uri": source.uri, "message": f"{why}; its resources are missing from this list."}
@@ -560,7 +561,7 @@ class Resources:
         return missing
 
     def missing(self) -> Iterator[tuple[Source, str]]:
-        """Yield the sources that lists and searches miss now, including those of mounted servers, and the reasons."""
+        """Yield the sources that are missing from lists and searches now, also of mounted servers, and the reasons."""
         for source in self.sources:
             if why := self.calls.why_missing(source):
                 yield source, why

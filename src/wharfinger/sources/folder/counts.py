@@ -1,4 +1,4 @@
-"""Counts the published and withheld files of a folder within a limited time."""
+"""Counts the published files and the withheld entries of a folder within a limited time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["Count", "count"]
 
 
 class Count(NamedTuple):
-    """The numbers of published and withheld files of a folder; `complete` is False if the time ran out."""
+    """How much of a folder is published, and how many entries are withheld, by the reason.
+
+    A withheld directory counts as one entry. `complete` is False if the time ran out.
+    """
 
     files: int
     directories: int
@@ -40,7 +43,7 @@ _WITHHELD: Mapping[Verdict, str] = {
 
 
 def count(tree: FileTree, seconds: float) -> Count:
-    """Count the published and withheld files, for at most about this many seconds."""
+    """Count the published files and the withheld entries, for at most about this many seconds."""
     deadline = time.monotonic() + seconds
     files = directories = size = 0
     complete = True

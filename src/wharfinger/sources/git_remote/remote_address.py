@@ -67,15 +67,15 @@ class RemoteAddress(NamedTuple):
         # A token for one host must not reach another. `git.example` and `git-example` have the same variable.
         first_host = _token_hosts.setdefault((variable, token), self.host)
         if first_host != self.host:
-            remedy = f"set {self.token_variable}, empty if it needs no token"
+            remedy = f"set {self.token_variable} for it, to an empty value if {self.host} needs no token"
             if variable != TOKEN_VARIABLE:
                 remedy = "publish one of the two with another process"
             raise UnusableSource(f"{variable} is used for {first_host}, and is not sent to {self.host} too: {remedy}.")
         username = username or DEFAULT_USERNAME
         if not (token.isascii() and token.isprintable() and username.isprintable() and ":" not in username):
             raise UnusableSource(
-                f"The token for {self.host} has characters that cannot be sent: check {TOKEN_VARIABLE} and "
-                f"{USERNAME_VARIABLE}."
+                f"The token or the user name for {self.host} has characters that cannot be sent: check {variable}, and "
+                f"the variable of the user name."
             )
         return "Basic " + base64.b64encode(f"{username}:{token}".encode()).decode("ascii")
 
@@ -111,7 +111,9 @@ def parse_remote(text: str) -> RemoteAddress:
         )
     path = parts.path.rstrip("/")
     if parts.query or parts.fragment or "?" in text or "#" in text:
-        raise UnusableSource(f"The address of the repository at {shown(host)} cannot have a query: leave it out.")
+        raise UnusableSource(
+            f"The address of the repository at {shown(host)} cannot have a query or a fragment: leave it out."
+        )
     if not host or not path or _UNSAFE(text) or not text.isascii() or len(text) > MAX_URL_CHARACTERS:
         raise UnusableSource("The address of the repository cannot be read: write git:https://HOST/PATH.git.")
     if scheme == "http" and not is_loopback(host):

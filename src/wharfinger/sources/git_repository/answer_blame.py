@@ -132,7 +132,7 @@ class BlameAnswer(GitAnswer):
         commit = await self.objects.commit(oid)
         if self.readable is None:
             return commit
-        return await self.readable.readable(commit) if may_read(self.uris.commit(oid)) else None
+        return await self.readable.without_hidden(commit) if may_read(self.uris.commit(oid)) else None
 
     def _example(self) -> str:
         return self.uris.commit("COMMIT")

@@ -39,7 +39,7 @@ class CommitAnswer(GitAnswer):
         if self.readable is not None:
             if not await self.readable.shows(oid, self.address.rev):
                 raise MissingObject(oid)
-            self.commit = await self.readable.readable(self.commit)
+            self.commit = await self.readable.without_hidden(self.commit)
         self.version, self.fixed = revision.oid, revision.fixed
         self.modified = self.commit.committer.seconds
 
@@ -59,7 +59,8 @@ class CommitAnswer(GitAnswer):
             )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True
-        self.fixed = self.fixed and (not more or len(changed) >= MAX_PATHS)  # else git was ended, or lacks objects
+        # A shorter list that is cut may be longer next time: git was stopped early, or objects are missing.
+        self.fixed = self.fixed and (not more or len(changed) >= MAX_PATHS)
         return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]
 
 

@@ -101,7 +101,7 @@ class LogAnswer(GitAnswer):
         commits_by_oid = await self.objects.commits(names)
         commits = [commits_by_oid.get(oid) or await self.objects.commit(oid) for oid in names]
         if readable is not None:
-            commits = [await readable.readable(commit) for commit in commits]
+            commits = [await readable.without_hidden(commit) for commit in commits]
         entries: list[str] = []
         room = window_bytes() if "limit" in query else within_budget(DEFAULT_WINDOW_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):

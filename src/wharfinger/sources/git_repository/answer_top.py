@@ -71,7 +71,7 @@ class TopAnswer(GitAnswer):
             head = await self.nearest(self.references.head)
             commit = await self.objects.commit_of(head)
             if self.readable is not None:
-                commit = await self.readable.readable(commit)
+                commit = await self.readable.without_hidden(commit)
         except (LookupError, InvalidArgument):
             return f"{words}, which cannot be read" if self.readable is None else without_commits(self.references)
         words = head_words(self.references, head)

@@ -294,7 +294,7 @@ async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Co
     readable = repository.readable()
     if readable is None:
         return commits
-    return {oid: await readable.readable(commit) for oid, commit in commits.items()}
+    return {oid: await readable.without_hidden(commit) for oid, commit in commits.items()}
 
 
 def _commit_document(repository: Repository, commit: Commit) -> Document:

@@ -1,15 +1,15 @@
 """The part of a repository that the current caller may read by the policy (`policy.current`).
 
-A file is judged by the URI of its tree, `git://label/tree/{rev}/{path}`, whatever the answer in which it would appear:
-a log, a commit, a difference, a blame, a search. `{rev}` is the revision that the caller named, or in a list of commits
+A file is judged by its URI `git://label/tree/{rev}/{path}`, whatever the answer in which it would appear: a log, a
+commit, a difference, a blame, a search. `{rev}` is the revision that the caller named, or in a list of commits
 the name of the commit. The history is shown as if the other files had never been there:
 
 - A commit that changed only hidden files does not exist. A branch, HEAD or `~1` that leads to such a commit means the
-  nearest commit before it, along first parents, that changed a readable file. The readable files of both are the same.
+  nearest commit before it, along first parents, that is shown. The readable files of both are the same.
 - Of any other commit, only the readable paths are shown. Its message may describe the hidden ones, so it is shown only
   if all paths that the commit changed may be read.
 - An annotated tag means its commit, and its message is not shown.
-- Trees and blobs have no path if they are named by their object, so such names are not found.
+- A tree or blob that is named by its object id has no path to judge, so such names are not found.
 
 Without a policy, and for callers who may read everything, `Repository.readable` returns None, and none of this code
 runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
@@ -140,7 +140,7 @@ class ReadableHistory:
     # Commits
 
     async def shows(self, oid: str, rev: str = "") -> bool:
-        """Return whether a commit changed a file that may be read, or no file. `rev` is its name in URIs."""
+        """Return whether a commit is shown: it changed a file that may be read, or none. `rev` is its name in URIs."""
         return self.all_files or self._shows(rev or oid, (await self._changed.of([oid], self._boundary)).get(oid))
 
     def _shows(self, rev: str, paths: tuple[bytes, ...] | None) -> bool:
@@ -157,7 +157,7 @@ class ReadableHistory:
         """Return the commit itself or, if it is hidden, the first shown one along its first parents.
 
         Raises:
-            UnknownRevision: no such commit is shown.
+            UnknownRevision: none was found in `SEARCH_SECONDS`.
         """
         if self.all_files:
             return oid
@@ -176,8 +176,8 @@ class ReadableHistory:
             oid, size = chain[-1].parents[0], BATCH_COMMITS
         raise UnknownRevision(rev or oid)
 
-    async def readable(self, commit: Commit) -> Commit:
-        """Return a commit with its message only if all of it may be read, and with those parents that are shown."""
+    async def without_hidden(self, commit: Commit) -> Commit:
+        """Return a commit with the nearest shown ancestors as parents, and without its message if a part is hidden."""
         parents: list[str] = []
         for parent in commit.parents:
             try:
@@ -198,7 +198,7 @@ class ReadableHistory:
         Raises:
             InvalidArgument: `after` is not a commit of this log.
         """
-        # A followed file may have had a hidden name in `after`. Only the log shows that, so read it from the start.
+        # A followed file may have had a hidden name at the commit `after`. Only the log from its start shows that.
         skipped_to, after = (after, None) if selection.follow else (None, after)
         if after is not None and not await self._lists(LoggedCommit(after), selection):
             raise _not_in_log(after)
@@ -240,7 +240,7 @@ class ReadableHistory:
             return False
         if commit.path:
             return self.reads(oid, commit.path)
-        if selection.path:  # it was not followed, as for `pickaxe`, or if a part of a tree is missing
+        if selection.path:  # git did not follow the file: because of `pickaxe`, or a part of a tree is missing
             below = selection.path + b"/"
             paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
             return any(self.reads(oid, path) for path in paths)

@@ -1,8 +1,8 @@
 """An HTTP API as live resources: the answers of its operations, watched by conditional requests.
 
-The document is loaded when the server starts, unless it is given as a value or a file. After that, everything except
-answers comes from the `ApiCatalogue` made from it. It is replaced as a whole if the document changes, which is checked
-while the list is watched.
+The OpenAPI document is loaded when the server starts, unless it is given as a value or a file. After that, everything
+except answers comes from the `ApiCatalogue` made from it. It is replaced as a whole if the document changes, which is
+checked when the list is requested, and while it is watched.
 
 All requests are made on the event loop of the server. The thread that looks for changes hands its requests to it.
 """
@@ -67,7 +67,7 @@ MAX_WHOLE_BYTES = 1 << 20
 LOOK_SECONDS = 45.0
 """Time that the thread that looks for changes waits for one request."""
 DOCUMENT_ROUNDS = 12
-"""The document is checked once in this number of `every` intervals."""
+"""The document is checked at most once in this number of polling intervals."""
 MAX_SEEN_URIS = 10_000
 ACCEPT = "application/json, text/*;q=0.9, */*;q=0.5"
 _KEY = "> "
@@ -101,7 +101,7 @@ class _LoadedDocument(NamedTuple):
 
 
 class HttpApi(Source):
-    """The source that `openapi()` returns. Its methods are coroutine functions of the server's event loop."""
+    """The source that `openapi()` returns. Its coroutines run on the server's event loop."""
 
     noun = "API"
 
@@ -183,8 +183,8 @@ class HttpApi(Source):
         """Parse a document, and make all that depends on it. A large one takes a second, so this may run in a thread.
 
         Raises:
-            UnusableSource: it has no operations that can be used, names a host that the operator did not, or lacks an
-                operation that was allowed.
+            UnusableSource: it has no operations that can be used, names a host that the operator did not name, or lacks
+                an operation that was allowed.
         """
         settings = self._settings
         root = parse_document(document, settings.location) if isinstance(document, bytes) else document
@@ -309,7 +309,7 @@ class HttpApi(Source):
         except SourceUnavailable as error:
             if self._client.down:
                 raise
-            log.warning("%s has changed, and the earlier document stays: %s", self.location, error)
+            log.warning("%s cannot be loaded again, and the earlier document stays: %s", self.location, error)
         return self._loaded or loaded
 
     async def probe(self) -> None:
@@ -402,7 +402,7 @@ class HttpApi(Source):
         return resource
 
     async def version(self, uri: str) -> str:
-        """Return the ETag of an answer, or else a text that contains a digest of it.
+        """Return the version of a resource: the ETag of an answer, or else a text that contains a digest.
 
         Raises:
             ResourceNotFound, InvalidArgument, HandlerFailed, SourceUnavailable: as for `stat`.
@@ -468,10 +468,10 @@ class HttpApi(Source):
         answer: KeptAnswer,
         contents: list[t.ResourceContents],
     ) -> None:
-        """Add the links to the pages of the API before and after this one, beyond its windows."""
+        """Link the next and previous page of the API. The windows of this answer come before them."""
         operation = target.operation
         assert operation is not None
-        facts: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}
+        first_meta: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}
         url = f"{loaded.base_url}{target.path}?{query_text(target.pairs)}"
         links = page_links(operation, target.pairs, answer.link, answer.body, answer.mime_type, url)
         uris = loaded.catalogue.uris
@@ -479,15 +479,15 @@ class HttpApi(Source):
         if links.next_pairs:
             kept_pairs = [(name, value) for name, value in target.pairs if name not in links.next_pairs]
             next_uri = uris.answer(target.path, [*kept_pairs, *links.next_pairs.items()])
-        if next_uri and next_uri != base and NEXT not in facts:
-            facts[NEXT] = next_uri
+        if next_uri and next_uri != base and NEXT not in first_meta:
+            first_meta[NEXT] = next_uri
             if not any(map(is_continuation, contents)):
                 contents.append(continuation(next_uri, "The API has a next page."))
         elif links.next_url and not next_uri:
             contents.append(remark(base, "The API has a next page, at a place that its document does not describe."))
         previous_uri = _uri_of(links.previous_url, loaded, target) if links.previous_url else ""
-        if previous_uri and PREVIOUS not in facts:
-            facts[PREVIOUS] = previous_uri
+        if previous_uri and PREVIOUS not in first_meta:
+            first_meta[PREVIOUS] = previous_uri
 
     # Completion and search
 
@@ -500,7 +500,7 @@ class HttpApi(Source):
         return loaded.catalogue.complete(template, argument, value)
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return the descriptions of all operations. A search sends no requests to the API.
+        """Return a page of the descriptions of operations, which a search finds. A search sends no requests to the API.
 
         Raises:
             InvalidArgument: the key is not one of this list.
@@ -576,14 +576,14 @@ class HttpApi(Source):
             raise
         except InvalidArgument as error:
             version = f"refused: {error}"
-        except HandlerFailed:  # it may pass, as after too many requests, and is not a change
+        except HandlerFailed:  # temporary, as after too many requests, so not a change
             return self._seen.get(uri) or "failed"
         return self._seen.put(uri, version)
 
     # Start and close
 
     async def start(self) -> None:
-        """Load the document. If it cannot be fetched or used now, lists say why, and the server tries again."""
+        """Load the document. If it cannot be used now, lists show the reason, and the server tries again."""
         try:
             await self._load()
         except SourceUnavailable as error:
@@ -649,7 +649,7 @@ def _page(listed: Sequence[t.Resource], after: str | None, limit: int) -> tuple[
 
 
 def _uri_of(url: str, loaded: _LoadedDocument, target: ApiTarget) -> str:
-    """Return the URI for the URL of a page, which the API sent; an empty string if no operation has it.
+    """Return the URI for the URL of a page, which the API sent; an empty string if no operation fits.
 
     If its path is not one of the document's (GitHub's links contain numbers instead of names), its query is used with
     the path of this page. No request goes to the URL itself.

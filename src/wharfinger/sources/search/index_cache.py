@@ -47,7 +47,7 @@ class IndexFile:
 def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
     """Open the file in `folder` for the index of these sources. The same sources always get the same file.
 
-    Deletes indexes of other sources, the oldest first, until all together have at most `max_size` bytes. If another
+    Keeps the newest indexes that fit into `max_size` bytes together, and deletes others that no server uses. If another
     server uses the file, or the folder cannot be used, it logs that and opens a file in a temporary folder.
     """
     key = hashlib.blake2b("\0".join(sorted(sources)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
@@ -81,7 +81,7 @@ def _lock(path: Path) -> sqlite3.Connection | None:
 
 
 def _make_room(folder: Path, own_path: Path, max_size: int) -> None:
-    """Delete indexes that no server uses, the oldest first, until all together have at most `max_size` bytes."""
+    """Keep the newest indexes that fit into `max_size` bytes together, and delete others that no server uses."""
     total = own_path.stat().st_size if own_path.exists() else 0
     for path in sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True):
         if path == own_path:

@@ -5,8 +5,8 @@ in which the line begins, and only that block is read. The counts are made when 
 first, and kept. With more than `MAX_COUNTS` of them, every other one is dropped and the distance doubles, so that the
 memory is bounded for any size.
 
-A content that only grew (a log) keeps its counts, if samples of the counted bytes are still the same (`grew`). UTF-16
-and UTF-32 are reduced to one byte for each code unit, with a mark for each line end (`line_ends`).
+A content that only grew (a log) keeps its counts, if samples of the counted bytes are still the same (`still_holds`).
+UTF-16 and UTF-32 are reduced to one byte for each code unit, with a mark for each line end (`line_ends`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 STEP_BYTES = 1 << 20
 """Bytes between two counts, until the distance doubles."""
 PIECE_BYTES = 64 << 10  # bytes that are read at once between two counts
-MAX_COUNTS = 16_384  # even
+MAX_COUNTS = 16_384  # an even number, so that dropping every other count keeps the last one
 """Maximum number of counts of one content (128 KiB); with more, every other one is dropped."""
 MAX_CONTENTS = 64
 """Maximum number of contents of one source whose counts are kept (at most 8 MiB)."""
 MAX_SAMPLES = 16
-"""Maximum number of samples that are compared to see whether a content only grew."""
+"""Maximum number of samples that are compared to see whether the counts still hold."""
 SAMPLE_BYTES = 64  # bytes of each
 SCAN_SECONDS = 5.0
 """Longest time of one search for a line. The next search continues where it ended."""
@@ -60,7 +60,7 @@ class RandomAccess(Protocol):
 
 
 CodeUnit = tuple[int, bool]
-"""The bytes of a code unit (2 for UTF-16), and whether the first of them is the high one."""
+"""The number of bytes of a code unit (2 for UTF-16), and whether it is big-endian."""
 
 
 class NotReached(Exception):
@@ -73,7 +73,10 @@ class NotReached(Exception):
 
 
 class LineStart(NamedTuple):
-    """`offset` is the position at which line number `line` begins, or would begin after the end of the content."""
+    """`offset` is the position at which line number `line` begins.
+
+    If the content has fewer lines, these are its end and the number of a line after its last one.
+    """
 
     offset: int
     line: int
@@ -113,7 +116,8 @@ class LineIndex:
     ) -> LineStart:
         """Return where line number `line` begins (1 is the first); the end of the content if it has fewer lines.
 
-        With `until`, the search ends at that offset: for a line that begins after it, the result is `until` and line 0.
+        With `until`, no block that begins after this offset is searched. For a line in such a block, the result is
+        `until` and line 0.
 
         Raises:
             NotReached: the search took too long. Its counts are kept for the next one.
@@ -135,7 +139,7 @@ class LineIndex:
     def _block(
         self, content: RandomAccess, number: int, code_unit: CodeUnit, until: int | None, late: bool
     ) -> _Block | None:
-        """Return the block that has line end `number` or ends the search, or None after counting one more block."""
+        """Return the block that has line end `number`, or the last one to search; None after counting a block."""
         if code_unit != self.code_unit:
             self.code_unit, self.step, self._counts, self._samples = code_unit, STEP_BYTES, array("Q", (0,)), []
         index = bisect_left(self._counts, number)
@@ -146,7 +150,7 @@ class LineIndex:
                 raise NotReached(self.scanned, self._counts[-1] + 1)
             if self._extend(content):
                 return None
-        index = index - 1 if is_counted else len(self._counts) - 1  # the part after the last count may still grow
+        index = index - 1 if is_counted else len(self._counts) - 1  # the last block has no count: it may still grow
         begin = index * self.step
         return _Block(begin, min(begin + self.step, content.size), self._counts[index])
 
@@ -168,8 +172,8 @@ class LineIndex:
             self.step *= 2
         return True
 
-    def grew(self, content: RandomAccess) -> bool:
-        """Return whether the content only grew at its end, judging by samples of the counted bytes."""
+    def still_holds(self, content: RandomAccess) -> bool:
+        """Return whether the counted bytes still begin the content, judging by samples of them."""
         with self._lock:
             samples = list(self._samples)
             scanned = self.scanned
@@ -184,10 +188,10 @@ def _in_block(content: RandomAccess, code_unit: CodeUnit, block: _Block, line: i
         if not data:
             break
         ends, mark = line_ends(data, code_unit)
-        block_ends = ends.count(mark)
-        if number + block_ends >= line - 1:
+        end_count = ends.count(mark)
+        if number + end_count >= line - 1:
             return LineStart(offset + nth_end(ends, mark, line - 1 - number) * code_unit[0], line)
-        number += block_ends
+        number += end_count
         offset += len(data)
     return LineStart(offset, number + (1 if not offset or ends_line(content, offset, code_unit) else 2))
 
@@ -202,7 +206,7 @@ def ends_line(content: RandomAccess, offset: int, code_unit: CodeUnit) -> bool:
 
 
 def line_ends(data: bytes, code_unit: CodeUnit) -> tuple[bytes, bytes]:
-    """Return one byte for each code unit, and the value of those bytes that are line ends."""
+    """Return data with one byte for each code unit, and the byte that marks a line end in it."""
     unit, big = code_unit
     if unit == 1:
         return data, b"\n"
@@ -256,7 +260,7 @@ class LineIndexes:
         index = LineIndex()
         if indexed is not None:
             same = bool(version) and indexed[0] == version
-            if same or (identity is not None and indexed[1] == identity and indexed[2].grew(content)):
+            if same or (identity is not None and indexed[1] == identity and indexed[2].still_holds(content)):
                 index = indexed[2]
         self._indexes.put(key, (version, identity, index))
         return index
