@@ -26,9 +26,9 @@ CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py test_dist.py
 FIRST = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
-# Half of the time of the first part: databases, git, buckets, sites and browsers, which hardly depend on the interpreter.
-PROGRAMS := sources/sql_database sources/git_repository sources/git_remote sources/object_store sources/systemd_journal \
-	sources/web_pages web
+# Four fifths of the time of the first part: databases, git, buckets, browsers and commands, which hardly depend on the
+# interpreter. The blocks of the documentation run most of them.
+PROGRAMS := sources web cli/commands
 
 # What each environment holds; a stamp is newer than what it was built from.
 MADE := $(VENV)/.made
@@ -52,7 +52,7 @@ help:
 	@echo 'make serve DIR=FOLDER   publish a folder as live MCP resources on http://127.0.0.1:8000/mcp (Ctrl-C stops)'
 	@echo 'make serve              the same with a temporary copy of examples/ and a log that grows'
 	@echo 'make test               every test but those of the next two   (ARGS="-k name" and the like reach pytest)'
-	@echo 'make test-quick         the part of it that may differ between interpreters, in half the time'
+	@echo 'make test-quick         the part of it that may differ between interpreters, and the documents'
 	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
 	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
