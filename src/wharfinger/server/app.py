@@ -193,8 +193,7 @@ class Server(FeatureService):
     def policy(self) -> Authorizer | None:
         """Who may read, call and query what; None if everyone may do everything.
 
-        It can be replaced at any time, on the event loop. Then all requests and notifications follow the new one. If
-        the server runs and a test of the new policy fails, this raises UnusablePolicy, and the old policy stays.
+        It can be replaced on the event loop at any time. While the server runs, one with a failing test is refused.
         """
         return self.services.authorizer
 
