@@ -131,7 +131,7 @@ def test_time_is_bounded(children: ChildProcesses, operation: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize(
     ("number", "reason"),
-    [(6, "memory"), (11, "memory"), (14, "longer"), (24, "longer"), (9, "damaged")],
+    [(6, "memory"), (11, "memory"), (14, "longer"), (24, "longer"), (9, "crashed")],
 )
 def test_a_child_that_crashes_is_reported(children: ChildProcesses, number: int, reason: str) -> None:
     with pytest.raises(ChildStopped, match=reason):
@@ -139,7 +139,7 @@ def test_a_child_that_crashes_is_reported(children: ChildProcesses, number: int,
 
 
 def test_an_unexpected_exception_is_reported_without_its_message(children: ChildProcesses) -> None:
-    with pytest.raises(ChildStopped, match="damaged"):
+    with pytest.raises(ChildStopped, match="crashed"):
         call(children, "unknown secret")
 
 
