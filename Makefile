@@ -26,8 +26,8 @@ CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py test_dist.py
 FIRST = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
-# Four fifths of the time of the first part: databases, git, buckets, browsers and commands, which hardly depend on the
-# interpreter. The blocks of the documentation run most of them.
+# Databases, git, buckets, browsers and commands take four fifths of the time of the first part. On another interpreter
+# only the blocks of the documentation run them; `make test` runs them all.
 PROGRAMS := sources web cli/commands
 
 # What each environment holds; a stamp is newer than what it was built from.

@@ -90,8 +90,8 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-"""Finds the id of a message that cannot be decoded, as if it were a response. If it is none, a call to the same server
-fails."""
+"""Finds the id at the start of a response that cannot be decoded. Other bytes may match too: then a call fails, but
+only one to the server that sent them."""
 
 UNREAD_CODES = frozenset((ParseError.code, InvalidRequest.code))
 """The errors that may omit the id: those for messages whose id could not be read (JSON-RPC 2.0, §5)."""

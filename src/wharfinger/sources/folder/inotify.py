@@ -21,7 +21,7 @@ __all__ = ["ADDED", "DELETED", "MODIFIED", "Hints", "InotifyNotifier", "StopSign
 ADDED, MODIFIED, DELETED = 1, 2, 3
 """Kinds of changes, as `watchfiles` numbers them."""
 Hints = set[tuple[int, str]] | str
-"""What `watch` returns: changes as `(kind, path)`, or `stop` or `timeout` if there are none."""
+"""The result of `watch`: a set of changes `(kind, path)`, or the reason for an empty result, `stop` or `timeout`."""
 
 _IN_MODIFY, _IN_ATTRIB, _IN_CLOSE_WRITE = 0x2, 0x4, 0x8
 _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x40, 0x80, 0x100, 0x200

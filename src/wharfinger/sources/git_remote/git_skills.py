@@ -198,7 +198,7 @@ class GitSkills(Skills):
         self._head = references.head
 
     async def _write_files(self, files: Mapping[str, _File], contents: list[tuple[str, bytes]]) -> None:
-        """Write contents of files, and remember those that are written also if one of them cannot be."""
+        """Write contents of files, and record them. If that fails, these files are written again later."""
         for path, _ in contents:
             self._written[path] = _UNKNOWN
         await asyncio.to_thread(self._write, contents)
