@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -16,29 +15,7 @@ from wharfinger.policy.policy import Policy
 from wharfinger.protocol.principal import LOCAL
 from wharfinger.sources.folder.source import Folder, files
 from wharfinger.testing.source_suite import suite_helpers, watch_tests
-
-
-class ChangeRecorder:
-    """Records the changes that a source reports, and waits for them."""
-
-    def __init__(self) -> None:
-        self.changes: list[str | None] = []
-        self._more = threading.Condition()
-
-    def __call__(self, uri: str | None) -> None:
-        with self._more:
-            self.changes.append(uri)
-            self._more.notify_all()
-
-    def wait_for(self, *uris: str | None, timeout: float = 40) -> None:
-        """Wait until all of these were reported, and forget all earlier reports.
-
-        A round of polling that takes a second on a busy machine is followed by a pause of twenty seconds.
-        """
-        with self._more:
-            reported = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
-            assert reported, f"{uris} were not reported: {self.changes}"
-            self.changes.clear()
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 
 def create_files(directory: Path, names: list[str], content: bytes = b"") -> None:

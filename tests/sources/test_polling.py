@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources import polling
 from wharfinger.sources.polling import Polling
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 
 class PolledData:
@@ -94,7 +94,7 @@ def test_a_failed_poll_is_retried_and_not_reported(
     data.states["sea:1"] = 0
     data.wait_for_polls(3)
     assert recorder.changes == []
-    assert "tried again" in caplog.text
+    assert "could not be checked; retrying" in caplog.text
     data.states["sea:1"] = 2
     recorder.wait_for("sea:1")
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conftest import absent
-from tests.sources.conftest import ChangeRecorder
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import UnusableSource
 from wharfinger.sources.screens import Screen, screen
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Xvfb")
 

@@ -13,7 +13,6 @@ import pytest
 from msgspec import UNSET
 
 from tests.server.driving import ask, list_all, make_request, read
-from tests.sources.conftest import ChangeRecorder
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
@@ -21,6 +20,7 @@ from wharfinger.server.skills import serve_skills
 from wharfinger.sources import Skills, UnusableFolder, files, skill_folder, skills
 from wharfinger.sources.folder import tree
 from wharfinger.sources.skill_folder import MAX_FILES
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 
 def skill_md(name: str, description: str = "What it is for", extra_fields: str = "") -> str:

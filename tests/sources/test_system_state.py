@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import version_of
 from wharfinger.sources.system_state import CACHE_SECONDS, MAX_PROCESSES, System, system
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 psutil = pytest.importorskip("psutil")
 

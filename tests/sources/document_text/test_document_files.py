@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder, Permit
+from tests.sources.conftest import Permit
 from tests.sources.document_text.conftest import text_of
 from tests.sources.document_text.document_builders import docx_of, encrypted_pdf, epub_of, pdf_of, pptx_of
 from wharfinger import Client, Server
@@ -31,6 +31,7 @@ from wharfinger.sources.folder.source import Folder, files
 from wharfinger.sources.search.index import _identity
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, BytesContent
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 T = TypeVar("T")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -9,15 +10,15 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from wharfinger.sources.folder import file_watch, safe_open
 from wharfinger.sources.folder.source import Folder
-from wharfinger.sources.folder.tree import FileTree, TreeEntry
+from wharfinger.sources.folder.tree import FileTree, OpenDirectory, TreeEntry
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 Publish = Callable[..., Folder]
 
@@ -270,7 +271,7 @@ def test_polling_is_used_and_reported_when_inotify_watches_run_out(
     def fail(paths: list[str]) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file_watch, "_notifier", fail)
+    monkeypatch.setattr(file_watch, "_open_notifier", fail)
     monkeypatch.setattr(file_watch, "POLL_SECONDS", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
@@ -310,6 +311,45 @@ def test_a_process_that_watches_exits_cleanly(charts: Path) -> None:
         [sys.executable, "-c", program, str(charts)], capture_output=True, text=True, check=False
     )
     assert (completed.returncode, completed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("uri_is_watched", [False, True])
+def test_watching_continues_after_an_unexpected_error(
+    uri_is_watched: bool,
+    folder: Folder,
+    charts: Path,
+    recorder: ChangeRecorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A bug: while too many files were open, watching ended, and no later change was reported."""
+    monkeypatch.setattr(file_watch, "ERROR_SECONDS", 0.05)
+    errors = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.EMFILE, "Too many open files")]
+    open_directory = FileTree.open_directory
+    walk_directories = FileTree.walk_directories
+
+    def fail_twice() -> None:
+        if errors:
+            raise errors.pop()
+
+    def open_or_fail(tree: FileTree, parts: tuple[str, ...]) -> OpenDirectory:
+        fail_twice()
+        return open_directory(tree, parts)
+
+    def walk_or_fail(tree: FileTree) -> Generator[TreeEntry]:
+        fail_twice()
+        return walk_directories(tree)
+
+    monkeypatch.setattr(FileTree, "open_directory", open_or_fail)
+    monkeypatch.setattr(FileTree, "walk_directories", walk_or_fail)
+    uri = f"{folder.uri}/new.txt" if uri_is_watched else None
+    folder.watch(uri, recorder)
+    (charts / "new.txt").touch()
+    recorder.wait_for(uri)
+    assert not errors
+    assert caplog.text.count(f"Watching {charts} failed") == 1
+    (charts / "new.txt").unlink()
+    recorder.wait_for(uri)
 
 
 # Windows

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GitRepository
 from tests.sources.git_repository.histories import CHANGES, History, PublishedRepository, bytes_of, read_windows
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 URI = "git://repo/changes"
 

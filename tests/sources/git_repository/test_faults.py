@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.git_processes import command_of, git_processes
 from tests.sources.git_repository.histories import History, PublishedRepository, bytes_of, close_all, fill_with_deltas
@@ -28,6 +27,7 @@ from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are counted in /proc")
 
@@ -310,6 +310,47 @@ def test_an_answer_of_a_git_that_was_ended_early_is_made_again_soon(
     assert cut.ttl_ms <= 10_000
     assert cut.contents[0].text != whole.contents[0].text
     assert whole.ttl_ms == IMMUTABLE_TTL_MS
+
+
+@pytest.mark.timeout(180)
+def test_a_diff_that_took_too_long_is_made_again_soon(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: clients could keep it for a day, and it said that the contents are too large to compare."""
+    from wharfinger.sources.git_repository import git_differences
+
+    slow = tmp_path / "slow"
+    slow.touch()
+    script = f'[ -e "{slow}" ] && case " $* " in *" -p "*) exec sleep 1000;; esac\nexec "$GIT" "$@"'
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    uri = f"git://repo/diff/{history.head}"
+    with PublishedRepository(history.path) as source:
+        with monkeypatch.context() as limits:
+            limits.setattr(git_differences, "DIFF_SECONDS", 0.5)
+            cut = source.read(uri)
+        slow.unlink()
+        whole = source.read(uri)
+    assert cut.ttl_ms is not None
+    assert cut.ttl_ms <= 10_000
+    assert "The contents differ, and were not compared within 0.5 s." in str(cut.contents[0].text)
+    assert whole.ttl_ms == IMMUTABLE_TTL_MS
+
+
+def test_the_type_of_a_file_is_determined_again_if_git_failed(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: bytes that git had printed before it failed were kept as the first bytes of the file."""
+    history.commit("Add", large=bytes((1 << 20) + 1))
+    broken = tmp_path / "broken"
+    broken.touch()
+    script = f'[ -e "{broken}" ] && case " $* " in *" cat-file blob "*) echo text; exit 128;; esac\nexec "$GIT" "$@"'
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with PublishedRepository(history.path) as source:
+        source.stat("git://repo/tree/main/large")
+        broken.unlink()
+        assert source.stat("git://repo/tree/main/large").mime_type == "application/octet-stream"
 
 
 @pytest.mark.timeout(180)

@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GitRepository, ServedGit
 from wharfinger.sources import polling
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 FILE, OTHER, TREE = "git://repo/tree/main/hull.txt", "git://repo/tree/main/README.md", "git://repo/tree/main"
 

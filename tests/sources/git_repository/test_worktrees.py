@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.histories import PublishedRepository
 from wharfinger import Client
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 SECRET = "the combination of the safe"
 

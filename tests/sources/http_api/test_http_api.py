@@ -127,6 +127,16 @@ def test_a_tool_call_invalidates_the_cached_answer() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("status", ["200", "201"])
+def test_a_description_has_the_members_of_the_type_that_it_names(status: str) -> None:
+    """A bug: the members were those of the first type, or of an answer of 200, and JSON was named with them."""
+    schemas = [{"type": "object", "properties": {name: {"type": "string"}}} for name in ("page", "berth")]
+    content = {"text/html": {"schema": schemas[0]}, "application/json": {"schema": schemas[1]}}
+    operation = {"responses": {status: {"description": "", "content": content}}}
+    source = openapi({**QUAY, "paths": {"/a": {"get": operation}}}, base_url="https://quay.example", label="quay")
+    assert "It answers an object with berth (application/json)." in text(read(source, "api://quay/a?about=get"))
+
+
 def test_an_answer_that_must_be_revalidated_has_a_ttl_of_zero(api: HttpApi) -> None:
     assert read(api, "api://shop/orders/7").ttl_ms == 0
 
@@ -716,7 +726,7 @@ def test_a_temporary_failure_is_not_reported_as_a_change(shop: Shop) -> None:
         with pytest.raises(HandlerFailed):
             driver.ask("read", "api://shop/busy")  # the answer has Retry-After: 30
         requests = len(shop.requests)
-        assert changes.received(1) == []
+        assert changes.wait_for_any(1) == []
         assert len(shop.requests) == requests
         driver.run(driver.source.close())
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.object_store.conftest import CONTENT, MemoryStore, WritableStore
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
@@ -17,6 +16,7 @@ from wharfinger.server.document_search import search_documents
 from wharfinger.source import VERSION, version_of
 from wharfinger.sources.object_store import Objects
 from wharfinger.sources.windows.window import NEXT
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 ALL_PATHS = [
     "",

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket, publish_bucket
 from tests.sources.stalling_proxy import StallingProxy
@@ -23,6 +22,7 @@ from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.sources import files, resource_tools, search_index
 from wharfinger.sources.object_store import Objects, objects
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 PATIENCE_SECONDS = 1.0
 
@@ -293,6 +293,6 @@ def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: C
             threading.Event().wait(0.01)
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
-        recorder.wait_for(None, source.uri + "02400.txt", timeout=40)
+        recorder.wait_for(None, source.uri + "02400.txt")
         source._polling.close()
         source.store.close()

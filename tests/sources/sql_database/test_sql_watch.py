@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import Overloaded
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 from wharfinger.sources.sql_database.postgres_notify import NotifyListener
 from wharfinger.sources.sql_database.sql_watch import TOKEN_SECONDS
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 from .conftest import SHOP, PostgresServer, Shop, postgres_folder
 
@@ -183,7 +183,7 @@ def test_a_channel_is_listened_to_although_the_first_connection_ends_before_list
 
     asyncio.run(listen())
     logged = [record.message for record in caplog.records if record.name == "wharfinger.sources"]
-    assert logged == ["postgresql://shop cannot be listened to, and is tried again: InterfaceError"]
+    assert logged == ["postgresql://shop sends no notifications now; retrying: InterfaceError"]
 
 
 def test_rows_appended_to_a_large_table_are_reported_without_a_channel(

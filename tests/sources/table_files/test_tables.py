@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources.table_files import Tables, UnreadableTable, csv_table, duckdb_engine, table_format, tables
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 TIDES = 'port,high,day,ok\nHull,6.1,2026-07-01,true\n"Grimsby, Docks",5.9,2026-07-02,false\n,,,\n'
 

@@ -18,7 +18,6 @@ import openpyxl
 import pytest
 import xlsxwriter
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.table_files.hostile_workbooks import hostile_workbooks, workbook
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
@@ -26,6 +25,7 @@ from wharfinger.server.document_search import SearchBounds, search_documents
 from wharfinger.sources.table_files import Tables, UnreadableTable, tables, workbooks
 from wharfinger.sources.table_files.workbook_process import header_position
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 Permit = Callable[..., AbstractContextManager[None]]
 TOP = "table://books"

@@ -16,14 +16,14 @@ import pytest
 from bs4 import BeautifulSoup
 from msgspec import UNSET
 
-from tests.sources.conftest import ChangeRecorder
 from tests.sources.web_pages.conftest import html
 from tests.sources.web_pages.site_server import SiteServer
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources.html_reader import page_text
-from wharfinger.sources.web_pages import PageFailed, WebPages, crawl, web, web_site
+from wharfinger.sources.web_pages import PageFailed, SiteUnavailable, WebPages, crawl, web, web_site
+from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -135,6 +135,20 @@ def test_the_number_of_sitemaps_is_limited(site: SiteServer, monkeypatch: pytest
         assert len(listed_uris(source)) == page_count
         assert ("Only the first 4 sitemaps are read." in source.site.listing().remarks) is (limit == 4)
         close(source)
+
+
+def test_sitemaps_that_name_very_many_others_are_read_quickly(site: SiteServer) -> None:
+    """Security: a bug: for each of 100,000 links, all earlier ones were compared, which took two minutes."""
+    site.remove("docs/llms.txt")
+    for number in range(100):
+        urls = [f"/docs/{other}.xml" for other in range(1000 * number, 1000 * (number + 1))]
+        site.put("docs/sitemap.xml" if not number else f"docs/{number}.xml", sitemap_index(*urls))
+    source = web(f"{site.origin}/docs/")
+    began = time.monotonic()
+    with pytest.raises(SiteUnavailable, match="Only the first 100 sitemaps are read"):
+        source.site.listing()
+    assert time.monotonic() - began < 20
+    close(source)
 
 
 @pytest.mark.parametrize(("limit", "left_out"), [(4, False), (3, True)])
@@ -368,7 +382,8 @@ def test_a_page_whose_markdown_is_too_large_is_refused(
 def test_omitted_content_is_reported() -> None:
     assert page_text("https://docs.example/", "<div>" * 1_000 + "word").text == "word\n"
     converted = page_text("https://docs.example/", "<div>" * 1_030 + "word")
-    assert (converted.text, converted.remark) == ("\n", "What is nested deeper than 1,024 elements was left out.")
+    remark = "Elements that are nested deeper than 1,024 levels were left out."
+    assert (converted.text, converted.remark) == ("\n", remark)
 
 
 # Requests
@@ -569,7 +584,7 @@ def test_a_search_reports_how_many_pages_it_searched_by_text(site: SiteServer) -
     source._crawl._rest = 0.0
     source.unsearched()
     deadline = time.monotonic() + 40
-    while source._crawl.done(source.site.listing()) < 2 and time.monotonic() < deadline:
+    while source._crawl.requested_count(source.site.listing()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     hits = search_documents(source, "lantern", 10)
     assert hits.truncated == "Only 2 of 5 pages are searched by text, the others by title."

@@ -1,4 +1,4 @@
-"""Calls one source as a server does: its plain methods from several threads, the others on one event loop."""
+"""Calls one source as a server does: its plain methods in other threads, its async ones on an event loop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["MAX_CALL_SECONDS", "ChangeRecorder", "ContractBroken", "ServedSource
 T = TypeVar("T")
 
 MAX_CALL_SECONDS = 20.0
-"""Longest time of a call, even on a busy machine."""
+"""The maximum time of a call, even on a busy machine."""
 MAX_PAGES = 2_000
-"""Number of pages after which a list counts as endless."""
+"""The number of pages after which a list counts as endless."""
 
 
 class ContractBroken(AssertionError):
@@ -42,32 +42,45 @@ def expect(condition: object, clause: str, problem: str) -> None:
 
 
 class ChangeRecorder:
-    """A watcher: records the changes that are reported to it from any thread."""
+    """A watcher: records the changes that are reported to it from any thread, in their order."""
 
     def __init__(self) -> None:
-        self._changes: list[str | None] = []
+        self.changes: list[str | None] = []
         self._more = threading.Condition()
 
     def __call__(self, uri: str | None) -> None:
         with self._more:
-            self._changes.append(uri)
+            self.changes.append(uri)
             self._more.notify_all()
 
     def clear(self) -> None:
         """Remove all recorded changes."""
         with self._more:
-            self._changes.clear()
+            self.changes.clear()
 
     def receives(self, uri: str | None, seconds: float) -> bool:
         """Return whether a change of this URI was recorded, or is recorded within `seconds`."""
         with self._more:
-            return self._more.wait_for(lambda: uri in self._changes, seconds)
+            return self._more.wait_for(lambda: uri in self.changes, seconds)
 
-    def received(self, seconds: float) -> list[str | None]:
+    def wait_for(self, *uris: str | None, seconds: float = 2 * MAX_CALL_SECONDS) -> None:
+        """Wait until changes of all these URIs are recorded, and remove all recorded changes.
+
+        After a round of polling that takes a second on a busy machine, the next one begins twenty seconds later.
+
+        Raises:
+            AssertionError: one of them was not recorded in time.
+        """
+        with self._more:
+            recorded = self._more.wait_for(lambda: set(uris) <= set(self.changes), seconds)
+            assert recorded, f"{uris} were not reported: {self.changes}"
+            self.changes.clear()
+
+    def wait_for_any(self, seconds: float) -> list[str | None]:
         """Wait at most `seconds` for a first change, and return all recorded changes."""
         with self._more:
-            self._more.wait_for(lambda: bool(self._changes), seconds)
-            return list(self._changes)
+            self._more.wait_for(lambda: bool(self.changes), seconds)
+            return list(self.changes)
 
 
 class SourceDriver:
@@ -103,10 +116,10 @@ class SourceDriver:
 
     def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = MAX_CALL_SECONDS) -> T:
         """Call a function in a new thread."""
-        return self._wait(_thread_of(function, arguments), within, f"{getattr(function, '__name__', function)}()")
+        return self._wait(_run_in_thread(function, arguments), within, f"{getattr(function, '__name__', function)}()")
 
     def on_loop(self, method: str, *arguments: Any) -> float:
-        """Call a quick method of the source on the loop; returns how many seconds it blocked the loop."""
+        """Call a quick method of the source on the loop. Returns how many seconds it blocked the loop."""
 
         async def call() -> float:
             began = time.perf_counter()
@@ -138,6 +151,7 @@ class SourceDriver:
         max_pages: int,
         sparse: bool = False,
     ) -> list[Any]:
+        """Return all items. With `sparse`, a page before the last one may be empty."""
         items: list[Any] = []
         after: str | None = None
         for _ in range(max_pages):
@@ -152,7 +166,7 @@ class SourceDriver:
         return items
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:
-        """Return the text of a document, in pieces."""
+        """Return the first pieces of the text of a document, at most `pieces` of them."""
 
         def text() -> list[str]:
             return list(islice(SourceReader(self._loop).pieces(self.source, uri), pieces))
@@ -207,9 +221,12 @@ class ServedSource:
 
         task = asyncio.run_coroutine_threadsafe(watch(), self._driver._loop)
         try:
+            deadline = time.monotonic() + MAX_CALL_SECONDS
             while not subscribed.wait(0.05):
                 if task.done():
                     task.result()
+                problem = f"Watching {uri or 'the list'} did not begin within {MAX_CALL_SECONDS:g} s."
+                expect(time.monotonic() < deadline, "Watching", problem)
             yield changes
         finally:
             task.cancel()
@@ -220,7 +237,7 @@ async def _awaited(value: Awaitable[T]) -> T:
     return await value
 
 
-def _thread_of(function: Callable[..., T], arguments: tuple[Any, ...]) -> Future[T]:
+def _run_in_thread(function: Callable[..., T], arguments: tuple[Any, ...]) -> Future[T]:
     future: Future[T] = Future()
 
     def run() -> None:
