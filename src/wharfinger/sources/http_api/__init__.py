@@ -74,7 +74,10 @@ def openapi(
     seconds = DEFAULT_EVERY_SECONDS if every is None else every
     if seconds < MIN_EVERY_SECONDS or not timeout > 0:
         raise UnusableSource(f"every must be at least {MIN_EVERY_SECONDS:g} s, and timeout positive.")
-    request_headers = _checked_headers(headers or {})
+    request_headers = dict(headers or {})
+    for header, value in request_headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header) or not (value.isascii() and value.isprintable()):
+            raise UnusableSource(f"headers: {printable(header)!r} or its value cannot be sent in a header.")
     if base_url is not None:
         base_url = _checked_url(base_url, "The base URL").rstrip("/")
     location, document_url, root = _locate_document(spec, app)
@@ -87,14 +90,14 @@ def openapi(
     else:
         hosts = {str(urlsplit(origin).hostname) for origin in origins}
         transport = Fetcher(
-            allow=_allowed(hosts, allow_private_networks),
+            allow=_address_check(hosts, allow_private_networks),
             refuse=lambda url: None if origin_of(url) in origins else "it is not of the host that was given",
             max_body_bytes=MAX_ANSWER_BYTES,
             timeout=timeout,
         )
 
     def choose_base_url(document: ApiDocument) -> str:
-        return _base_url(document, document_url, location, origins)
+        return _stated_base_url(document, document_url, location, origins)
 
     settings = ApiSettings(
         label=name,
@@ -154,24 +157,17 @@ def _checked_url(url: str, name: str) -> str:
     return url.partition("#")[0]
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not (value.isascii() and value.isprintable()):
-            raise UnusableSource(f"headers: {printable(name)!r} or its value cannot be sent in a header.")
-    return dict(headers)
-
-
-def _allowed(hosts: set[str], private: bool) -> Callable[[str, str], bool]:
-    """Return a function that allows public addresses, those that the operator named, and with `private` all others."""
+def _address_check(hosts: set[str], allow_private: bool) -> Callable[[str, str], bool]:
+    """Return a function that allows public addresses, those in `hosts`, and with `allow_private` all others."""
 
     def allow(host: str, address: str) -> bool:
         named_by_operator = host in hosts and (is_address(host) or is_loopback(host))
-        return private or named_by_operator or is_public(address)
+        return allow_private or named_by_operator or is_public(address)
 
     return allow
 
 
-def _base_url(document: ApiDocument, document_url: str, location: str, origins: set[str]) -> str:
+def _stated_base_url(document: ApiDocument, document_url: str, location: str, origins: set[str]) -> str:
     """Return the base URL that a document states. Adds its origin to `origins`.
 
     Raises:

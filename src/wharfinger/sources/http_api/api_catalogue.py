@@ -22,8 +22,8 @@ from wharfinger.content.text import many, printable
 from wharfinger.policy.current import is_restricted, may, may_read, unrestricted
 from wharfinger.source import VERSION, UriParameter
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, resolve
-from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
+from wharfinger.sources.http_api.api_document import UnresolvedReference, resolve
+from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter, usual_answer
 from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
 from wharfinger.sources.http_api.api_uris import ApiUris
 from wharfinger.sources.name_completion import complete_name
@@ -79,10 +79,10 @@ class ApiCatalogue:
         """The operations that need no parameter, by the URI of their answer."""
         self._versions: dict[str, str] = {}
         self.groups: dict[str, list[ApiOperation]] = {}
-        columns = zip(*map(_names, self.operations), strict=False)
+        columns = zip(*map(_fixed_segments, self.operations), strict=False)
         shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
         for operation in self.operations:
-            names = _names(operation)[shared:] or ["other"]
+            names = _fixed_segments(operation)[shared:] or ["other"]
             self.groups.setdefault(operation.tag or printable(names[0], 100), []).append(operation)
         self.grouped = len(self.operations) > MAX_UNGROUPED and len(self.groups) > 1
 
@@ -171,19 +171,21 @@ class ApiCatalogue:
         tag = "" if uri == self.uris.top else unquote(uri.partition("=")[2])
         if tag:
             about = self.document.tags.get(tag, "")
-            head = f"{printable(tag, 100)}: {many(self._readable(self.groups[tag]), 'operation')}. {about}".rstrip()
+            head = (
+                f"{printable(tag, 100)}: {many(self._readable_count(self.groups[tag]), 'operation')}. {about}".rstrip()
+            )
             return "\n".join([head, "", *self._lines(self.groups[tag])]) + "\n"
         document = self.document
         lines = [
             f"{document.title or 'API'} {document.version}".strip()
-            + f": {many(self._readable(self.operations), 'operation')}."
+            + f": {many(self._readable_count(self.operations), 'operation')}."
         ]
         if summary := document.description.partition("\n")[0]:
             lines.append(printable(summary, 300))
         lines += [f"The description of an operation is at its path with ?about=get, such as {self._first_about()}.", ""]
         if self.grouped:
             lines += [
-                f"{printable(name, 100)}/  ({many(self._readable(self.groups[name]), 'operation')})  "
+                f"{printable(name, 100)}/  ({many(self._readable_count(self.groups[name]), 'operation')})  "
                 f"{self.uris.group(name)}"
                 for name in self._readable_groups()
             ]
@@ -197,12 +199,12 @@ class ApiCatalogue:
             "…?about=get",
         )
 
-    def _readable(self, operations: Sequence[ApiOperation]) -> int:
+    def _readable_count(self, operations: Sequence[ApiOperation]) -> int:
         return sum(may_read(self.uris.about(operation)) for operation in operations)
 
     def _readable_groups(self) -> list[str]:
         """Return the groups with an operation that the caller may read."""
-        return sorted(name for name, operations in self.groups.items() if self._readable(operations))
+        return sorted(name for name, operations in self.groups.items() if self._readable_count(operations))
 
     def _lines(self, operations: Sequence[ApiOperation]) -> list[str]:
         readable = [operation for operation in operations if may_read(self.uris.about(operation))]
@@ -260,29 +262,27 @@ class ApiCatalogue:
     def _answer_members(self, operation: ApiOperation) -> str:
         """Describe the answer: its type, and the members of an object or of the items of a list."""
         root = self.document.root
-        kind = operation.mime_type
+        mime_type = operation.mime_type
         try:
             node = as_object(as_object(root["paths"]).get(operation.path))
-            answers = as_object(as_object(resolve(root, node).get(operation.method.lower())).get("responses"))
-            status = next((each for each in ("200", "2XX", "default") if each in answers), "")
-            content = as_object(as_object(resolve(root, answers.get(status))).get("content"))
-            media = next((as_object(each) for each in content.values()), JsonObject())
+            responses = as_object(resolve(root, node).get(operation.method.lower())).get("responses")
+            _, media = usual_answer(root, responses)
             schema = as_object(resolve(root, media.get("schema")))
             listed = "items" in schema
             schema = as_object(resolve(root, schema["items"])) if listed else schema
         except UnresolvedReference:
-            return f"{kind}." if kind else ""
+            return f"{mime_type}." if mime_type else ""
         names = [printable(name, 60) for name in as_object(schema.get("properties"))]
         if not names:
-            return f"{kind}." if kind else ""
+            return f"{mime_type}." if mime_type else ""
         more = ", …" if len(names) > MAX_SHOWN_MEMBERS else ""
         shape = "a list of objects with" if listed else "an object with"
-        return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({kind})."
+        return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({mime_type})."
 
     # Completion
 
     def complete(self, template: str, argument: str, value: str) -> list[str]:
-        """Return the values that the document lists for a variable, and that fit the value typed so far."""
+        """Return the values that the document lists for a variable, of which the beginning may be typed already."""
         operation = self._by_template.get(template)
         for parameter in () if operation is None else self.uris.shown_parameters(operation):
             if parameter.variable == argument:
@@ -310,7 +310,7 @@ def _unreadable_reason(operation: ApiOperation, sent_headers: frozenset[str]) ->
     return ""
 
 
-def _names(operation: ApiOperation) -> list[str]:
+def _fixed_segments(operation: ApiOperation) -> list[str]:
     """Return the segments of a path that are not variables."""
     return [part for part in operation.path.split("/") if part and "{" not in part]
 

@@ -2,7 +2,7 @@
 
 An answer to GET is kept, within a bound, with its validators: the next request asks whether it has changed
 (`If-None-Match`, `If-Modified-Since`; RFC 9110 §13), and an answer of 304 has no body. While `Cache-Control: max-age`
-lasts, there is no request (RFC 9111 §4.2), except one that looks for changes.
+lasts, there is no request (RFC 9111 §4.2), except to look for changes.
 
 The version of an answer is its ETag. `Last-Modified` counts whole seconds, in which a resource may change twice, so a
 digest of the content is added to it. If there is neither, the version is this digest.
@@ -83,7 +83,7 @@ class KeptAnswer(NamedTuple):
     last_modified: str
     fresh_until: float
     """By the monotonic clock; 0 if it must be requested each time."""
-    unstated: bool
+    has_no_cache_control: bool
     """Whether the API says nothing about caching."""
 
     @property
@@ -91,7 +91,7 @@ class KeptAnswer(NamedTuple):
         """Milliseconds for which a client may use it: the rest of `max-age`, or a share of the answer's age."""
         if self.fresh_until:
             return max(0, min(round((self.fresh_until - time.monotonic()) * 1000), IMMUTABLE_TTL_MS))
-        return ttl_ms(self.modified) if self.unstated else 0
+        return ttl_ms(self.modified) if self.has_no_cache_control else 0
 
 
 class ApiClient:
@@ -108,8 +108,9 @@ class ApiClient:
         self._transport = transport
         self._name = name
         self.hide = hide
+        """Removes credentials from a text of the API."""
         self.hide_bytes = hide_bytes
-        """Removes credentials from the answers of the API."""
+        """Removes credentials from the body of an answer."""
         self.probe_url = ""
         """Requested to find out whether the API can be reached."""
         self.down = ""
@@ -205,8 +206,10 @@ class ApiClient:
 
     def _answer(self, response: HttpResponse) -> KeptAnswer:
         headers = response.headers
-        kind, _, parameters = headers.get("content-type", "").partition(";")
-        kind = kind.strip().lower()
+        mime_type, _, parameters = headers.get("content-type", "").partition(";")
+        mime_type = mime_type.strip().lower()
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.+_-]{0,80}/[a-z0-9][a-z0-9.+_-]{0,80}", mime_type):
+            mime_type = ""
         charset = re.search(r"charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", parameters)
         etag = headers.get("etag", "").strip()
         if not re.fullmatch(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,500}"', etag):
@@ -218,7 +221,7 @@ class ApiClient:
             version = f"{last_modified} {version}"
         return KeptAnswer(
             version=version,
-            mime_type=kind if re.fullmatch(r"[a-z0-9][a-z0-9.+_-]{0,80}/[a-z0-9][a-z0-9.+_-]{0,80}", kind) else "",
+            mime_type=mime_type,
             charset="" if charset is None else charset[1].lower(),
             body=response.body,
             link=headers.get("link", ""),
@@ -227,7 +230,7 @@ class ApiClient:
             etag=etag,
             last_modified=last_modified if modified is not None else "",
             fresh_until=_fresh_until(headers),
-            unstated="cache-control" not in headers,
+            has_no_cache_control="cache-control" not in headers,
         )
 
     async def _error(self, uri: str, response: HttpResponse) -> Exception:
@@ -257,10 +260,10 @@ def _status_text(status: int) -> str:
 
 
 def _reason(response: HttpResponse) -> str:
-    kind = response.headers.get("content-type", "").lower()
-    if len(response.body) > 100_000 or "html" in kind:
+    content_type = response.headers.get("content-type", "").lower()
+    if len(response.body) > 100_000 or "html" in content_type:
         return ""
-    if "json" in kind:
+    if "json" in content_type:
         try:
             value: Any = msgspec.json.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -271,7 +274,7 @@ def _reason(response: HttpResponse) -> str:
                 value = next((members[name] for name in _REASONS if members.get(name)), "")
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
     else:
-        text = response.body[:2_000].decode("utf-8", "replace") if kind.startswith("text/plain") else ""
+        text = response.body[:2_000].decode("utf-8", "replace") if content_type.startswith("text/plain") else ""
     return printable(redacted_text(" ".join(text.split())), MAX_ERROR_CHARACTERS)
 
 

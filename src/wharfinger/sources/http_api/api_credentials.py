@@ -4,7 +4,7 @@
 `WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. HTTP Basic takes
 `…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
 
-Values are never shown: if an API repeats one in an answer, as echo servers do, it is replaced (`hidden`).
+Values are never shown: if an answer of the API repeats a value, as those of echo servers do, it is replaced (`hidden`).
 """
 
 from __future__ import annotations
@@ -97,17 +97,19 @@ class ApiCredentials:
             return next(iter(self._sent.values()), SentCredentials())
         for names in operation.security:
             if names and all(name in self._sent for name in names):
-                return _joined([self._sent[name] for name in names])
+                parts = [self._sent[name] for name in names]
+                query = tuple(pair for part in parts for pair in part.query)
+                return SentCredentials(joined_headers(*(part.headers for part in parts)), query)
         return SentCredentials()
 
     def hidden(self, text: str) -> str:
-        """Return a text with every value replaced."""
+        """Return a text with each credential replaced."""
         for secret in self._hidden:
             text = text.replace(secret, HIDDEN)
         return text
 
     def hidden_bytes(self, data: bytes) -> bytes:
-        """Return an answer with every value replaced."""
+        """Return an answer with each credential replaced."""
         for secret in self._hidden:
             encoded = secret.encode()
             if encoded in data:
@@ -124,6 +126,7 @@ class ApiCredentials:
         return value
 
     def _of_scheme(self, name: str, scheme: JsonObject) -> SentCredentials | None:
+        """Return the credentials for a security scheme; None if there is no value, or the scheme is not supported."""
         kind, http_scheme = scheme.get("type"), str(scheme.get("scheme", "")).lower()
         if kind == "http" and http_scheme == "basic":
             user, password = self._value("USER"), self._value("PASSWORD")
@@ -165,11 +168,6 @@ def joined_headers(*parts: Mapping[str, str]) -> dict[str, str]:
         pairs = [pair.strip().partition("=") for value in values for pair in value.split(";")]
         headers["cookie"] = "; ".join(f"{name}={value}" for name, value in {pair[0]: pair[2] for pair in pairs}.items())
     return headers
-
-
-def _joined(parts: Sequence[SentCredentials]) -> SentCredentials:
-    query = tuple(pair for part in parts for pair in part.query)
-    return SentCredentials(joined_headers(*(part.headers for part in parts)), query)
 
 
 def _upper(name: str) -> str:

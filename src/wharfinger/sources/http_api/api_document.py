@@ -7,7 +7,7 @@ A document may be hostile, so each step of reading it is bounded before the next
 3. Its size as values. An alias of YAML costs as much as its content each time it is used, so that ten aliases of ten
    aliases of ten … are refused instead of visited. So is a document that contains itself, or is nested too deeply.
 
-A reference (`$ref`) is followed only if it begins with `#/`. Nothing is fetched for any other.
+A reference (`$ref`) is followed only if it begins with `#/`: nothing is fetched.
 """
 
 from __future__ import annotations

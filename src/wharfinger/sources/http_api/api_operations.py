@@ -18,7 +18,7 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, check_version, resolve
 from wharfinger.sources.http_api.api_schemas import json_schema
 
-__all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document"]
+__all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document", "usual_answer"]
 
 METHODS = ("get", "put", "post", "delete", "patch")
 MAX_OPERATIONS = 20_000
@@ -58,7 +58,7 @@ class ApiParameter(NamedTuple):
     schema: JsonObject
     """Its JSON Schema, without references into the document."""
     document_schema: Any
-    """As it is in the document."""
+    """Its schema as it is in the document, perhaps with references."""
     style: str
     explode: bool
     example: Any = None
@@ -221,6 +221,8 @@ class _OperationReader:
             raise _Unusable("its path and its parameters have different variables")
         tag = next((_line(each, 100) for each in as_list(node.get("tags"))), "")
         description = _text(node.get("description"))
+        required = node.get("security", self.root.get("security"))
+        security = tuple(tuple(as_object(each)) for each in as_list(required)) if isinstance(required, list) else None
         return ApiOperation(
             id=self._id(node.get("operationId"), method, path),
             method=method.upper(),
@@ -230,8 +232,8 @@ class _OperationReader:
             description=description,
             parameters=parameters,
             body=self._body(node.get("requestBody")),
-            security=_requirements(node.get("security", self.root.get("security"))),
-            mime_type=self._answer_type(node.get("responses")),
+            security=security,
+            mime_type=usual_answer(self.root, node.get("responses"))[0],
             deprecated=node.get("deprecated") is True,
         )
 
@@ -299,7 +301,7 @@ class _OperationReader:
             return None
         node = as_object(resolve(self.root, given))
         content = as_object(node.get("content"))
-        types = {kind.partition(";")[0].strip().lower(): kind for kind in content}
+        types = {key.partition(";")[0].strip().lower(): key for key in content}
         mime_type = next((each for each in _BODY_TYPES if each in types), None) or next(
             (each for each in types if each.endswith("+json")), None
         )
@@ -307,17 +309,24 @@ class _OperationReader:
         media = as_object(content.get(types.get(mime_type, "*/*")))
         return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}))
 
-    def _answer_type(self, given: Any) -> str:
-        """Return the type of the first successful answer: JSON if that is one of its types; empty if it has none."""
-        answers = as_object(given)
-        status = next((each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers), "")
-        try:
-            content = as_object(as_object(resolve(self.root, answers.get(status))).get("content"))
-        except UnresolvedReference:
-            return ""
-        types = [kind.partition(";")[0].strip().lower() for kind in content]
-        usual = "application/json" if "application/json" in types else next(iter(types), "")
-        return usual if re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", usual) else ""
+
+def usual_answer(root: JsonObject, responses: Any) -> tuple[str, JsonObject]:
+    """Return the MIME type of the first successful answer, JSON if it can have that, and its Media Type Object.
+
+    Both are empty if the document states none.
+    """
+    answers = as_object(responses)
+    status = next((each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers), "")
+    try:
+        content = as_object(as_object(resolve(root, answers.get(status))).get("content"))
+    except UnresolvedReference:
+        return "", {}
+    by_type: dict[str, JsonObject] = {}
+    for key, media in content.items():
+        by_type.setdefault(key.partition(";")[0].strip().lower(), as_object(media))
+    mime_type = "application/json" if "application/json" in by_type else next(iter(by_type), "")
+    media_type = by_type.get(mime_type, {})
+    return mime_type if re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", mime_type) else "", media_type
 
 
 def _variable(name: str) -> str:
@@ -344,10 +353,6 @@ def _example(root: JsonObject, node: JsonObject, schema: JsonObject) -> Any:
         if value is not None and not isinstance(value, (dict, list)):
             return value
     return None
-
-
-def _requirements(given: Any) -> tuple[tuple[str, ...], ...] | None:
-    return tuple(tuple(as_object(each)) for each in as_list(given)) if isinstance(given, list) else None
 
 
 def _schemes(root: JsonObject, models: Any) -> dict[str, JsonObject]:

@@ -2,8 +2,8 @@
 
 The result contains all that it refers to, below `$defs`, the nearest first, and may be recursive. If that is more than
 the budget, the rest accepts any value, which the API checks itself. OpenAPI 3.0 has a dialect of its own
-(`nullable`, `exclusiveMinimum: true`), which is translated. What does not help to write a value, such as examples and
-the names of XML elements, is left out.
+(`nullable`, `exclusiveMinimum: true`), which is translated. Keywords that do not help to write a value, such
+as examples and the names of XML elements, are left out.
 """
 
 from __future__ import annotations

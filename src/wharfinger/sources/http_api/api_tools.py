@@ -38,6 +38,8 @@ MAX_TOOL_NAME_CHARACTERS = 64
 MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
 _FORM = "application/x-www-form-urlencoded"
+_BODY_TYPES = (_FORM, "application/json", "text/plain")
+"""The types of bodies that a tool can send, besides those that end with `+json`."""
 
 
 class UnknownOperation(ValueError):
@@ -81,8 +83,9 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
                 f"There is no operation {printable(name, 100)!r}. "
                 f"{'Did you mean' if matches else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
             )
-        if operation.body is not None and not _can_send(operation):
-            raise UnknownOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
+        mime_type = "" if operation.body is None else operation.body.mime_type
+        if operation.body is not None and mime_type not in _BODY_TYPES and not mime_type.endswith("+json"):
+            raise UnknownOperation(f"{operation.name} takes {mime_type}, which no tool can send.")
         operations[_tool_name(operation, operations)] = operation
     return operations
 
@@ -126,13 +129,13 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
     """
     if response.status // 100 != 2:
         raise ToolError(f"{name} answered {error_text(response)}")
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    mime_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     room = Budget().characters
     decoded = decode_text(response.body)
     if not response.body:
         return t.CallToolResult(content=[t.TextContent(text=f"{name} answered {response.status}, without content.")])
-    if decoded is None or (kind and not is_text(kind) and "json" not in kind):
-        note = f"{name} answered {response.status} with {kind or 'data'}, {size_text(len(response.body))}."
+    if decoded is None or (mime_type and not is_text(mime_type) and "json" not in mime_type):
+        note = f"{name} answered {response.status} with {mime_type or 'data'}, {size_text(len(response.body))}."
         return t.CallToolResult(content=[t.TextContent(text=note)])
     text = decoded[0]
     if len(text) > room:
@@ -140,7 +143,7 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
         note = f"[These are the first {end:,} of {len(text):,} characters of the answer.]"
         return t.CallToolResult(content=[t.TextContent(text=text[:end]), t.TextContent(text=note)])
     try:
-        value: Any = msgspec.json.decode(response.body) if "json" in kind else None
+        value: Any = msgspec.json.decode(response.body) if "json" in mime_type else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if value is None:
@@ -148,12 +151,6 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
     return t.CallToolResult(
         content=[t.TextContent(text=text)], structured_content=value if isinstance(value, dict) else {"result": value}
     )
-
-
-def _can_send(operation: ApiOperation) -> bool:
-    body = operation.body
-    kinds = (_FORM, "application/json", "text/plain")
-    return body is None or body.mime_type in kinds or body.mime_type.endswith("+json")
 
 
 def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
@@ -216,11 +213,14 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
             continue
         value = arguments[name]
         if parameter.location == "path":
-            values[parameter.variable] = _segment(name, _joined(value), allow_slashes=parameter.allows_slashes)
+            values[parameter.variable] = _checked_segment(name, _joined(value), allow_slashes=parameter.allows_slashes)
         elif parameter.location == "query":
             pairs += _query(parameter, value)
         elif parameter.location == "header":
-            headers[parameter.name.lower()] = _header(name, _joined(value))
+            text = _joined(value)
+            if not text.isascii() or not text.isprintable():
+                raise ToolError(f"{name}: a header has only printable characters of ASCII.")
+            headers[parameter.name.lower()] = text
         else:
             cookies.append(f"{parameter.name}={quote(_joined(value), safe='')}")
     if cookies:
@@ -237,7 +237,7 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
     return ApiRequest(request_path(operation, values), query_text(pairs), headers, body)
 
 
-def _segment(name: str, text: str, *, allow_slashes: bool) -> str:
+def _checked_segment(name: str, text: str, *, allow_slashes: bool) -> str:
     """Return a value for a path.
 
     Raises:
@@ -246,12 +246,6 @@ def _segment(name: str, text: str, *, allow_slashes: bool) -> str:
     parts = text.split("/") if allow_slashes else [text]
     if any(not part or is_unsafe(part) for part in parts) or is_escaped_path(text, allow_slashes=allow_slashes):
         raise ToolError(f"{name}: {printable(text)!r} cannot be a part of a path: give a name without slashes.")
-    return text
-
-
-def _header(name: str, text: str) -> str:
-    if not text.isascii() or not text.isprintable():
-        raise ToolError(f"{name}: a header has only printable characters of ASCII.")
     return text
 
 

@@ -30,7 +30,7 @@ from wharfinger.sources.http_api.api_operations import ApiOperation, ApiParamete
 from wharfinger.sources.http_api.api_paging import PAGE_NAMES
 from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
 from wharfinger.sources.windows.window import PARAMETERS as WINDOWS
-from wharfinger.sources.windows.window import Window, parse
+from wharfinger.sources.windows.window import Window, parse_window
 
 __all__ = ["ApiTarget", "ApiUris", "json_value", "query_text"]
 
@@ -147,7 +147,12 @@ class ApiUris:
         if _BROKEN_ESCAPE(base) or not base.isprintable():
             raise ResourceNotFound(uri)
         if base == self.top:
-            return self._read_top(uri, text) if mark else ApiTarget("top")
+            if not mark:
+                return ApiTarget("top")
+            tags = _read_pairs(text)
+            if len(tags) != 1 or tags[0][0] != TAG:
+                raise InvalidArgument(f"The API itself has no parameters: read {self.top}.")
+            return ApiTarget("group", tag=tags[0][1])
         pairs = _read_pairs(text) if mark else []
         if len(pairs) == 1 and pairs[0][0] == ABOUT and (base, pairs[0][1]) in self._about:
             return ApiTarget(ABOUT, self._about[base, pairs[0][1]])
@@ -169,16 +174,10 @@ class ApiUris:
         windows = [(name, value) for name, value in pairs if name in WINDOWS and name not in declared]
         if len(windows) > 1:
             raise InvalidArgument("Ask for one window: lines=1-200, bytes=0-65535 or tail=200, once.")
-        window = parse(dict(windows))
+        window = parse_window(dict(windows))
         pairs = [(name, value) for name, value in pairs if name not in WINDOWS or name in declared]
         self._check(operation, path_values, pairs)
         return ApiTarget("answer", operation, request_path(operation, path_values), tuple(pairs), window)
-
-    def _read_top(self, uri: str, text: str) -> ApiTarget:
-        pairs = _read_pairs(text)
-        if len(pairs) != 1 or pairs[0][0] != TAG:
-            raise InvalidArgument(f"The API itself has no parameters: read {self.top}.")
-        return ApiTarget("group", tag=pairs[0][1])
 
     def _check(self, operation: ApiOperation, values: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> None:
         """Refuse values that the document does not allow.
@@ -212,8 +211,10 @@ class ApiUris:
                 continue
             if not texts:
                 if parameter.required:
+                    example = parameter.example
+                    such_as = "" if example is None else f" such as {printable(str(example), 60)}"
                     raise InvalidArgument(
-                        f"{operation.name} requires {_name_with_example(parameter)}: {self._hint(operation)}"
+                        f"{operation.name} requires {printable(parameter.name)}{such_as}: {self._hint(operation)}"
                     )
                 continue
             if not _is_array(parameter):
@@ -336,8 +337,3 @@ def _pieces(path: str) -> list[str]:
 
 def _is_array(parameter: ApiParameter) -> bool:
     return items_of(parameter.schema) is not None
-
-
-def _name_with_example(parameter: ApiParameter) -> str:
-    example = "" if parameter.example is None else f" such as {printable(str(parameter.example), 60)}"
-    return f"{printable(parameter.name)}{example}"

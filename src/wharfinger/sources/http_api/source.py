@@ -142,7 +142,9 @@ class HttpApi(Source):
         Raises:
             SourceUnavailable: it cannot be fetched, or cannot be used.
         """
-        self._remember_loop()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # to this loop, the thread that looks for changes hands its requests
+            self._loop, self._loading = loop, None
         if self._loaded is None:
             if self._loading is None:
                 self._loading = asyncio.Lock()
@@ -152,14 +154,8 @@ class HttpApi(Source):
         assert self._loaded is not None
         return self._loaded
 
-    def _remember_loop(self) -> None:
-        """Remember the running event loop, to which the thread that looks for changes hands its requests."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._loading = loop, None
-
     async def _fetch_document(self) -> bool:
-        """Fetch the document, and use it if it has changed. Returns whether it has."""
+        """Fetch the document, and use it if it has changed. Returns whether it has changed."""
         settings = self._settings
         headers = {**settings.headers, "accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
         self._document_checked = time.monotonic()
@@ -422,14 +418,14 @@ class HttpApi(Source):
             return await self._read_answer(uri, loaded, target)
         if target.kind == "about":
             assert target.operation is not None
-            text, kind = catalogue.about_text(target.operation), MARKDOWN
+            text, mime_type = catalogue.about_text(target.operation), MARKDOWN
             children: list[t.Resource] = []
         else:
             base = catalogue.uris.group(target.tag) if target.tag else catalogue.uris.top
-            text, kind = catalogue.directory_text(base), mime.TEXT
+            text, mime_type = catalogue.directory_text(base), mime.TEXT
             children = catalogue.children(target.tag)
         version = version_of(await self._stat(uri, loaded, target))
-        content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
+        content = t.ResourceContents(uri=uri, mime_type=mime_type, text=text, meta={VERSION: version})
         described = summaries(children, describe=lambda child: child.title or child.name)
         return t.ReadResourceResult(contents=[content, *described], ttl_ms=0, cache_scope=self.cache_scope)
 
@@ -450,9 +446,9 @@ class HttpApi(Source):
             meta={VERSION: answer.version},
         )
         first = contents[0]
-        textual = first.text is not UNSET
-        if declared and body and textual != (mime.is_text(declared) or "json" in declared or "xml" in declared):
-            note = f"The API calls this {declared}, but it is {'text' if textual else 'not text'}."
+        is_text = first.text is not UNSET
+        if declared and body and is_text != (mime.is_text(declared) or "json" in declared or "xml" in declared):
+            note = f"The API calls this {declared}, but it is {'text' if is_text else 'not text'}."
             contents.append(remark(base, note))
         elif declared:
             first.mime_type = declared
@@ -520,7 +516,7 @@ class HttpApi(Source):
         return documents, key
 
     async def text(self, uri: str) -> tuple[str, ...]:
-        """Return the description of an operation; no text for anything else.
+        """Return the description of an operation, or nothing for other URIs.
 
         Raises:
             ResourceNotFound: there is no such operation.
@@ -552,7 +548,7 @@ class HttpApi(Source):
         self._polling.unwatch(uri)
 
     def _look_from_thread(self, uri: str | None) -> str:
-        """Look on the event loop of the server."""
+        """Return what `_look` returns, which runs on the event loop of the server."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return ""

@@ -37,7 +37,7 @@ class Crawl:
         self._site = site
         self._max_pages = max_pages
         self._rest = rest
-        self._read: dict[str, float] = {}
+        self._requested_at: dict[str, float] = {}
         """The time at which each page was last requested, whatever the answer."""
         self._missing: set[str] = set()
         """The pages that the site then did not have, or refused."""
@@ -61,20 +61,20 @@ class Crawl:
                 self._stopped.set()
                 self._stopped = None
 
-    def done(self, listing: SitePages) -> int:
+    def requested_count(self, listing: SitePages) -> int:
         """Return the number of listed pages that were requested, also of those that could not be read."""
-        return sum(url in self._read for url in listing.urls)
+        return sum(url in self._requested_at for url in listing.urls)
 
-    def unread(self, listing: SitePages) -> str:
-        """Return a sentence that says which pages were not read; empty if all were."""
-        done, total = self.done(listing), len(listing.urls)
-        if done >= total:
+    def unread_remark(self, listing: SitePages) -> str:
+        """Return a sentence about the pages that were not read for searches; empty if all were."""
+        requested, total = self.requested_count(listing), len(listing.urls)
+        if requested >= total:
             return ""
         if is_restricted():  # the numbers include pages that the caller may not see
             return "Not all pages have been read for searches: the others are found by title."
-        if self._full or done >= self._max_pages:
-            return f"Only {done:,} of {total:,} pages are searched by text, the others by title."
-        return f"{done:,} of {total:,} pages have been read so far: search again for what is missing."
+        if self._full or requested >= self._max_pages:
+            return f"Only {requested:,} of {total:,} pages are searched by text, the others by title."
+        return f"{requested:,} of {total:,} pages have been read so far: search again for what is missing."
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
@@ -88,14 +88,14 @@ class Crawl:
         Raises:
             SourceUnavailable: the site does not answer.
         """
-        for url in self._read.keys() - listing.pages.keys():
-            del self._read[url]
+        for url in self._requested_at.keys() - listing.pages.keys():
+            del self._requested_at[url]
             self._missing.discard(url)
         size = 0
         for url in listing.urls[: self._max_pages]:
             kept = self._site.kept_page(url)
-            is_known = url in self._read and (kept is not None or url in self._missing)
-            if not is_known or time.monotonic() > self._read[url] + REFRESH_SECONDS:
+            is_known = url in self._requested_at and (kept is not None or url in self._missing)
+            if not is_known or time.monotonic() > self._requested_at[url] + REFRESH_SECONDS:
                 stopped.wait(self._site.pause())
                 if stopped.is_set():
                     return
@@ -109,8 +109,8 @@ class Crawl:
                     raise
                 except InternalError:
                     pass
-                self._read[url] = time.monotonic()
-                read_seconds = self._read[url] - began
+                self._requested_at[url] = time.monotonic()
+                read_seconds = self._requested_at[url] - began
                 stopped.wait(max(self._rest, read_seconds, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
             size += len(kept.data) if kept is not None else 0
             if size > MAX_BYTES:

@@ -71,12 +71,14 @@ def read_llms_text(text: str) -> SiteList:
             return SiteList(tuple(pages), truncated=True)
         notes = match[3].strip().removeprefix(":")
         pages.append(
-            ListedPage(match[2], _line(match[1], MAX_TITLE_CHARACTERS), _line(notes, MAX_DESCRIPTION_CHARACTERS))
+            ListedPage(
+                match[2], _one_line(match[1], MAX_TITLE_CHARACTERS), _one_line(notes, MAX_DESCRIPTION_CHARACTERS)
+            )
         )
     return SiteList(tuple(pages))
 
 
-def _line(text: str, limit: int) -> str:
+def _one_line(text: str, limit: int) -> str:
     return printable(" ".join(text.split()), limit)
 
 
@@ -136,15 +138,15 @@ class _SitemapReader:
             self._texts[self._open[2]] = (text_so_far + text)[: MAX_LOCATION_CHARACTERS + 1]
 
     def end(self, _name: str) -> None:
-        kind = self._open.pop()
+        element = self._open.pop()
         link = self._texts.get("loc", "").strip()
         if len(self._open) != 1 or not link or len(link) > MAX_LOCATION_CHARACTERS:
             return
-        if kind == "sitemap":
+        if element == "sitemap":
             if len(self.sitemaps) == MAX_SITEMAPS:
                 raise _MaximumReached
             self.sitemaps.append(link)
-        elif kind == "url":
+        elif element == "url":
             if len(self.pages) == MAX_PAGES:
                 raise _MaximumReached
             stamp = self._texts.get("lastmod", "").strip()

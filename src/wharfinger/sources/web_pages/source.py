@@ -34,7 +34,7 @@ from wharfinger.sources.windows.window import (
     BytesContent,
     LineIndexes,
     Window,
-    parse,
+    parse_window,
     read_content,
     remark,
     split_query,
@@ -105,7 +105,7 @@ class WebPages(Source):
         base = uri.partition("?")[0]
         for url in (uri[: max(uri.rfind("?"), uri.rfind("&"), 0)], base):  # the page's own URL may have a query
             if url in listing.pages:
-                return url, parse(split_query(f"{base}?{uri[len(url) + 1 :]}")[1])
+                return url, parse_window(split_query(f"{base}?{uri[len(url) + 1 :]}")[1])
         raise ResourceNotFound(uri)
 
     def _directory_of(self, uri: str) -> str | None:
@@ -260,7 +260,7 @@ class WebPages(Source):
         folders = sum(entry.endswith(DIRECTORY_QUERY) for entry in entries)
         counts = f"{many(folders, 'directory')} and {many(len(entries) - folders, 'page')}"
         template = self.template if len(entries) > len(children) else ""
-        text = listing_text(shown(directory), counts, children, template, describe=_words)
+        text = listing_text(shown(directory), counts, children, template, describe=_title_or_type)
         if directory == self.top and not is_restricted():
             text += "".join(f"\n{sentence}" for sentence in listing.remarks)
         first = t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta={VERSION: version})
@@ -323,7 +323,7 @@ class WebPages(Source):
         """Start the crawl with the first search, and return a sentence about the pages that were not read yet."""
         self._crawl.start()
         listing = self.site.known_listing()
-        return "" if listing is None else self._crawl.unread(listing)
+        return "" if listing is None else self._crawl.unread_remark(listing)
 
     # -- watching
 
@@ -378,6 +378,6 @@ def _without_query(entry: str) -> str:
     return entry.removesuffix(DIRECTORY_QUERY)
 
 
-def _words(child: t.Resource) -> str:
-    """Return a few words about a page for the listing of its directory."""
+def _title_or_type(child: t.Resource) -> str:
+    """Describe a page in the listing of its directory."""
     return str(child.title or child.mime_type)

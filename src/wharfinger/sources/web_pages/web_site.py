@@ -116,6 +116,7 @@ class WebPage(NamedTuple):
     ttl_ms: int | None = None
     """Milliseconds for which the site calls it fresh; None if it does not say."""
     private: bool = False
+    """Whether `Cache-Control` forbids shared caches."""
 
 
 class SitePages(NamedTuple):
@@ -154,11 +155,11 @@ def listed_type(url: str) -> str:
     return shown_type(named) if ending and named else MARKDOWN
 
 
-def shown_type(kind: str) -> str:
+def shown_type(mime_type: str) -> str:
     """Return the type under which content is shown, which no program renders or runs."""
-    if kind == MARKDOWN or kind == "text/x-markdown":
+    if mime_type == MARKDOWN or mime_type == "text/x-markdown":
         return MARKDOWN
-    return "text/plain" if mime.is_text(kind) and kind not in _PLAIN else kind
+    return "text/plain" if mime.is_text(mime_type) and mime_type not in _PLAIN else mime_type
 
 
 class WebSite:
@@ -167,7 +168,7 @@ class WebSite:
     def __init__(
         self, scope: Scope, *, list_url: str = "", every: float, headers: Mapping[str, str] | None = None
     ) -> None:
-        """`list_url` is the file that lists the pages; by default it is found. `every` is how long a list is used."""
+        """`list_url` is the file that lists the pages; by default it is found. A list is used for `every` seconds."""
         try:
             import html_to_markdown
             from protego import Protego
@@ -246,7 +247,7 @@ class WebSite:
         return None if cached is None else cached.page
 
     def type_of(self, url: str) -> str:
-        """Return the MIME type of a page: the one that was read, else what its URL suggests."""
+        """Return the MIME type of a page: that of its content if it was read, else what its URL suggests."""
         return self._mime_types.get(url) or listed_type(url)
 
     def crawl_delay(self) -> float:
@@ -270,7 +271,7 @@ class WebSite:
         await self._page_fetcher.close()
 
     async def _shared(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do one piece of work for a key at a time, so that many readers of a page share one request."""
+        """Return the result of `work`, or of the same work that already runs for this key, so that readers share it."""
         task = self._running.get(key)
         if task is None:
             task = self._running[key] = asyncio.get_running_loop().create_task(work())
@@ -394,27 +395,24 @@ class WebSite:
 
     async def _sitemap_pages(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
         """Return the pages of sitemaps, and of those that these name, each read once."""
-        waiting, read = list(dict.fromkeys(urls)), set[str]()
+        sitemap_urls = list(dict.fromkeys(urls))
         listed_pages: list[tuple[str, ListedPage]] = []
-        while waiting and len(listed_pages) <= MAX_PAGES:
-            if len(read) == MAX_SITEMAPS:
+        for number, url in enumerate(sitemap_urls):  # which grows meanwhile
+            if len(listed_pages) > MAX_PAGES:
+                break
+            if number == MAX_SITEMAPS:
                 remarks.append(f"Only the first {MAX_SITEMAPS} sitemaps are read.")
                 break
-            url = waiting.pop(0)
-            read.add(url)
             listed = await self._list_file(url, remarks)
             if listed is None:
                 continue
             listed_pages += [(url, page) for page in listed.pages]
             for link in listed.sitemaps:
+                if len(sitemap_urls) > MAX_SITEMAPS:  # no more will be read: a site may name 100,000
+                    break
                 sitemap_url = resolved(link, url)
-                if (
-                    sitemap_url
-                    and sitemap_url not in read
-                    and sitemap_url not in waiting
-                    and same_origin(sitemap_url, url)
-                ):
-                    waiting.append(sitemap_url)
+                if sitemap_url and sitemap_url not in sitemap_urls and same_origin(sitemap_url, url):
+                    sitemap_urls.append(sitemap_url)
         return listed_pages
 
     async def _list_file(self, url: str, remarks: list[str]) -> SiteList | None:
@@ -482,24 +480,24 @@ class WebSite:
         if signature and (is_html or mime.is_text(declared) or not declared):
             if declared:
                 remarks.append(f"The site calls this {printable(declared)}, but it is {signature}.")
-            kind, text = signature, None
+            mime_type, text = signature, None
         elif is_html:
             markdown = self._markdown(answer.url or url, _decoded(body, answer.headers, html=True))
-            kind, text, title = MARKDOWN, markdown.text, printable(markdown.title, 300)
+            mime_type, text, title = MARKDOWN, markdown.text, printable(markdown.title, 300)
             remarks += [markdown.remark] if markdown.remark else []
         elif not declared or declared == "application/octet-stream" or mime.is_text(declared):
             text = None if b"\0" in body[:8192] else _decoded(body, answer.headers, html=False)
-            kind = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
-            if kind == "text/plain" and text is not None and listed_type(url) == MARKDOWN and _names_markdown(url):
-                kind = MARKDOWN  # servers rarely know the type
+            mime_type = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
+            if mime_type == "text/plain" and text is not None and listed_type(url) == MARKDOWN and _names_markdown(url):
+                mime_type = MARKDOWN  # servers rarely know the type
         else:
-            kind, text = signature or printable(declared, 100), None
+            mime_type, text = signature or printable(declared, 100), None
         data = body if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace")
         return WebPage(
             url,
-            kind,
+            mime_type,
             data,
-            digest(kind, data),
+            digest(mime_type, data),
             text is not None,
             title,
             tuple(remarks),
@@ -561,14 +559,14 @@ def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
     return decoded[0] if decoded is not None else body.decode("utf-8", "replace")
 
 
-def _read_list(answer: HttpResponse, sitemap: bool) -> SiteList | None:
+def _read_list(answer: HttpResponse, is_sitemap: bool) -> SiteList | None:
     """Return the entries of a file, or None if it is not a list. Blocks.
 
     Raises:
         UnusableList: it is damaged or hostile.
     """
     body = answer.body
-    if not sitemap:
+    if not is_sitemap:
         text = body.decode("utf-8", "replace")
         return read_llms_text(text) if is_llms_text(text) else None
     if body.startswith(b"\x1f\x8b"):
