@@ -50,7 +50,7 @@ async def test_a_clone_has_the_same_objects_as_git_clone(
         plain = tmp_path / "plain.git"
         await asyncio.to_thread(history.git, "clone", "-q", "--mirror", url, str(plain), cwd=tmp_path)
         assert objects_of(source.mirror.folder.repository) == objects_of(plain)
-        assert source.mirror.incomplete == ""
+        assert source.mirror.why_incomplete == ""
         for revision in ("HEAD", "v1", "feature%2Flights", "side"):
             shown = await read_text(client, f"git://harbour/tree/{revision}/hull.txt")
             assert shown.rstrip("\n") == history.git("show", f"{revision.replace('%2F', '/')}:hull.txt")
@@ -225,12 +225,12 @@ async def test_the_last_state_is_served_if_a_fetch_exceeds_the_size_limit(
     mirror = source.mirror
     async with serving(source) as client:
         await wait_until_complete(source)
-        mirror.limit(mirror.folder.size() + 100_000)
+        mirror._git.max_bytes = mirror.folder.size() + 100_000
         history.commit("Dredge", hull__txt=os.urandom(300_000))
         history.git("push", "-q", "origin", "main")
         await wait_until(lambda: "the bound of the clone" in mirror.problem)
         assert await read_text(client, HULL) == "five\nfathoms\n"
-        mirror.limit(1 << 30)
+        mirror._git.max_bytes = 1 << 30
         await wait_until(lambda: not mirror.problem)
         assert mirror.folder.size() > 300_000
 

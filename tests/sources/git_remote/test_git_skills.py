@@ -153,6 +153,30 @@ async def test_a_skill_at_the_top_of_a_repository_is_named_after_the_repository(
         assert (await client.read_skill_file(skill, "skill://tides/ports/hull.md")).text == "Hull 6.1\n"
 
 
+async def test_a_skill_with_a_large_file_is_left_out_and_named_in_the_log(
+    library: GitRepository, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the skill was published without the file, and the log named a SKILL.md that did not exist."""
+    monkeypatch.setattr(git_skills, "MAX_BYTES", 1 << 20)
+    library.write("skills/pdf-forms/.cache/large.bin", bytes((1 << 20) + 1))
+    library.write("skills/deep/refunds/large.bin", bytes((1 << 20) + 1)).commit("Add large files")
+    async with serving(skills_of(str(library.path))) as client:
+        (skill,) = await client.list_skills()
+        assert skill.uri == "skill://skills/pdf-forms/SKILL.md"
+    name = f"{library.path}/skills/deep/refunds/SKILL.md"
+    assert f"{name} is not published as a skill: its files have more than 1 MiB" in caplog.messages
+
+
+async def test_files_beyond_the_bound_of_a_checkout_are_left_out_and_logged(
+    library: GitRepository, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the log said that a SKILL.md at the top is not published."""
+    monkeypatch.setattr(git_skills, "MAX_FILES", 1)
+    async with serving(skills_of(str(library.path))) as client:
+        assert len(await client.list_skills()) == 1
+    assert f"Only 1 files and 256 MiB of the skills in {library.path} are published" in caplog.messages
+
+
 async def test_links_and_special_names_of_a_repository_are_not_written(tmp_path: Path, work: GitRepository) -> None:
     work.write("a/SKILL.md", MANUAL.format("a", "A skill."))
     (work.path / "a" / "passwd").symlink_to("/etc/passwd")

@@ -134,8 +134,8 @@ def test_a_process_that_is_killed_is_replaced(history: GitRepository, open_direc
                 for process in killed:
                     assert process._transport is not None
                     os.kill(process._transport.get_pid() or 0, signal.SIGKILL)
-                reader._infos.clear()
                 assert [each.oid for each in await waiting] == oids
+                reader._infos.clear()
                 # otherwise, a request of the next round may lose two processes
                 await asyncio.wait([process.lost for process in killed])
         finally:
@@ -150,10 +150,12 @@ def test_commands_are_ended_at_their_limits(history: GitRepository, open_directo
     async def run() -> None:
         directory = open_directory(history)
         whole = (await run_git(directory, "cat-file", "commit", history.head)).data
-        assert (await run_git(directory, "cat-file", "commit", history.head, most=len(whole))).data == whole
+        assert (await run_git(directory, "cat-file", "commit", history.head, max_output_bytes=len(whole))).data == whole
         with pytest.raises(GitFailed, match="bytes of output"):
-            await run_git(directory, "cat-file", "commit", history.head, most=len(whole) - 1)
-        cut = await run_git(directory, "cat-file", "commit", history.head, most=len(whole) - 1, partial=True)
+            await run_git(directory, "cat-file", "commit", history.head, max_output_bytes=len(whole) - 1)
+        cut = await run_git(
+            directory, "cat-file", "commit", history.head, max_output_bytes=len(whole) - 1, partial=True
+        )
         assert cut == (whole[:-1], "size")
         fifo = history.path / ".git/refs/heads/fifo"
         os.mkfifo(fifo)
@@ -195,7 +197,7 @@ def test_a_process_with_lower_hard_limits_gets_the_other_limits() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        git_process.limit(process.pid)
+        git_process.set_limits(process.pid)
         limits = Path(f"/proc/{process.pid}/limits").read_text()
         process.kill()
     for name, limit in (("address space", 1 << 28), ("file size", 0), ("processes", 0)):

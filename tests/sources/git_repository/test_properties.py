@@ -34,7 +34,7 @@ def test_tree_uris_round_trip(label: str, rev: str, path: tuple[str, ...]) -> No
     uri = uris.tree(rev, path)
     assert uri.isascii()
     assert uris.matches(uri)
-    address = uris.read(uri)
+    address = uris.parse(uri)
     assert (address.kind, address.rev, address.parts, address.query) == ("tree", rev, path, {})
 
 
@@ -43,7 +43,7 @@ def test_tree_uris_round_trip(label: str, rev: str, path: tuple[str, ...]) -> No
 @example(".", ".", ())
 def test_diff_uris_round_trip(rev: str, to: str | None, path: tuple[str, ...]) -> None:
     uris = GitUris("repo")
-    address = uris.read(uris.diff(rev, to, path))
+    address = uris.parse(uris.diff(rev, to, path))
     assert (address.kind, address.rev, address.to, address.parts) == ("diff", rev, to, path)
 
 
@@ -57,7 +57,7 @@ def test_any_uri_is_parsed_or_refused(suffix: str) -> None:
         "git://repo/diff/a.." + suffix,
     ):
         try:
-            uris.read(uri)
+            uris.parse(uri)
         except (ResourceNotFound, InvalidArgument):
             continue
 

@@ -510,6 +510,19 @@ def test_damaged_objects_are_reported_and_others_can_be_read(
     assert list(source.text("git://repo/tree/HEAD/b.txt")) == ["whole\n"]
 
 
+def test_an_object_with_fewer_bytes_than_its_header_says_is_reported_soon(
+    work: GitRepository, publish: Publish
+) -> None:
+    """A bug: its readers waited for 20 seconds, because git waits for the next request after the last byte."""
+    work.commit("Begin", a__txt="abc")
+    write_loose_object(work, work.git("rev-parse", "HEAD:a.txt"), zlib.compress(b"blob 5\0abc"))
+    source = publish(work, label="repo")
+    began = time.monotonic()
+    with pytest.raises(InvalidArgument, match="it has fewer bytes than its header says"):
+        source.read("git://repo/tree/HEAD/a.txt")
+    assert time.monotonic() - began < 9
+
+
 @pytest.mark.parametrize("kind", ["commit", "tree"])
 def test_a_damaged_commit_or_tree_is_reported(work: GitRepository, publish: Publish, kind: str) -> None:
     """Security G10."""

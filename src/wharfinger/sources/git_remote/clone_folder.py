@@ -5,8 +5,8 @@
     FOLDER/repository.git   a bare repository
 
 Several servers may read a clone, but only one at a time fetches. The lock belongs to an open file, which the processes
-of git inherit: if a server is killed, no other one writes until its git has ended too. The next fetch removes
-its unfinished files, so it starts with complete packs and references only.
+of git inherit: if a server is killed, no other server writes until the git of the killed one has ended too. Each fetch
+first removes unfinished files, so that it starts with complete packs and references only.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CloneFolder:
 
     @classmethod
     def of(cls, address: RemoteAddress, parent: Path | None = None) -> CloneFolder:
-        """Return the folder of a clone in the folder `parent`, with an empty repository if it is new.
+        """Return the folder for the clone of an address, in `parent`. A new folder gets an empty repository.
 
         Raises:
             UnusableSource: it cannot be created, or other users may read or change it.

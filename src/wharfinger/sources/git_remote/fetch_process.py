@@ -1,19 +1,19 @@
 """Runs the commands of git that reach the network, or write to a clone.
 
-They differ from those that read (`git_repository.git_process`): they start other programs of git itself, write packs,
-and may take an hour. They are confined as follows:
+They differ from the commands that only read (`git_repository.git_process`): they start other programs of git itself,
+write packs, and may take an hour. They are confined as follows:
 
-- The environment contains only our own variables. Only the operator's address is reached, by one protocol, without
+- The environment contains only our own variables. Only the address that the operator gave is reached, without
   redirects. This also rules out alternates that a server names (http-alternates), which git treats like redirects. No
   configuration of the system or the user, hook, credential helper, `.netrc`, submodule or filter is used.
 - The address and the token are in variables of the process (git-config(1), GIT_CONFIG_COUNT): every user of the machine
   can read arguments. Processes that read the clone never get them.
 - Each process starts through `sh`, which sets the limits of memory, processor time and the size of a file before git
-  runs, so that the processes that git starts inherit them. prlimit(2) after the start would be too late for those.
+  runs, so that the processes that git starts inherit them. prlimit(2) after the start would be too late for them.
 - A command is a process group of its own. The group is killed at the deadline, if the clone grows beyond its bound, or
   if the server ends.
-- `transfer.fsckObjects` refuses malformed objects. Old tools made some that are harmless, such as times without a zone,
-  and well-known repositories have them: those are accepted.
+- `transfer.fsckObjects` refuses malformed objects, except for harmless mistakes of old tools, such as times without a
+  zone: well-known repositories have them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ END_SECONDS = 5.0
 """Longest time to wait for a process that was killed."""
 
 _PASSED = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY")
-"""Variables of the operator that are passed on: the certificates that git trusts, and those of the client."""
+"""Variables of the operator that are passed on: the certificates that git trusts, and the one that it presents."""
 _HARMLESS = (
     *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "emptyName", "missingAuthor"),
     *("missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail"),
@@ -140,7 +140,8 @@ class GitNetwork:
     ) -> bytes:
         """Run one command, and return its output. `lock` is the lock of the folder, which git keeps open.
 
-        `replaced_bytes` is the size of what the command replaces: while it runs, the clone may exceed its bound by it.
+        `replaced_bytes` is the size of the objects that the command replaces. While it runs, the clone may exceed its
+        bound by as many bytes.
 
         Raises:
             FetchFailed: it failed, or was ended: at the deadline, or because the clone or the output is too large.

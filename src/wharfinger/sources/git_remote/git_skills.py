@@ -1,10 +1,10 @@
-"""Skills in a git repository, local or remote: those of the current HEAD.
+"""Publishes the skills of a git repository, local or remote, as they are at HEAD.
 
 Skills are read from files (`skill_folder`), because their manifests have sizes and digests of files. So the files of
 skills at HEAD are written to a temporary folder of this process. When HEAD changes, the files that differ are written
 again, each atomically. Only regular files with plain names in folders with a SKILL.md are written, never links or
-submodules. If the repository itself is a skill, its files are written to a folder with the name of the repository, so
-they have the same URIs as a folder with this skill.
+submodules. If the repository itself is a skill, its files are written to a folder with the name of the repository, and
+have the same URIs as those of a skill in such a folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wharfinger import types as t
-from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import Document, SourceUnavailable, UnusableSource
 from wharfinger.sources.directories import MAX_CHILDREN
@@ -72,9 +72,9 @@ def git_skills(
         program = find_git()
         directory = find_repository(path_or_url, version=program.version)
         label = default_label(directory.work_tree or directory.root).removesuffix(".git") or "repository"
-        private = PrivateDirectory(directory, program.path)
-        private.open()
-        repository, location = Repository(private, usable_label(label), MAX_READ_BYTES), directory.root
+        private_directory = PrivateDirectory(directory, program.path)
+        private_directory.open()
+        repository, location = Repository(private_directory, usable_label(label), MAX_READ_BYTES), directory.root
     try:
         check_seconds = every if mirror is None and every else CHECK_SECONDS
         return GitSkills(repository, mirror, location, prefix, PublishChoice((), (), hidden), check_seconds)
@@ -88,7 +88,7 @@ class _File(NamedTuple):
 
 
 _UNKNOWN = _File("", -1)
-"""A file that was perhaps written."""
+"""Recorded for a file while it is written, and if that fails."""
 
 
 class GitSkills(Skills):
@@ -113,11 +113,13 @@ class GitSkills(Skills):
         self.root = "" if mirror is not None else location
         self.repository = repository
         self.mirror = mirror
+        self._choice = choice
         self._every = every
         self._head: str | None = ""
-        """The commit whose files are written: None in a repository without commits, empty if they are incomplete."""
+        """The commit whose files were written; None if there are no commits, empty if not all files were written."""
         self._written: dict[str, _File] = {}
         self._problem = ""
+        """Why the skills could not be read at the last attempt, or an empty string."""
         self._ready = threading.Event()
         self._began = time.monotonic()
         self._wakeup = asyncio.Event()
@@ -146,7 +148,7 @@ class GitSkills(Skills):
             await asyncio.wait((self._task,))
         await super().close()
         await self.repository.objects.reader.close()
-        await asyncio.to_thread(self.repository.private.close)
+        await asyncio.to_thread(self.repository.private_directory.close)
         await asyncio.to_thread(self._temporary.cleanup)
 
     async def _wake(self) -> None:
@@ -206,8 +208,8 @@ class GitSkills(Skills):
             self._written[path] = files[path]
 
     async def _files_of_skills(self, head: str) -> dict[str, _File]:
-        """Return the files of all skills at a commit, by their paths below the folder."""
-        output = await run_git(self.repository.private, "ls-tree", "-r", "-z", "-l", f"{head}^{{tree}}")
+        """Return the files of all skills at a commit, by their paths below `_folder`."""
+        output = await run_git(self.repository.private_directory, "ls-tree", "-r", "-z", "-l", f"{head}^{{tree}}")
         files: dict[str, _File] = {}
         for line in output.data.split(b"\0")[:-1]:
             fields, _, name = line.partition(b"\t")
@@ -216,23 +218,32 @@ class GitSkills(Skills):
             if mode in (b"100644", b"100755", b"100664") and size.isdigit() and _is_plain(path):
                 files[path] = _File(oid.decode("ascii"), int(size))
         tops = {path.removesuffix(SKILL_FILE) for path in files if path.rpartition("/")[2] == SKILL_FILE}
-        single = "" in tops
-        prefix = f"{self.repository.label}/" if single else ""
+        too_large: set[str] = set()
+        prefix = f"{self.repository.label}/" if "" in tops else ""
         published: dict[str, _File] = {}
         total = 0
         for path, file in files.items():
-            if not single and not any(
-                path[: index + 1] in tops for index, character in enumerate(path) if character == "/"
-            ):
+            skills_with_file = [
+                path[:end] for end in (0, *(match.end() for match in re.finditer("/", path))) if path[:end] in tops
+            ]
+            if not skills_with_file:
                 continue
             if file.size > MAX_BYTES:
-                self._report((), f"{shown(path)} has more than {MAX_BYTES >> 20} MiB")
+                # Unless they are published, hidden files do not belong to their skills.
+                if self._choice.hidden or (not path.startswith(".") and "/." not in path):
+                    too_large.update(skills_with_file)
                 continue
             total += file.size
             if len(published) >= MAX_FILES or total > MAX_TOTAL_BYTES:
-                self._report((), f"only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of skills are published")
+                self._log_once(
+                    f"Only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of the skills in {self.location} are "
+                    "published"
+                )
                 break
             published[prefix + path] = file
+        for top in too_large:  # without their SKILL.md, the other files are not published
+            published.pop(prefix + top + SKILL_FILE, None)
+            self._report(tuple(top.split("/")[:-1]), f"its files have more than {MAX_BYTES >> 20} MiB")
         return published
 
     def _write(self, contents: list[tuple[str, bytes]]) -> None:
@@ -267,7 +278,7 @@ class GitSkills(Skills):
     # Methods of the source, which wait for the first clone
 
     def _wait_until_ready(self) -> None:
-        """Wait some seconds for the first clone.
+        """Wait some seconds until the skills are written for the first time.
 
         Raises:
             SourceUnavailable: the skills cannot be read yet; the message says why.
@@ -280,12 +291,11 @@ class GitSkills(Skills):
                 break
             if self._ready.wait(min(left, 0.05)):
                 return
-        raise SourceUnavailable(self._unavailable())
-
-    def _unavailable(self) -> str:
         if self.mirror is not None and not self.mirror.cloned:
-            return self.mirror.unavailable()
-        return f"The skills of {self.location} cannot be read yet{': ' + self._problem if self._problem else '.'}"
+            raise SourceUnavailable(self.mirror.unavailable())
+        raise SourceUnavailable(
+            f"The skills of {self.location} cannot be read yet{': ' + self._problem if self._problem else '.'}"
+        )
 
     def describe(self) -> str:
         """Describe how many files are published, and how recent they are."""

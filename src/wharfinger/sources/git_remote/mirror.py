@@ -5,13 +5,13 @@ References move in one step when all objects have arrived: readers see the last 
 
 **The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
 the files of HEAD, after which the clone can be read, then a whole clone, which replaces the parts. git never fetches
-missing objects by itself (GIT_NO_LAZY_FETCH); until they have arrived, reads of them are refused, with this reason. If
+missing objects by itself (GIT_NO_LAZY_FETCH). Until they have arrived, reads of them are refused with this reason. If
 the whole clone would exceed its bound, the parts stay and can be read.
 
 git 2.39 checks the packs of a partial clone strictly, and refuses even the harmless mistakes of old tools in them. A
 repository with such objects is therefore cloned as a whole.
 
-After each failure in a row, the wait for the next round becomes longer, up to `MAX_WAIT_SECONDS`.
+While rounds fail, the wait for the next round becomes longer each time, up to `MAX_WAIT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LOCAL_SECONDS = 300.0
 CLONE_WAIT_SECONDS = 4.0
 """Longest wait of callers for the first clone: less than a list waits for a source."""
 BUSY_SECONDS = 1.0
-"""Time after which a server checks the lock again, if another one fetches."""
+"""Time after which a server checks the lock again while another server fetches."""
 MIN_WAIT_SECONDS = 1.0
 MAX_WAIT_SECONDS = 900.0
 """Maximum time between two rounds after failures."""
@@ -85,7 +85,7 @@ class Mirror:
         self.problem = ""
         """Why the last round failed, in a clause; empty if it succeeded."""
         self.replaced = ""
-        """What the last force-push, deletion or the like changed, in a sentence."""
+        """A sentence on the last deletions and replacements of branches and tags; empty if there were none."""
         self._git = GitNetwork(program, address, folder, max_bytes, self._on_progress)
         self._progress = ""
         self._failures = 0
@@ -103,10 +103,6 @@ class Mirror:
             self._event = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def limit(self, max_bytes: int) -> None:
-        """Set the bound of the size of the clone."""
-        self._git.max_bytes = max_bytes
-
     async def close(self) -> None:
         """Stop fetching, and end the processes."""
         task, self._task = self._task, None
@@ -120,7 +116,7 @@ class Mirror:
         return self.state.fetched > 0
 
     @property
-    def incomplete(self) -> str:
+    def why_incomplete(self) -> str:
         """Why contents of old revisions are missing, as a sentence; empty if the clone is complete."""
         state = self.state
         if state.cut:
@@ -152,7 +148,7 @@ class Mirror:
     def unavailable(self) -> str:
         """Return why the clone cannot be read yet, as a sentence."""
         if self.problem:
-            return f"{self.address.url} could not be cloned: {self.problem}. It is tried again."
+            return f"{self.address.url} could not be cloned: {self.problem}. Retrying in the background."
         words = f" ({self._progress})" if self._progress else ""
         return f"{self.address.url} is being cloned for the first time{words}: try again in a few seconds."
 
@@ -213,7 +209,7 @@ class Mirror:
         """Record a failure, and return the seconds until the next round."""
         if reason != self.problem:
             state = "its last good state is served" if self.cloned else "it has never been cloned"
-            log.warning("%s could not be fetched: %s. It is tried again; %s", self.address.url, reason, state)
+            log.warning("%s could not be fetched: %s. Retrying in the background; %s", self.address.url, reason, state)
         self.problem = reason
         self._failed_since = self._failed_since or time.time()
         self._failures += 1
@@ -235,7 +231,7 @@ class Mirror:
                 self._progress = self._progress or "by another server"
                 return min(BUSY_SECONDS, self.every)
             age = time.time() - self.state.fetched
-            if self.state.fetched and 0 <= age < self.every / 2 and self.incomplete == "" and before != self.state:
+            if self.state.fetched and 0 <= age < self.every / 2 and self.why_incomplete == "" and before != self.state:
                 return self.every - age
             await asyncio.to_thread(self.folder.prepare)
             await self._fetch(lock)
@@ -275,7 +271,7 @@ class Mirror:
             self.replaced = (
                 await self._compare(lock, old_references, await self._local_references(lock)) or self.replaced
             )
-            if partial or self.incomplete:
+            if partial or self.why_incomplete:
                 await self._fetch_missing(lock, await self._missing(lock, "--no-walk", "--ignore-missing", "HEAD"))
                 missing = await self._missing(lock, "--all")
                 await self._save(fetched=time.time(), advertised=advertised, missing=len(missing), partial=True)
@@ -288,11 +284,11 @@ class Mirror:
         if len(await asyncio.to_thread(self.folder.pack_names)) > MAX_PACKS:
             await self._join_packs(lock)
 
-    async def _fetch_references(self, lock: int, *options: str, replaced: int = 0) -> None:
+    async def _fetch_references(self, lock: int, *options: str, replaced_bytes: int = 0) -> None:
         try:
             await self._git.run(
                 *_FETCH, *(options or ("--no-filter",)), "--prune", "--atomic", "origin", *_REFSPECS,
-                lock=lock, seconds=FETCH_SECONDS, replaced_bytes=replaced,
+                lock=lock, seconds=FETCH_SECONDS, replaced_bytes=replaced_bytes,
             )  # fmt: skip
         except FetchFailed as error:
             if self.cloned and "bound of the clone" in str(error):
@@ -331,7 +327,7 @@ class Mirror:
         return {name: oid for oid, _, name in (os.fsdecode(line).partition(" ") for line in output.splitlines())}
 
     async def _compare(self, lock: int, before: dict[str, str], after: dict[str, str]) -> str:
-        """Report branches that were deleted or replaced by a force-push, and tags that were moved or deleted."""
+        """Log and return which branches were deleted or force-pushed, and which tags were moved or deleted."""
         changes: list[str] = []
         compared = 0
         for name, oid in before.items():
@@ -379,13 +375,13 @@ class Mirror:
     async def _fetch_history(self, lock: int) -> None:
         """Fetch everything as a whole clone does, and drop the objects that were fetched in parts.
 
-        A request for the missing objects by name would take 50 bytes for each, and the host would compress them again:
-        those of mypy took 12 s and 88 MiB in one fetch, but minutes and 170 MiB in batches of 20,000.
+        To request the missing objects by name would take 50 bytes for each, and the host would compress them again:
+        those of mypy took 12 s and 88 MiB in a whole fetch, but minutes and 170 MiB in batches of 20,000.
         """
         parts = await asyncio.to_thread(self.folder.pack_names)
         try:
             await self._fetch_references(
-                lock, "--no-filter", "--refetch", replaced=await asyncio.to_thread(self.folder.size)
+                lock, "--no-filter", "--refetch", replaced_bytes=await asyncio.to_thread(self.folder.size)
             )
         except FetchFailed as error:
             if "bound of the clone" not in str(error):
@@ -409,7 +405,7 @@ class Mirror:
         if self.state.partial:  # git would drop objects that it could fetch again
             return
         mode = ("-a",) if everything else ("--geometric=2",)
-        with contextlib.suppress(FetchFailed):  # it is tried again after the next fetch
+        with contextlib.suppress(FetchFailed):  # joined after the next fetch instead
             await self._git.run("repack", "-d", "-q", *mode, lock=lock, seconds=LOCAL_SECONDS, network=False)
 
 

@@ -38,14 +38,16 @@ def open_clone(
     """
     every = EVERY_SECONDS if every is None else every
     if not every >= MIN_EVERY_SECONDS:
-        raise UnusableSource(f"A remote repository is fetched at most once a second: give every={every:g} at least 1.")
+        raise UnusableSource(
+            f"A remote repository is fetched at most once a second: every={every:g} must be at least 1."
+        )
     address = parse_remote(url)
     program = find_git()
     address.authorization()  # refuse a token that cannot be used before anything is published
     folder = CloneFolder.of(address)
-    private = PrivateDirectory(find_repository(folder.repository, version=program.version), program.path)
-    private.open()
-    repository = Repository(private, usable_label(address.name if label is None else label), max_size)
+    private_directory = PrivateDirectory(find_repository(folder.repository, version=program.version), program.path)
+    private_directory.open()
+    repository = Repository(private_directory, usable_label(address.name if label is None else label), max_size)
     max_bytes = MAX_CLONE_BYTES if max_clone_size is None else max_clone_size
     return repository, Mirror(program.path, address, folder, every=every, max_bytes=max_bytes)
 
@@ -67,7 +69,7 @@ class RemoteGitSource(GitSource):
         self.mirror = mirror
         self.location = mirror.address.url
         self.root = ""  # the clone is not a folder of the operator
-        repository.problem = mirror.outage
+        repository.outage = mirror.outage
         mirror.changed.append(self._on_fetch)
 
     def __repr__(self) -> str:
@@ -95,29 +97,24 @@ class RemoteGitSource(GitSource):
         await self.mirror.wait_until_cloned()
         return await super()._current(within)
 
-    async def _answered(
+    async def _with_answer(
         self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], references: References | None = None
     ) -> Result:
         async def checked(answer: GitAnswer) -> Result:
-            if self.mirror.incomplete:
-                if await self._reads_old_contents(answer):
-                    raise Overloaded(self.mirror.incomplete)
+            if self.mirror.why_incomplete:
+                address = answer.address
+                # `git grep` would leave out missing contents without an error.
+                if address.kind == "grep" and (await answer.revision(address.rev)).oid != answer.references.head:
+                    raise Overloaded(self.mirror.why_incomplete)
                 answer.fixed = False  # the sizes of missing files are not shown yet
             return await use(answer)
 
         try:
-            return await super()._answered(uri, checked, references)
+            return await super()._with_answer(uri, checked, references)
         except (ResourceNotFound, InvalidArgument) as error:
-            if self.mirror.incomplete and _is_about_missing_objects(error):
-                raise Overloaded(self.mirror.incomplete) from None
+            if self.mirror.why_incomplete and _is_about_missing_objects(error):
+                raise Overloaded(self.mirror.why_incomplete) from None
             raise
-
-    async def _reads_old_contents(self, answer: GitAnswer) -> bool:
-        """Return whether git would silently leave out missing contents instead of failing."""
-        address = answer.address
-        if address.kind != "grep":
-            return False
-        return (await answer.revision(address.rev)).oid != answer.references.head
 
 
 def _is_about_missing_objects(error: Exception) -> bool:

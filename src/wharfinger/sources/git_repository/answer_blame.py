@@ -20,11 +20,11 @@ from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_objects import is_link, is_submodule, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
-from wharfinger.sources.windows.window import NEXT, Window, continuation, parse, with_query
+from wharfinger.sources.windows.window import NEXT, Window, continuation, parse_window, with_query
 
 __all__ = ["BlameAnswer"]
 
@@ -33,7 +33,7 @@ DEFAULT_LINES = 200
 MAX_LINES = 5_000
 """Maximum number of lines of any window."""
 DEFAULT_CHARACTERS, MAX_CHARACTERS = 32_000, 256_000
-"""Characters after which a window ends early: without `lines` or `tail` in the URI, and with one of them."""
+"""Characters after which a window ends early: the first number if the URI has neither `lines` nor `tail`."""
 MAX_LINE_CHARACTERS = 2_000
 """Characters of one line that are shown."""
 HISTORY_SECONDS = 20.0
@@ -66,7 +66,7 @@ class BlameAnswer(GitAnswer):
         revision = await self.revision(self.address.rev)
         self._commit = await self.objects.commit_of(revision.oid)
         self._entry = await self.objects.find(self._commit.tree, self.address.parts)
-        if is_tree(self._entry.mode) or is_module(self._entry.mode) or is_link(self._entry.mode):
+        if is_tree(self._entry.mode) or is_submodule(self._entry.mode) or is_link(self._entry.mode):
             raise InvalidArgument(
                 "Blame shows the lines of one file: name it, as in "
                 f"{self.uris.blame(self.address.rev, (*self.address.parts, 'FILE'))}."
@@ -80,16 +80,17 @@ class BlameAnswer(GitAnswer):
         return os.fsencode("/".join(self.address.parts))
 
     async def _last_change(self) -> str:
-        """Return the last commit that changed the file. The blame stays the same until another commit does."""
-        cache, key = self.repository.last_changes, (self._commit.oid, self._path, self.repository.references.boundary)
+        """Return the last commit that changed the file. The blame stays the same until there is a newer one."""
+        cache, boundary_version = self.repository.last_changes, self.repository.references.boundary_version
+        key = (self._commit.oid, self._path, boundary_version)
         last_change = cache.get(key)
         if last_change is None:
             output = await run_git(
-                self.repository.private, "rev-list", "-n1", self._commit.oid, "--", self._path, seconds=HISTORY_SECONDS,
-                partial=True,
+                self.repository.private_directory, "rev-list", "-n1", self._commit.oid, "--", self._path,
+                seconds=HISTORY_SECONDS, partial=True,
             )  # fmt: skip
             last_change = cache.put(key, output.data.decode("ascii").strip() or self._commit.oid)
-        return f"{last_change}.{key[2]}" if key[2] else last_change
+        return f"{last_change}.{boundary_version}" if boundary_version else last_change
 
     async def resource(self) -> t.Resource:
         rev = shown(self.address.rev)
@@ -105,7 +106,7 @@ class BlameAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         lines = await self._lines()
-        window = parse(self.address.query)
+        window = parse_window(self.address.query)
         if not lines:
             return [self.text("The file is empty.\n")]
         first, last = _range(window, len(lines))
@@ -117,7 +118,8 @@ class BlameAnswer(GitAnswer):
         )
         path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
         line_range = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
-        title = f"Who last changed {line_range} of {path} at {rev}; read a commit by its name: {self._example()}\n\n"
+        example = self.uris.commit("COMMIT")
+        title = f"Who last changed {line_range} of {path} at {rev}; read a commit by its name: {example}\n\n"
         contents = [self.text(title + shown_lines)]
         last_requested = len(lines) if window is None or window.kind == "tail" or window.last is None else window.last
         if end < min(last_requested, len(lines)):
@@ -134,9 +136,6 @@ class BlameAnswer(GitAnswer):
             return commit
         return await self.readable.without_hidden(commit) if may_read(self.uris.commit(oid)) else None
 
-    def _example(self) -> str:
-        return self.uris.commit("COMMIT")
-
     async def _lines(self) -> list[str]:
         """Return the lines as git counts them, without their line ends."""
         content = await self.objects.content(self._entry.oid)
@@ -144,29 +143,27 @@ class BlameAnswer(GitAnswer):
         decoded = await asyncio.to_thread(mime.decode_text, data)
         # git finds lines by the byte 10, which in UTF-16 is half a character.
         if decoded is None or decoded[1].startswith(("utf-16", "utf-32")):
-            raise InvalidArgument(f"This file has no lines that git can tell apart: read {self._file()} instead.")
+            file = self.uris.tree(self.address.rev, self.address.parts)
+            raise InvalidArgument(f"This file has no lines that git can tell apart: read {file} instead.")
         lines = decoded[0].split("\n")
         return lines[:-1] if not lines[-1] else lines
-
-    def _file(self) -> str:
-        return self.uris.tree(self.address.rev, self.address.parts)
 
     async def _origins(self, first: int, last: int) -> list[LineOrigin]:
         """Return the origin of each of these lines."""
         origins = await self._run_blame(first, last)
         readable = self.readable
         if readable is None or all(
-            readable.reads(origin.oid, origin.path) for origin in origins if origin.path != self._path
+            readable.may_read(origin.oid, origin.path) for origin in origins if origin.path != self._path
         ):
             return origins
-        # The file once had a name that may not be read: then its history begins with the name that it has now.
+        # The file once had a name that may not be read. So show only its history under its present name.
         return await self._run_blame(first, last, "--no-follow")
 
     async def _run_blame(self, first: int, last: int, *options: str) -> list[LineOrigin]:
         try:
             output = await run_git(
-                self.repository.private, "blame", "--porcelain", *options, f"-L{first},{last}", self._commit.oid, "--",
-                self._path, seconds=HISTORY_SECONDS,
+                self.repository.private_directory, "blame", "--porcelain", *options, f"-L{first},{last}",
+                self._commit.oid, "--", self._path, seconds=HISTORY_SECONDS,
             )  # fmt: skip
         except GitFailed as error:
             if not error.why:
@@ -233,7 +230,7 @@ def _blame_text(
     for number, origin in enumerate(origins, first):
         index = number - first
         if not index or origins[index - 1] != origin:
-            out.append(_head(origin, commits[origin.oid], path))
+            out.append(_commit_line(origin, commits[origin.oid], path))
             room -= len(out[-1])
         text = lines[number - 1]
         cut = f"{text[:MAX_LINE_CHARACTERS]}[… {len(text):,} characters]" if len(text) > MAX_LINE_CHARACTERS else text
@@ -245,7 +242,7 @@ def _blame_text(
     return "".join(out), last
 
 
-def _head(origin: LineOrigin, commit: Commit | None, path: bytes) -> str:
+def _commit_line(origin: LineOrigin, commit: Commit | None, path: bytes) -> str:
     if commit is None:
         return "a commit that is not shown\n"
     try:

@@ -61,7 +61,7 @@ class ChangesAnswer(GitAnswer):
     _untracked: list[bytes]
 
     async def load(self) -> None:
-        repository = self.repository.private.found
+        repository = self.repository.private_directory.found
         if not repository.work_tree:
             raise InvalidArgument("This repository is bare: it has no working tree, and so no changes to commit.")
         if self.references.head is None:
@@ -69,39 +69,37 @@ class ChangesAnswer(GitAnswer):
         self._tree = (await self.objects.commit_of(self.references.head)).tree
         self._head = (await self.revision("HEAD")).oid
         await asyncio.to_thread(_check_files, repository.work_tree)
-        index = await asyncio.to_thread(self.repository.private.copy_index)
+        index = await asyncio.to_thread(self.repository.private_directory.copy_index)
         try:
             await self._compare(WorkingTree(repository.work_tree, index))
         finally:
             await asyncio.to_thread(_remove, index)
 
     async def _compare(self, working_tree: WorkingTree) -> None:
-        private, path = self.repository.private, self._path
+        private_directory, path = self.repository.private_directory, self._path
         await self._refresh(working_tree)
         staged = WorkingTree("", working_tree.index_file)
-        judge = None if self.readable is None or self._reads_all else self.reads
-        paths = await compared_paths(private, self._tree, "", path, judge, working=working_tree)
+        path_filter = None if self.readable is None or self._reads_all else self.may_read
+        paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=working_tree)
+        staged_paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=staged)
         (self._changed, _), (self._staged, _) = await asyncio.gather(
-            changes(private, self._tree, "", paths, working=working_tree),
-            changes(
-                private, self._tree, "", await compared_paths(private, self._tree, "", path, judge, working=staged),
-                working=staged,
-            ),
-        )  # fmt: skip
+            changes(private_directory, self._tree, "", paths, working=working_tree),
+            changes(private_directory, self._tree, "", staged_paths, working=staged),
+        )
         self._untracked = await self._find_untracked(working_tree)
-        if judge is not None:
+        if path_filter is not None:
             self._untracked = [path for path in self._untracked if await self._shows_untracked(path, working_tree)]
         self._patches: list[str] = []
         self._failure = ""
         self._listed = changes_after(self._changed, self._after())
         if self._listed:
             try:
-                self._patches = await patches(
-                    private, self._tree, "", self._listed, paths, WINDOW_BYTES, working=working_tree
+                self._patches, _ = await patches(
+                    private_directory, self._tree, "", self._listed, paths, WINDOW_BYTES, working=working_tree
                 )
             except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
-        tree = self._tree if judge is None else ""
+        tree = self._tree if path_filter is None else ""
         digest = hashlib.blake2b(repr((tree, self._changed, self._staged)).encode(), digest_size=16)
         digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
         digest.update(b"\0".join(self._untracked))
@@ -113,7 +111,7 @@ class ChangesAnswer(GitAnswer):
     def _reads_all(self) -> bool:
         return reads_all_below(f"{self.uris.changes()}/") and reads_all_below(f"{self.uris.tree('HEAD')}/")
 
-    def reads(self, path: Parts | bytes) -> bool:
+    def may_read(self, path: Parts | bytes) -> bool:
         """Return whether the caller may read a file of the working tree, and of HEAD."""
         parts = parts_of(path) if isinstance(path, bytes) else path
         return may_read(self.uris.changes(parts)) and may_read(self.uris.tree("HEAD", parts))
@@ -121,10 +119,10 @@ class ChangesAnswer(GitAnswer):
     async def _shows_untracked(self, path: bytes, working_tree: WorkingTree) -> bool:
         """Return whether an untracked file, or any file in an untracked folder (with a final slash), may be read."""
         if not path.endswith(b"/"):
-            return self.reads(path)
+            return self.may_read(path)
         if not may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/"):
             return False
-        return any(self.reads(file) for file in await self._find_untracked(working_tree, path, ()))
+        return any(self.may_read(file) for file in await self._find_untracked(working_tree, path, ()))
 
     @property
     def _path(self) -> bytes:
@@ -133,8 +131,8 @@ class ChangesAnswer(GitAnswer):
     async def _refresh(self, working_tree: WorkingTree) -> None:
         """Refresh the copy of the index, so that files whose status alone changed do not count as changed."""
         await run_git(
-            self.repository.private, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
-            work_tree=working_tree.folder, index=working_tree.index_file, output_bytes=2 * INDEX_BYTES,
+            self.repository.private_directory, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
+            work_tree=working_tree.folder, index=working_tree.index_file, max_file_bytes=2 * INDEX_BYTES,
             seconds=COMPARISON_SECONDS, codes=(0, 1),
         )  # fmt: skip
 
@@ -145,18 +143,12 @@ class ChangesAnswer(GitAnswer):
         options: Sequence[str] = ("--directory", "--no-empty-directory"),
     ) -> list[bytes]:
         """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder."""
-        arguments = [
-            "-z",
-            "--others",
-            "--exclude-per-directory=.gitignore",
-            *options,
-            "--",
-        ]
+        arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
         path = path or self._path
         try:
             output = await run_git(
-                self.repository.private, "ls-files", *arguments, *([path] if path else []),
-                work_tree=working_tree.folder, index=working_tree.index_file, most=UNTRACKED_BYTES,
+                self.repository.private_directory, "ls-files", *arguments, *([path] if path else []),
+                work_tree=working_tree.folder, index=working_tree.index_file, max_output_bytes=UNTRACKED_BYTES,
                 seconds=UNTRACKED_SECONDS, partial=True,
             )  # fmt: skip
         except GitFailed:
@@ -197,7 +189,7 @@ class ChangesAnswer(GitAnswer):
             return f"Nothing{where} is changed since {head}.\n"
         staged = {change.path: change for change in self._staged}
         lines = [f"Changes since {head} that are not committed:"]
-        # A change that was staged and then undone in the working tree is in the index only.
+        # If a change was staged and then undone in the working tree, only `staged` has it.
         all_changes = {**staged, **{change.path: change for change in self._changed}}
         for path in sorted(all_changes)[:MAX_PATHS]:
             change = all_changes[path]

@@ -52,14 +52,14 @@ class CommitAnswer(GitAnswer):
         commit = self.commit
         try:
             old_tree = await tree_before(self.objects, await self.objects.commit(commit.oid))
-            private = self.repository.private
-            compared = await compared_paths(private, old_tree, commit.tree, b"", self.judge)
+            private_directory = self.repository.private_directory
+            compared = await compared_paths(private_directory, old_tree, commit.tree, b"", self.path_filter)
             changed, more = await changes(
-                private, old_tree, commit.tree, compared, most=MAX_PATHS, seconds=COMPARISON_SECONDS
+                private_directory, old_tree, commit.tree, compared, limit=MAX_PATHS, seconds=COMPARISON_SECONDS
             )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True
-        # A shorter list that is cut may be longer next time: git was stopped early, or objects are missing.
+        # A list that was cut below `MAX_PATHS` may be longer next time: git was stopped early, or objects are missing.
         self.fixed = self.fixed and (not more or len(changed) >= MAX_PATHS)
         return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]
 
@@ -79,10 +79,10 @@ def commit_resource(repository: Repository, commit: Commit) -> t.Resource:
 async def tree_before(objects: GitObjects, commit: Commit) -> str:
     """Return the tree of a commit's first parent; the empty tree if it has none, or if a shallow clone ends there."""
     if not commit.parents:
-        return EMPTY_TREES[objects.private.length]
+        return EMPTY_TREES[objects.private_directory.oid_length]
     try:
         return (await objects.commit((await objects.info(f"{commit.oid}^")).oid)).tree
     except MissingObject:
-        if commit.oid in objects.private.shallow:
-            return EMPTY_TREES[objects.private.length]
+        if commit.oid in objects.private_directory.shallow:
+            return EMPTY_TREES[objects.private_directory.oid_length]
         raise

@@ -52,12 +52,14 @@ class DiffAnswer(GitAnswer):
         old, new = await asyncio.gather(*[self._entry_in(tree) for tree in self._trees])
         if old is None and new is None:
             raise NoSuchPath(address.uri)
-        self.need_path(folder=all(side is None or is_tree(side.mode) for side in (old, new)))
-        self._compared = await compared_paths(self.repository.private, *self._trees, self._path, self.judge)
+        self.need_path(is_folder=all(side is None or is_tree(side.mode) for side in (old, new)))
+        self._compared = await compared_paths(
+            self.repository.private_directory, *self._trees, self._path, self.path_filter
+        )
         self.version = "..".join("" if side is None else side.oid for side in (old, new)) + _modes(old, new)
-        if self.judge is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
+        if self.path_filter is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
             # The names of the trees also depend on files that the caller may not read.
-            listed, _ = await changes(self.repository.private, *self._trees, self._compared)
+            listed, _ = await changes(self.repository.private_directory, *self._trees, self._compared)
             self.version = digest(repr(listed))
         self.fixed = all(revision.fixed for revision in named)
         self.modified = self._commits[-1].committer.seconds
@@ -69,7 +71,7 @@ class DiffAnswer(GitAnswer):
     async def _entry_in(self, tree: str) -> GitTreeEntry | None:
         """Return the entry of one side at the path, or None."""
         try:
-            return await self.objects.find(tree, self.address.parts) if self.address.parts else _root(tree)
+            return await self.objects.find(tree, self.address.parts)
         except NoSuchPath:
             return None
 
@@ -87,21 +89,27 @@ class DiffAnswer(GitAnswer):
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        listed, cut = await changes(self.repository.private, *self._trees, self._compared)
+        listed, cut = await changes(self.repository.private_directory, *self._trees, self._compared)
         self.fixed = self.fixed and not cut
         listed = changes_after(listed, self._after())
         texts: list[str] = []
         if listed:
-            texts = await patches(self.repository.private, *self._trees, listed, self._compared, window_bytes())
+            texts, ended_early = await patches(
+                self.repository.private_directory, *self._trees, listed, self._compared, window_bytes()
+            )
+            self.fixed = self.fixed and not ended_early
         meta: dict[str, object] = {VERSION: self.version}
         text = "".join(texts) or ("Nothing was found in time: ask for one path.\n" if cut else "Nothing differs.\n")
         contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]
         if len(texts) < len(listed):
             last = join_parts(tuple(os.fsdecode(listed[len(texts) - 1].path).split("/")))
-            following = with_query(self._pinned(), f"after={last.replace('&', '%26')}")
-            meta[NEXT] = following
+            # With the names of the commits, the windows stay the same when a branch moves.
+            oids = [commit.oid for commit in self._commits]
+            pinned = self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
+            next_uri = with_query(pinned, f"after={last.replace('&', '%26')}")
+            meta[NEXT] = next_uri
             words = f"{many(len(texts), 'path')} in this window, {len(listed) - len(texts):,} after it."
-            contents.append(continuation(following, words))
+            contents.append(continuation(next_uri, words))
         return contents
 
     def _after(self) -> bytes:
@@ -113,15 +121,6 @@ class DiffAnswer(GitAnswer):
         except UnreadableUri:
             raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
         return os.fsencode("/".join(parts))
-
-    def _pinned(self) -> str:
-        """Return the URI of this difference with the names of the commits, so that its windows stay the same."""
-        oids = [commit.oid for commit in self._commits]
-        return self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
-
-
-def _root(tree: str) -> GitTreeEntry:
-    return GitTreeEntry(b"", 0o040000, tree)
 
 
 def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:

@@ -95,7 +95,10 @@ class GrepAnswer(GitAnswer):
         end = after + line_count
         contents = [self.text(self._title(text, len(found), after, end, cut) + "\n".join(blocks))]
         if end < len(found):
-            next_uri = self._next_uri(end)
+            query = {name: value for name, value in self.address.query.items() if name != "after"}
+            query["after"] = str(end)
+            pairs = [f"{name}={_escaped(value)}" for name, value in query.items()]
+            next_uri = f"{self.uris.grep(self._commit.oid)}?{'&'.join(pairs)}"
             contents[0].meta = {VERSION: self.version, NEXT: next_uri}
             contents.append(continuation(next_uri, f"{many(end, 'line')} so far."))
         return contents
@@ -121,29 +124,29 @@ class GrepAnswer(GitAnswer):
             parts = tuple(os.fsdecode(path).split("/"))
             try:
                 entry = await self.objects.find(self._commit.tree, parts)
-                if self.readable is not None and not self.readable.finds(self.address.rev, parts, entry):
+                if self.readable is not None and not self.readable.may_read_any(self.address.rev, parts, entry):
                     raise NoSuchPath(self.uri)
             except NoSuchPath:
                 raise InvalidArgument(f"path={shown(os.fsdecode(path))} is not in {shown(self.address.rev)}.") from None
         paths = await self._searched_paths(path)
-        if not paths and self.judge is not None:
+        if not paths and self.path_filter is not None:
             return [], ""
         output = await run_git(
-            self.repository.private, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color", "--full-name",
-            "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *paths,
-            most=MAX_OUTPUT_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
+            self.repository.private_directory, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color",
+            "--full-name", "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *paths,
+            max_output_bytes=MAX_OUTPUT_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
         )  # fmt: skip
         matches = parse_grep(output.data, self._commit.tree)
-        if self.judge is not None:
-            readable = {path: self.reads(path) for path in {line.path for line in matches}}
+        if self.path_filter is not None:
+            readable = {path: self.may_read(path) for path in {line.path for line in matches}}
             matches = [line for line in matches if readable[line.path]]
         return matches[:MAX_FOUND_LINES], output.cut
 
     async def _searched_paths(self, path: bytes) -> Sequence[bytes]:
-        """Return the files and folders to search: as few as possible, and if possible only those that may be read."""
+        """Return the files and folders to search: only those that may be read, unless they are too many for git."""
         unfiltered = [path] if path else []
         readable, rev = self.readable, self.address.rev
-        if readable is None or self.judge is None:
+        if readable is None or self.path_filter is None:
             return unfiltered
         paths: list[bytes] = []
         waiting: list[Parts] = [tuple(os.fsdecode(path).split("/")) if path else ()]
@@ -151,12 +154,12 @@ class GrepAnswer(GitAnswer):
             parts = waiting.pop()
             entry = await self.objects.find(self._commit.tree, parts)
             if not is_tree(entry.mode):
-                paths += [os.fsencode("/".join(parts))] if readable.reads(rev, parts) else []
+                paths += [os.fsencode("/".join(parts))] if readable.may_read(rev, parts) else []
             elif parts and readable.reads_all_below(rev, parts):
                 paths.append(os.fsencode("/".join(parts)))
             elif readable.may_read_below(rev, parts):
                 waiting += [(*parts, child.part) for child in await self.objects.tree(entry.oid)]
-            if len(paths) + len(waiting) > MAX_PATHS:  # then lines that may not be read are dropped afterwards
+            if len(paths) + len(waiting) > MAX_PATHS:  # `_search` drops the lines that may not be read
                 return unfiltered
         return sorted(paths)
 
@@ -175,11 +178,6 @@ class GrepAnswer(GitAnswer):
         more = "At least " if cut or total >= MAX_FOUND_LINES else ""
         span = "" if (after, end) == (0, total) else f", of which these are {after + 1}-{end}"
         return f"{more}{many(total, 'line')}{where} at {rev} with “{shown(text)}”{reason}{span}:\n\n"
-
-    def _next_uri(self, end: int) -> str:
-        query = {name: value for name, value in self.address.query.items() if name != "after"} | {"after": str(end)}
-        pairs = [f"{name}={_escaped(value)}" for name, value in query.items()]
-        return f"{self.uris.grep(self._commit.oid)}?{'&'.join(pairs)}"
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:

@@ -36,5 +36,5 @@ def answer_for(repository: Repository, references: References, uri: str) -> GitA
         ResourceNotFound: the URI cannot name anything in this repository.
         InvalidArgument: its query cannot be read.
     """
-    address = repository.uris.read(uri)
+    address = repository.uris.parse(uri)
     return _ANSWERS[address.kind](repository, references, address, uri)

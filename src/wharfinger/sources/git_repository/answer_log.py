@@ -87,13 +87,13 @@ class LogAnswer(GitAnswer):
         query = self.address.query
         limit = _read_limit(query.get("limit", str(DEFAULT_COMMITS)))
         after = query.get("after")
-        if after is not None and not (is_full(after) and len(after) == self.repository.private.length):
-            digits = self.repository.private.length
+        digits = self.repository.private_directory.oid_length
+        if after is not None and not (is_full(after) and len(after) == digits):
             raise InvalidArgument(f"after= must be the full name of a commit of this log, with {digits} digits.")
-        boundary = self.repository.references.boundary
+        boundary_version = self.repository.references.boundary_version
         histories, readable = self.repository.histories, self.readable
         if readable is None:
-            window = await histories.window(self._tip.oid, boundary, after, limit, self._selection)
+            window = await histories.window(self._tip.oid, boundary_version, after, limit, self._selection)
         else:
             window = await readable.window(histories, self._tip.oid, after, limit, self._selection)
         self.fixed = self.fixed and not window.ended_early
@@ -105,7 +105,7 @@ class LogAnswer(GitAnswer):
         entries: list[str] = []
         room = window_bytes() if "limit" in query else within_budget(DEFAULT_WINDOW_CHARACTERS)
         for commit, logged in zip(commits, window.commits, strict=True):
-            entries.append(log_entry(commit, logged.before))
+            entries.append(log_entry(commit, logged.old_path))
             room -= len(entries[-1])
             if room < 0:
                 break
@@ -113,9 +113,9 @@ class LogAnswer(GitAnswer):
             window = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid)
         contents = [self.text(self._title(len(entries)) + "".join(entries) + self._footer(window))]
         if window.after is not None:
-            following = self._following(self._tip.oid, {"after": window.after})
-            contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(continuation(following, f"{many(len(entries), 'commit')} in this window."))
+            next_uri = self._log_uri(self._tip.oid, {"after": window.after})
+            contents[0].meta = {VERSION: self.version, NEXT: next_uri}
+            contents.append(continuation(next_uri, f"{many(len(entries), 'commit')} in this window."))
         return contents
 
     def _title(self, number: int) -> str:
@@ -145,11 +145,11 @@ class LogAnswer(GitAnswer):
             if last is None:
                 return [f"The search ended {bound}, and found nothing until then: begin at an older revision."]
             query = {"path": os.fsdecode(last.path)} if last.path else {}
-            older = self._following(f"{last.oid}~1", query)
+            older = self._log_uri(f"{last.oid}~1", query)
             return [
                 f"The search ended {bound}: there may be older commits. To look at what led to the last one: {older}"
             ]
-        if self.repository.private.shallow:
+        if self.repository.private_directory.shallow:
             return ["This is a shallow clone: it has no older commits."]
         if last is not None and last.status == "A":
             return [f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history under any name."]
@@ -157,11 +157,11 @@ class LogAnswer(GitAnswer):
             return [f"Renames of folders are not followed: the files of {path} may have an older history of their own."]
         return []
 
-    def _following(self, rev: str, changed: dict[str, str]) -> str:
-        """Return the URI of the log that leads to `rev`, with the other parameters of this URI."""
+    def _log_uri(self, rev: str, changed: dict[str, str]) -> str:
+        """Return the URI of the log of `rev`, with the parameters of this URI, except those that are `changed`."""
         query = {name: value for name, value in self.address.query.items() if name != "after"}
         for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
-            if _AGE(query.get(name, "")):  # which would mean another time in the next window
+            if _AGE(query.get(name, "")):  # an age would mean another time in the next window
                 query[name] = str(seconds)
         query |= changed
         pairs = [f"{name}={quote_query(value, '/:', errors='surrogateescape')}" for name, value in query.items()]

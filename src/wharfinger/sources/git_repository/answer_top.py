@@ -30,10 +30,10 @@ class TopAnswer(GitAnswer):
 
     async def load(self) -> None:
         self.version = self.references.fingerprint
-        self.problem = self.repository.problem()
+        self.problem = self.repository.outage()
         if self.problem:
             self.version = digest(f"{self.version} {self.problem}")
-        if self.readable is not None:  # that fingerprint also depends on branches that the caller may not read
+        if self.readable is not None:  # the fingerprint also depends on branches that the caller may not read
             self.version = digest((await self.contents())[0].text or "")
 
     async def resource(self) -> t.Resource:
@@ -49,8 +49,8 @@ class TopAnswer(GitAnswer):
         tags = self._readable_names(TAGS, await self.repository.references.tags(references))
         counts = f"{many(len(branches), 'branch')}, {many(len(tags), 'tag')}"
         lists = [
-            ("Branches:", [line async for line in self._names(BRANCHES, branches)]),
-            ("Tags, newest first:", [line async for line in self._names(TAGS, tags)]),
+            ("Branches:", [line async for line in self._lines(BRANCHES, branches)]),
+            ("Tags, newest first:", [line async for line in self._lines(TAGS, tags)]),
         ]
         text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._uri_forms())
         if self.problem:
@@ -84,12 +84,12 @@ class TopAnswer(GitAnswer):
         return [name for name in names if may_read(self.uris.tree(short_name(prefix + name, self.references)))]
 
     async def nearest(self, oid: str) -> str:
-        """Return the object that a reference names or, for a caller who may not read everything, a commit to show."""
+        """Return the object itself or, if the caller may not read everything, the nearest commit that is shown."""
         if self.readable is None:
             return oid
         return await self.readable.nearest((await self.objects.commit_of(oid)).oid)
 
-    async def _names(self, prefix: str, names: Sequence[str]) -> AsyncIterator[str]:
+    async def _lines(self, prefix: str, names: Sequence[str]) -> AsyncIterator[str]:
         for name in names[:MAX_NAMED_REFERENCES]:
             try:
                 oid = await self.nearest(self.references.names[prefix + name])
@@ -105,7 +105,7 @@ class TopAnswer(GitAnswer):
             *[
                 f"{words}: {self.uris.top}/{form}"
                 for words, form in _URI_FORMS
-                if not form.startswith("changes") or self.repository.private.found.work_tree
+                if not form.startswith("changes") or self.repository.private_directory.found.work_tree
             ],
         ]
 

@@ -18,12 +18,12 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, modified_annotations, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_submodule, is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.page_keys import bad_cursor
-from wharfinger.sources.windows.window import RandomAccess, parse, read_content, refuse_window
+from wharfinger.sources.windows.window import RandomAccess, parse_window, read_content, refuse_window
 from wharfinger.types.base import or_unset
 
 __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
@@ -32,14 +32,14 @@ LINK_TYPE = "inode/symlink"
 SUBMODULE_TYPE = "text/plain"
 FILE_MODE = 0o100644
 INLINE_BYTES = 256 << 10
-"""A larger content is cut and decoded in a thread, because that would block the event loop."""
+"""A file that is larger is cut and decoded in a thread, because that would block the event loop."""
 
 
 class TreeAnswer(GitAnswer):
     """A folder or file at a revision, or a tree or file by its object name."""
 
     entry: GitTreeEntry
-    _seconds: int | None = None
+    _committed_at: int | None = None
 
     async def load(self) -> None:
         self.need_path()
@@ -54,11 +54,11 @@ class TreeAnswer(GitAnswer):
         else:
             if info.kind == "commit":
                 commit = await self.objects.commit(oid)
-                oid, self._seconds = commit.tree, commit.committer.seconds
+                oid, self._committed_at = commit.tree, commit.committer.seconds
             self.entry = await self.objects.find(oid, parts)
             if self.address.ends_with_slash and parts and not is_tree(self.entry.mode):
                 raise NoSuchPath(self.address.uri)
-        self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
+        self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._committed_at
         if (
             is_tree(self.entry.mode)
             and self.readable is not None
@@ -70,17 +70,17 @@ class TreeAnswer(GitAnswer):
     async def resource(self) -> t.Resource:
         (resource,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
         resource.uri, resource.meta = self.uri, {VERSION: self.version}
-        if self._seconds is not None and not self.address.parts:
-            resource.annotations = modified_annotations(self._seconds)
+        if self._committed_at is not None and not self.address.parts:
+            resource.annotations = modified_annotations(self._committed_at)
         return resource
 
     async def contents(self) -> list[t.ResourceContents]:
         entry = self.entry
-        window = parse(self.address.query)
+        window = parse_window(self.address.query)
         if is_tree(entry.mode):
             refuse_window(window)
             return await self._directory()
-        if is_module(entry.mode):
+        if is_submodule(entry.mode):
             return [self.text(_submodule_text(entry))]
         content = await self.objects.content(entry.oid)
         if content.size > INLINE_BYTES:
@@ -92,14 +92,14 @@ class TreeAnswer(GitAnswer):
         return contents
 
     def _file_contents(self, content: RandomAccess) -> list[t.ResourceContents]:
-        window, oid = parse(self.address.query), self.entry.oid
+        window, oid = parse_window(self.address.query), self.entry.oid
         return read_content(
             self.uri,
             self.address.uri,
             self.entry.part,
             content,
             window,
-            max_bytes=self.repository.whole,
+            max_bytes=self.repository.max_size,
             meta={VERSION: oid},
             lines=self.repository.lines.of(oid, oid, content) if window and window.kind == "lines" else None,
         )
@@ -115,12 +115,12 @@ class TreeAnswer(GitAnswer):
         return [self.text(text), *summaries(children)]
 
     async def _readable_entries(self, oid: str) -> Sequence[GitTreeEntry]:
-        """Return the entries of a tree that the caller may read. A folder readable only in part has no object."""
+        """Return the entries that the caller may read of a tree. A folder readable only in part has no `oid`."""
         entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
         readable, rev, parts = self.readable, self.address.rev, self.address.parts
         if readable is None or readable.reads_all_below(rev, parts):
             return entries
-        visible = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
+        visible = [entry for entry in entries if readable.may_read(rev, (*parts, entry.part))]
         return [
             entry
             if not is_tree(entry.mode) or readable.reads_all_below(rev, (*parts, entry.part))
@@ -143,7 +143,7 @@ class TreeAnswer(GitAnswer):
 
     async def _position(self, key: str) -> tuple[str, int]:
         oid, _, number = key.partition(".")
-        if len(oid) == self.repository.private.length and number.isdecimal() and len(number) < 10:
+        if len(oid) == self.repository.private_directory.oid_length and number.isdecimal() and len(number) < 10:
             try:
                 if (await self.objects.info(bytes.fromhex(oid).hex())).kind == "tree":
                     return oid, int(number)
@@ -156,7 +156,7 @@ async def entry_resources(
     repository: Repository, rev: str, rows: Sequence[tuple[Parts, GitTreeEntry]]
 ) -> list[t.Resource]:
     """Return the resources of entries of trees at a revision."""
-    files = {entry.oid for _, entry in rows if not (is_tree(entry.mode) or is_module(entry.mode))}
+    files = {entry.oid for _, entry in rows if not (is_tree(entry.mode) or is_submodule(entry.mode))}
     infos = await repository.objects.infos(list(files))
     sizes = {oid: info.size for oid, info in infos.items()}
     # Most types follow from the names of the files. For the other types, the first bytes are read.
@@ -165,13 +165,16 @@ async def entry_resources(
         for parts, entry in rows
         if entry.oid in sizes and not is_link(entry.mode) and not mime.by_name(parts[-1] if parts else "")
     }
-    heads = dict(zip(unknown, await asyncio.gather(*[_head(repository, oid) for oid in unknown]), strict=True))
+    first_bytes = dict(
+        zip(unknown, await asyncio.gather(*[_first_bytes(repository, oid) for oid in unknown]), strict=True)
+    )
     return [
-        _resource(repository, rev, parts, entry, sizes.get(entry.oid), heads.get(entry.oid)) for parts, entry in rows
+        _resource(repository, rev, parts, entry, sizes.get(entry.oid), first_bytes.get(entry.oid))
+        for parts, entry in rows
     ]
 
 
-async def _head(repository: Repository, oid: str) -> bytes | None:
+async def _first_bytes(repository: Repository, oid: str) -> bytes | None:
     try:
         return await repository.objects.first_bytes(oid)
     except (MissingObject, InvalidArgument):  # a read of the file reports the error
@@ -179,18 +182,20 @@ async def _head(repository: Repository, oid: str) -> bytes | None:
 
 
 def _resource(
-    repository: Repository, rev: str, parts: Parts, entry: GitTreeEntry, size: int | None, head: bytes | None
+    repository: Repository, rev: str, parts: Parts, entry: GitTreeEntry, size: int | None, first_bytes: bytes | None
 ) -> t.Resource:
     last = parts[-1] if parts else ""
     name = shown(last) if parts else f"{repository.label} at {shown(rev)}"
     if is_tree(entry.mode):
         kind = mime.DIRECTORY
-    elif is_module(entry.mode):
+    elif is_submodule(entry.mode):
         kind, size = SUBMODULE_TYPE, len(_submodule_text(entry).encode())
     elif is_link(entry.mode):
         kind = LINK_TYPE
     else:
-        kind = mime.by_name(last) or ("" if head is None else mime.classify(last, head, mime.begins_text(head)))
+        kind = mime.by_name(last)
+        if not kind and first_bytes is not None:
+            kind = mime.classify(last, first_bytes, mime.begins_text(first_bytes))
     return t.Resource(
         uri=repository.uris.tree(rev, parts),
         name=name,

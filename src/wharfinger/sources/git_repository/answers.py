@@ -1,4 +1,4 @@
-"""The base class of all answers: their repository, their references, and how long they are valid."""
+"""`GitAnswer`, the base class of the answers to all URIs, and `Repository`, which they read."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ __all__ = ["GitAnswer", "Repository"]
 MAX_LAST_CHANGES = 10_000
 """Maximum number of paths whose last change is kept."""
 MOVING_MS = 10_000
-"""Longest time for which an answer about a name may be reused: a branch may move at any time."""
+"""Longest time in ms for which clients may reuse an answer about a branch or tag, which may move at any time."""
 
 
 class Repository:
     """One published repository: its objects, references and histories, and its URIs."""
 
-    def __init__(self, private: PrivateDirectory, label: str, whole: int) -> None:
-        self.private = private
+    def __init__(self, private_directory: PrivateDirectory, label: str, max_size: int) -> None:
+        self.private_directory = private_directory
         self.label = label
-        self.whole = whole
-        """Maximum number of bytes of a file that are returned at once."""
+        self.max_size = max_size
+        """The size in bytes of the largest file that is read whole."""
         self.uris = GitUris(label)
-        self.objects = GitObjects(private)
-        self.references = ReferenceReader(private, self.objects.forget)
+        self.objects = GitObjects(private_directory)
+        self.references = ReferenceReader(private_directory, self.objects.forget)
         self.histories = Histories(self.objects)
         self.changed_paths = ChangedPaths(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
-        """The last commit that changed a path, by the commit at which the search began, the path, and the boundary."""
-        self.problem: Callable[[], str] = lambda: ""
+        """The last commit that changed a path, by the first commit of the search, the path, and `boundary_version`."""
+        self.outage: Callable[[], str] = lambda: ""
         """Returns a sentence that says why the clone cannot be updated, or an empty string."""
 
-    def readable(self) -> ReadableHistory | None:
-        """Return the history that the current caller may read; None without restrictions."""
+    def readable_history(self) -> ReadableHistory | None:
+        """Return the history that the current caller may read; None if the caller may read everything."""
         if reads_all_below(f"{self.uris.top}/"):
             return None
-        return ReadableHistory(self.uris, self.objects, self.changed_paths, self.references.boundary)
+        return ReadableHistory(self.uris, self.objects, self.changed_paths, self.references.boundary_version)
 
     async def revision(self, name: str, references: References, readable: ReadableHistory | None) -> GitRevision:
-        """Resolve the name of a revision to a commit that the caller sees. Raises what `resolve` raises."""
+        """Resolve the name of a revision to a commit that the caller may see. Raises what `resolve` raises."""
         if readable is None or readable.all_files:
             return await resolve(name, references, self.objects)
         return await resolve(name, references, self.objects, lambda oid: readable.nearest(oid, name))
@@ -76,8 +76,8 @@ class GitAnswer:
         self.references = references
         self.address = address
         self.uri = uri
-        self.readable = repository.readable()
-        """The history that the caller may read; None without restrictions."""
+        self.readable = repository.readable_history()
+        """The history that the caller may read; None if the caller may read everything."""
         self.version = ""
         """A text that changes if the content of this URI changes."""
         self.fixed = False
@@ -89,22 +89,22 @@ class GitAnswer:
         """Resolve the name of a revision."""
         return await self.repository.revision(name, self.references, self.readable)
 
-    def reads(self, path: Parts | bytes) -> bool:
+    def may_read(self, path: Parts | bytes) -> bool:
         """Return whether the caller may read a file at the revisions of this answer."""
         readable, address = self.readable, self.address
-        return readable is None or all(readable.reads(rev, path) for rev in (address.rev, address.to) if rev)
+        return readable is None or all(readable.may_read(rev, path) for rev in (address.rev, address.to) if rev)
 
     @property
-    def judge(self) -> Callable[[bytes], bool] | None:
-        """`reads`, or None if the caller may read all files."""
-        return None if self.readable is None or self.readable.all_files else self.reads
+    def path_filter(self) -> Callable[[bytes], bool] | None:
+        """`may_read`, or None if the caller may read all files."""
+        return None if self.readable is None or self.readable.all_files else self.may_read
 
-    def need_path(self, *, folder: bool = False) -> None:
-        """Raise NoSuchPath if the caller may not read the path of this answer, nor anything in it if it is a folder."""
+    def need_path(self, *, is_folder: bool = False) -> None:
+        """Raise NoSuchPath if the caller may not read the path of this answer, nor, if `is_folder`, anything in it."""
         readable, address = self.readable, self.address
-        if readable is None or self.reads(address.parts):
+        if readable is None or self.may_read(address.parts):
             return
-        if not folder or not all(
+        if not is_folder or not all(
             readable.may_read_below(rev, address.parts) for rev in (address.rev, address.to) if rev
         ):
             raise NoSuchPath(address.uri)

@@ -41,14 +41,14 @@ async def complete(
 async def _revisions(repository: Repository, references: References, value: str) -> list[str]:
     """Return names that begin with `value`, then others that contain it, then short names of commits.
 
-    Newer tags come first.
+    Among the tags, newer ones come first.
     """
     folded = value.casefold()
     names = [] if references.head is None else ["HEAD"]
     tags = await repository.references.tags(references)
     for prefix, under in ((BRANCHES, references.under(BRANCHES)), (TAGS, tags), (REMOTES, references.under(REMOTES))):
         names += [short_name(prefix + name, references) for name in under]
-    readable = repository.readable()
+    readable = repository.readable_history()
     if readable is not None:
         names = [name for name in names if may_read(repository.uris.tree(name))]
     names = [name for name in names if name.isprintable()]
@@ -70,13 +70,13 @@ async def _paths(repository: Repository, references: References, value: str, con
     head, _, typed = value.rpartition("/")
     try:
         rev = context.get("rev") or context.get("to") or "HEAD"
-        readable = repository.readable()
+        readable = repository.readable_history()
         tree = (await objects.commit_of((await repository.revision(rev, references, readable)).oid)).tree
         parts = split_path(head)[0] if head else ()
         folder = await objects.find(tree, parts)
         entries: Sequence[GitTreeEntry] = await objects.tree(folder.oid) if is_tree(folder.mode) else ()
         if readable is not None and is_tree(folder.mode):
-            entries = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
+            entries = [entry for entry in entries if readable.may_read(rev, (*parts, entry.part))]
         folded = typed_name(typed)
     except (LookupError, InvalidArgument, UnreadableUri):
         return []
@@ -100,7 +100,7 @@ async def _paths(repository: Repository, references: References, value: str, con
         async for below, entry in objects.walk(folder.oid, should_enter=should_enter):
             if len(matches) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
-            if folded in below[-1].casefold() and (readable is None or readable.reads(rev, (*parts, *below))):
+            if folded in below[-1].casefold() and (readable is None or readable.may_read(rev, (*parts, *below))):
                 matches[_completion((*parts, *below), entry)] = None
     return list(matches)[:MAX_COMPLETIONS]
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 from wharfinger.content import mime
@@ -32,11 +33,11 @@ EMPTY_TREES = {
 }
 """The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
-"""Maximum bytes of the list of paths from git."""
+"""Maximum bytes of the list of paths that git prints."""
 MAX_PATHS = 500
 """Maximum number of paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
-"""Maximum bytes of patches from git. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
+"""Maximum bytes of patches that git prints. If the first one is larger, git runs again with `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
 """Maximum bytes of the patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
@@ -71,15 +72,16 @@ class TreeChange(NamedTuple):
     old_path: bytes = b""
 
     @property
-    def patches(self) -> int:
+    def patch_count(self) -> int:
         """The number of its patches: two if the type of the file changed."""
         return 2 if self.status == "T" else 1
 
 
 class ComparedPaths(NamedTuple):
-    """The files and folders that are compared (all if there are none), and whether renames are found among them.
+    """The files and folders to compare (all if `paths` is empty), and whether to find renames among them.
 
-    If the readable paths are too many for a command, or none, `listed` has their changes, and `paths` is empty.
+    If the caller may read none of the changed paths, or more than a command takes, `paths` is empty, and `listed` has
+    the changes of those that may be read.
     """
 
     paths: Sequence[bytes] = ()
@@ -91,34 +93,34 @@ EVERYTHING = ComparedPaths()
 
 
 async def compared_paths(
-    private: PrivateDirectory,
+    private_directory: PrivateDirectory,
     old: str,
     new: str,
     path: bytes,
-    reads: Callable[[bytes], bool] | None,
+    is_readable: Callable[[bytes], bool] | None,
     *,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> ComparedPaths:
-    """Return the paths to compare for a caller who may not read everything, so that git never sees the rest.
+    """Return the paths to compare. For a caller who may not read everything, git gets only the paths that may be read.
 
-    Then a rename from a hidden name is an addition, as if the hidden file had never been there.
+    So a rename from a name that may not be read appears as an addition.
 
     Args:
-        private: The repository.
+        private_directory: The directory of the repository.
         old: The object name of the older tree or commit.
         new: The object name of the newer one.
         path: Only this file or folder.
-        reads: Returns whether the caller may read a path; None if all of them.
+        is_readable: Returns whether the caller may read a path; None if the caller may read all.
         working: A working tree, which is compared with `old` in place of `new`.
 
     Raises:
         GitFailed: git cannot compare them.
     """
     single = ComparedPaths([path] if path else [])
-    if reads is None:
+    if is_readable is None:
         return single
-    listed, _ = await changes(private, old, new, single._replace(renames=False), working=working)
-    paths = readable_paths([change.path for change in listed], reads)
+    listed, _ = await changes(private_directory, old, new, single._replace(renames=False), working=working)
+    paths = readable_paths([change.path for change in listed], is_readable)
     if len(paths) == len(listed):
         return single
     if 0 < len(paths) <= MAX_PATHS:
@@ -128,23 +130,23 @@ async def compared_paths(
 
 
 async def changes(
-    private: PrivateDirectory,
+    private_directory: PrivateDirectory,
     old: str,
     new: str,
     compared: ComparedPaths = EVERYTHING,
     *,
-    most: int | None = None,
+    limit: int | None = None,
     seconds: float = DIFF_SECONDS,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[TreeChange], bool]:
     """Return the paths that differ between two trees or commits, in order, and whether there are more.
 
     Args:
-        private: The repository.
-        old: The object name of the older one.
+        private_directory: The directory of the repository.
+        old: The object name of the older tree or commit.
         new: The object name of the newer one.
         compared: Which paths are compared, and how.
-        most: Maximum number of paths to return.
+        limit: Maximum number of paths to return.
         seconds: Maximum time of the comparison.
         working: A working tree, which is compared with `old` in place of `new`.
 
@@ -152,18 +154,19 @@ async def changes(
         GitFailed: git cannot compare them.
     """
     if compared.listed is not None:
-        return list(compared.listed[:most]), most is not None and len(compared.listed) > most
+        return list(compared.listed[:limit]), limit is not None and len(compared.listed) > limit
     output = await run_git(
-        private, *_command(working), "-z", "-M" if compared.renames else "--no-renames", "--raw", "--no-abbrev",
-        *_sides(old, new, working), "--", *compared.paths, most=LISTED_BYTES, seconds=seconds, partial=True,
-        work_tree=working.folder, index=working.index_file,
+        private_directory, *_command(working), "-z", "-M" if compared.renames else "--no-renames", "--raw",
+        "--no-abbrev", *_sides(old, new, working), "--", *compared.paths,
+        max_output_bytes=LISTED_BYTES, seconds=seconds, partial=True, work_tree=working.folder,
+        index=working.index_file,
     )  # fmt: skip
     tree_changes: list[TreeChange] = []
     parts = iter(output.data.split(b"\0"))
     with suppress(StopIteration):  # the output was cut
         for part in parts:
             raw = _RAW(part)
-            if raw is None or (most is not None and len(tree_changes) >= most):
+            if raw is None or (limit is not None and len(tree_changes) >= limit):
                 return tree_changes, bool(output.cut) or raw is not None
             modes, names, status = [int(mode, 8) for mode in raw.group(1, 2)], raw.group(3, 4), raw[5].decode()
             first = next(parts)
@@ -175,15 +178,17 @@ async def changes(
 
 
 async def patches(
-    private: PrivateDirectory,
+    private_directory: PrivateDirectory,
     old: str,
     new: str,
     listed: Sequence[TreeChange],
     compared: ComparedPaths,
     room: int,
     working: WorkingTree = NO_WORKING_TREE,
-) -> list[str]:
-    """Return one text for each of the first changes with its patches: at least one text, and more while there is room.
+) -> tuple[list[str], bool]:
+    """Return a text with the patches of each of the first changes: at least one text, and more while there is room.
+
+    The second value is whether git ended too early, so that it may return more texts next time.
 
     `git apply` accepts them. Patches of binary files have the full names of objects, others abbreviate them.
 
@@ -205,36 +210,43 @@ async def patches(
     arguments += [b"--skip-to=" + first.path, *_sides(old, new, working), "--", *compared.paths]
     pieces: list[bytes] = []
     cut = "size"
-    for most in (PATCH_BYTES, LARGEST_PATCH_BYTES):
-        if len(pieces) >= first.patches or not cut:
+    for max_output_bytes in (PATCH_BYTES, LARGEST_PATCH_BYTES):
+        if len(pieces) >= first.patch_count or cut != "size":
             break
         data, cut = await run_git(
-            private, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments, most=most,
-            seconds=DIFF_SECONDS, partial=True, work_tree=working.folder, index=working.index_file,
+            private_directory, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments,
+            max_output_bytes=max_output_bytes, seconds=DIFF_SECONDS, partial=True, work_tree=working.folder,
+            index=working.index_file,
         )  # fmt: skip
-        pieces = _pieces(data)[: -1 if cut else None]  # the last one is incomplete
+        # No other line of a patch begins like this.
+        begins = [match.start() for match in re.finditer(rb"^diff --git ", data, re.MULTILINE)]
+        pieces = [data[begin:end] for begin, end in pairwise([*begins, len(data)])]
+        if cut:
+            del pieces[-1:]  # it is incomplete
     texts: list[str] = []
     size = index = 0
     for change in listed:
-        change_pieces = pieces[index : index + change.patches]
-        if len(change_pieces) < change.patches or (texts and size >= room):
+        change_pieces = pieces[index : index + change.patch_count]
+        if len(change_pieces) < change.patch_count or (texts and size >= room):
             break
-        index += change.patches
+        index += change.patch_count
         texts.append("".join([_text(piece) for piece in change_pieces]))
         size += len(texts[-1])
     if not texts:
         if not cut:
             raise GitFailed("`git diff-tree` printed no patches: see `git fsck`.")
         name = shown(os.fsdecode(first.path))
-        texts = [f"diff --git a/{name} b/{name}\nThe contents differ, and are too large to compare.\n"]
-    return texts
+        reason = {"size": "are too large to compare", "time": f"were not compared within {DIFF_SECONDS:g} s"}
+        words = reason.get(cut, "cannot be compared: see `git fsck`")
+        texts = [f"diff --git a/{name} b/{name}\nThe contents differ, and {words}.\n"]
+    return texts, cut in ("time", "failure") and len(texts) < len(listed)
 
 
 def _command(working: WorkingTree) -> tuple[str, ...]:
     """Return the command that compares, with its safety options."""
     if not working.index_file:
         return ("diff-tree", "-r", *_TREES)
-    # A patch cannot show a merge conflict.
+    # ADMRT leaves out merge conflicts, which a patch cannot show.
     if not working.folder:
         return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREES)
     # For a submodule, git would start another git with the configuration of the submodule.
@@ -254,17 +266,11 @@ def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
 
 
 def _is_plain(change: TreeChange) -> bool:
-    """Return whether the paths of a change can be shown unchanged. git quotes others byte by byte."""
+    """Return whether the paths of a change can be shown unchanged. If not, git has to quote them byte by byte."""
     try:
         return change.path.decode().isprintable() and change.old_path.decode().isprintable()
     except UnicodeDecodeError:
         return False
-
-
-def _pieces(data: bytes) -> list[bytes]:
-    """Split output into patches at `diff --git`, with which no other line of a patch begins."""
-    begins = [match.start() for match in re.finditer(rb"^diff --git ", data, re.MULTILINE)]
-    return [data[begin:end] for begin, end in zip(begins, [*begins[1:], len(data)], strict=True)]
 
 
 def _text(patch: bytes) -> str:

@@ -1,12 +1,12 @@
 """Determines the repository at a path, and opens files of its git directory so that no link leads out of it.
 
 A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
-They differ only in a linked worktree. A repository with a symbolic link in one of them is refused, and so is one whose
-parts are elsewhere. Its configuration is read only for its format, and for the working tree of a submodule.
+They differ only in a linked worktree. A repository is refused if one of them has a symbolic link, or if parts of it are
+elsewhere. Its configuration is read only for its format, and for the working tree of a submodule.
 
-A `.git` file leads to another directory. It is followed if that is inside the published folder, or if the operator
-named that directory (as the path itself, or as `git_dir`) and it points back to this folder. Otherwise a file in a
-folder could publish any repository of this machine.
+A `.git` file leads to another directory. It is followed if that directory is inside the published folder, or if the
+operator named the directory (as the path itself, or as `git_dir`) and the directory points back to this folder.
+Otherwise a file in a folder could publish any repository of this machine.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class GitDirectory:
         except NotServed:
             return None
 
-    def read(self, *names: str, most: int = SMALL_BYTES) -> bytes:
-        """Return the bytes of a regular file, at most `most` of them.
+    def read(self, *names: str, max_bytes: int = SMALL_BYTES) -> bytes:
+        """Return the bytes of a regular file, at most `max_bytes` of them.
 
         Raises:
             NotServed: the file is missing, or a link is in its place.
@@ -78,7 +78,7 @@ class GitDirectory:
 
         def read(directory: Handle) -> bytes:
             with open(open_file(directory, names[-1]), "rb") as file:
-                return file.read(most)
+                return file.read(max_bytes)
 
         return self._with_directory(names[:-1], read)
 
@@ -139,7 +139,7 @@ def find_repository(
 
     Args:
         path: The path that the operator gave.
-        git_dir: The directory to which a `.git` file may lead, or one above that.
+        git_dir: The directory to which a `.git` file may lead, or a directory above it.
         version: The version of git, which may be too old for a format.
 
     Raises:

@@ -64,6 +64,8 @@ def git(
         if label is None
         else label
     )
-    private = PrivateDirectory(repository, program.path)
-    private.open()
-    return GitSource(Repository(private, usable_label(name), max_size), POLL_SECONDS if every is None else every)
+    private_directory = PrivateDirectory(repository, program.path)
+    private_directory.open()
+    return GitSource(
+        Repository(private_directory, usable_label(name), max_size), POLL_SECONDS if every is None else every
+    )

@@ -22,7 +22,7 @@ from wharfinger.sources.git_repository.answer_commit import commit_resource
 from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_tree import entry_resources
 from wharfinger.sources.git_repository.answers import Repository
-from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_submodule, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
@@ -59,7 +59,7 @@ class _List:
         self.repository = repository
         self.references = references
         self.tip = tip
-        self.readable = repository.readable()
+        self.readable = repository.readable_history()
 
     def _reads(self, row: _Row) -> bool:
         return self.readable is None or may_read(row.uri)
@@ -67,10 +67,11 @@ class _List:
     async def top(self, after: str) -> AsyncIterator[_Row]:
         if after < "1" and self._reads(row := _Row("1", self.repository.uris.top)):
             yield row
-        async for row in self.heads(after):
+        async for row in self.head(after):
             yield row
 
-    async def heads(self, after: str) -> AsyncIterator[_Row]:
+    async def head(self, after: str) -> AsyncIterator[_Row]:
+        """Yield HEAD's tree and log."""
         uris = self.repository.uris
         for position, uri in (("2", uris.tree("HEAD")), ("3", uris.log("HEAD"))) if self.tip else ():
             if position > after and self._reads(row := _Row(position, uri)):
@@ -108,11 +109,11 @@ class _List:
         shown = int(number) if after else 0
         while shown < limit:
             batch_size = min(LISTED_COMMITS, limit - shown)
-            boundary = self.repository.references.boundary
+            boundary_version = self.repository.references.boundary_version
             histories = self.repository.histories
             try:
                 if self.readable is None:
-                    window = await histories.window(self.tip, boundary, oid or None, batch_size)
+                    window = await histories.window(self.tip, boundary_version, oid or None, batch_size)
                 else:
                     window = await self.readable.window(histories, self.tip, oid or None, batch_size, EVERYTHING)
             except GitFailed:  # only the history is damaged: continue with the rest of the list
@@ -133,7 +134,7 @@ class _List:
             should_enter = None if readable is None else partial(readable.may_read_below, "HEAD")
             with suppress(MissingObject, InvalidArgument):
                 async for parts, entry in objects.walk((await objects.commit(self.tip)).tree, begin, should_enter):
-                    if readable is not None and not readable.reads("HEAD", parts):
+                    if readable is not None and not readable.may_read("HEAD", parts):
                         continue
                     if readable is not None and is_tree(entry.mode) and not readable.reads_all_below("HEAD", parts):
                         entry = entry._replace(oid="")  # its name also depends on entries that may not be read
@@ -165,7 +166,7 @@ class _List:
 
 
 _PAGE = ("top", "branches", "tags", "commits", "files")
-_CHILDREN = ("heads", "branches", "tags")
+_CHILDREN = ("head", "branches", "tags")
 _DOCUMENTS = ("files", "commits")
 
 
@@ -213,7 +214,7 @@ async def _rows(
     part, tip, position = await _begin(repository, references, after, parts)
     listed = _List(repository, references, tip)
     sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
-        "top": listed.top, "heads": listed.heads, "branches": listed.branches, "tags": listed.tags,
+        "top": listed.top, "head": listed.head, "branches": listed.branches, "tags": listed.tags,
         "commits": partial(listed.commits, limit=max_commits), "files": listed.files,
     }  # fmt: skip
     rows: list[_Row] = []
@@ -234,7 +235,7 @@ async def _rows(
 async def _begin(
     repository: Repository, references: References, after: str | None, parts: tuple[str, ...]
 ) -> tuple[str, str | None, str]:
-    """Return the beginning of a page: the part of the list, the commit, and the position."""
+    """Return where a page begins: the part of the list, the commit of HEAD, and the position in the part."""
     if after is None:
         return parts[0], await _tip(repository, references), ""
     name, _, rest = after.partition(" ")
@@ -244,7 +245,7 @@ async def _begin(
     if tip == "-":
         return name, None, position
     try:
-        if len(tip) != repository.private.length:
+        if len(tip) != repository.private_directory.oid_length:
             raise ValueError
         return name, (await repository.objects.commit(bytes.fromhex(tip).hex())).oid, position
     except (LookupError, ValueError):
@@ -256,7 +257,7 @@ async def _tip(repository: Repository, references: References) -> str | None:
         return None
     try:
         head = (await repository.objects.commit_of(references.head)).oid
-        readable = repository.readable()
+        readable = repository.readable_history()
         return head if readable is None else await readable.nearest(head, "HEAD")
     except (LookupError, InvalidArgument):
         return None
@@ -285,13 +286,13 @@ async def documents(
 
 
 def _is_file(entry: GitTreeEntry) -> bool:
-    return not (is_tree(entry.mode) or is_module(entry.mode) or is_link(entry.mode))
+    return not (is_tree(entry.mode) or is_submodule(entry.mode) or is_link(entry.mode))
 
 
 async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Commit]:
-    """Return the commits of rows as the caller may read them, without those that cannot be read."""
+    """Return the commits of rows, without the parts that the caller may not read. Damaged commits are left out."""
     commits = await repository.objects.commits([row.commit for row in rows if row.commit])
-    readable = repository.readable()
+    readable = repository.readable_history()
     if readable is None:
         return commits
     return {oid: await readable.without_hidden(commit) for oid, commit in commits.items()}

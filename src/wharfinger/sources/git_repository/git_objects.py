@@ -1,6 +1,6 @@
 """Reads commits, tags, trees and blobs by the names of their objects, and finds paths in trees.
 
-A walk reads a tree only when its entries are requested, because a tree can contain another one many times.
+A walk reads a tree only when it comes to the entries of that tree, because a tree can contain another one many times.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from wharfinger.sources.git_repository.parsing import (
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.windows.window import BytesContent, RandomAccess
 
-__all__ = ["GitObjects", "NoSuchPath", "is_link", "is_module", "is_tree"]
+__all__ = ["GitObjects", "NoSuchPath", "is_link", "is_submodule", "is_tree"]
 
 Found = TypeVar("Found")
 Parsed = TypeVar("Parsed")
@@ -55,7 +55,7 @@ LARGE_FILES = 2
 LARGE_SECONDS = 60.0
 """Timeout for writing such a file."""
 MAX_TAGS = 10
-"""Maximum length of a chain of tags, each of which names the next."""
+"""Maximum length of a chain of tags, each of which is a tag of the next."""
 MAX_FOLDER_LEVELS = 512
 """Maximum number of levels of folders that a walk enters."""
 SNIFFED_WHOLE_BYTES = MIB
@@ -76,7 +76,7 @@ def is_link(mode: int) -> bool:
     return stat.S_ISLNK(mode)
 
 
-def is_module(mode: int) -> bool:
+def is_submodule(mode: int) -> bool:
     """Return whether an entry is a submodule: a commit of another repository."""
     return stat.S_IFMT(mode) == 0o160000
 
@@ -84,19 +84,19 @@ def is_module(mode: int) -> bool:
 class GitObjects:
     """The objects of one repository."""
 
-    def __init__(self, private: PrivateDirectory) -> None:
-        self.private = private
-        self.reader = ObjectReader(private, private.length)
+    def __init__(self, private_directory: PrivateDirectory) -> None:
+        self.private_directory = private_directory
+        self.reader = ObjectReader(private_directory, private_directory.oid_length)
         self._trees: BoundedCache[str, GitTree] = BoundedCache(TREES_BYTES)
         self._commits: BoundedCache[str, Commit] = BoundedCache(COMMITS_BYTES)
-        self._heads: BoundedCache[str, bytes] = BoundedCache(4 * MIB)
+        self._first_bytes: BoundedCache[str, bytes] = BoundedCache(4 * MIB)
         self._large: BoundedCache[str, _LargeBlob] = BoundedCache(LARGE_FILES)
         self._copying = asyncio.Lock()
 
     def forget(self) -> None:
         """Clear the caches: objects may have been pruned, or the repository may have been replaced."""
         self.reader.restart()
-        for cache in (self._trees, self._commits, self._heads, self._large):
+        for cache in (self._trees, self._commits, self._first_bytes, self._large):
             cache.clear()
 
     async def info(self, name: str) -> GitObject:
@@ -104,8 +104,8 @@ class GitObjects:
         return await self.reader.info(name)
 
     async def infos(self, oids: Sequence[str]) -> dict[str, GitObject]:
-        """Return the kinds and sizes of those objects that can be read."""
-        return await _readable(oids, self.reader.kept_info, self.reader.info)
+        """Return the kinds and sizes of objects, except those that cannot be read."""
+        return await _read_several(oids, self.reader.kept_info, self.reader.info)
 
     async def commit(self, oid: str) -> Commit:
         """Return a commit.
@@ -121,8 +121,8 @@ class GitObjects:
         return cached
 
     async def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
-        """Return those commits that can be read."""
-        return await _readable(oids, self._commits.get, self.commit)
+        """Return the commits, except those that cannot be read."""
+        return await _read_several(oids, self._commits.get, self.commit)
 
     async def tag(self, oid: str) -> Tag:
         """Return an annotated tag. Raises what `commit` raises."""
@@ -134,7 +134,7 @@ class GitObjects:
         cached = self._trees.get(oid)
         if cached is None:
             data = await self._data(oid, "tree")
-            cached = _parsed(oid, lambda: parse_tree(data, self.private.length // 2))
+            cached = _parsed(oid, lambda: parse_tree(data, self.private_directory.oid_length // 2))
             self._trees.put(oid, cached, cached.cost)
         return cached
 
@@ -144,7 +144,7 @@ class GitObjects:
         return await self.reader.contents(oid, MAX_PARSED_BYTES[kind])
 
     async def peel(self, oid: str) -> GitObject:
-        """Return the object that a tag leads to. An object that is not a tag is returned itself.
+        """Return the object that a tag leads to. If the object is not a tag, return it as it is.
 
         Raises:
             MissingObject: the object, or one that a tag names, is missing.
@@ -167,7 +167,7 @@ class GitObjects:
     # Contents
 
     async def content(self, oid: str) -> RandomAccess:
-        """Return the bytes of a blob. Those of a large blob are in a temporary file.
+        """Return access to the bytes of a blob. The bytes of a large blob are in a temporary file.
 
         Raises:
             MissingObject: no object has this name.
@@ -182,10 +182,10 @@ class GitObjects:
         async with self._copying:
             cached = self._large.get(oid)
             if cached is None:
-                with tempfile.TemporaryFile(dir=self.private.path) as file:
+                with tempfile.TemporaryFile(dir=self.private_directory.path) as file:
                     await run_git(
-                        self.private, "cat-file", info.kind, oid, seconds=LARGE_SECONDS, output=file,
-                        output_bytes=info.size,
+                        self.private_directory, "cat-file", info.kind, oid, seconds=LARGE_SECONDS, output=file,
+                        max_file_bytes=info.size,
                     )  # fmt: skip
                     if not await asyncio.to_thread(self._is_whole, file, info):
                         raise DamagedObject(oid, "its bytes do not match its name")
@@ -201,16 +201,19 @@ class GitObjects:
 
     async def first_bytes(self, oid: str) -> bytes:
         """Return the first bytes of a blob, enough to detect its type. Raises what `content` raises."""
-        head = self._heads.get(oid)
-        if head is None:
-            if (await self.reader.info(oid)).size <= SNIFFED_WHOLE_BYTES:
-                head = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
-            else:
-                head = (
-                    await run_git(self.private, "cat-file", "blob", oid, most=mime.SNIFFED_BYTES, partial=True)
-                ).data
-            self._heads.put(oid, head, len(head) + 100)
-        return head
+        cached = self._first_bytes.get(oid)
+        if cached is not None:
+            return cached
+        if (await self.reader.info(oid)).size <= SNIFFED_WHOLE_BYTES:
+            data = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
+        else:
+            command = ("cat-file", "blob", oid)
+            data, cut = await run_git(
+                self.private_directory, *command, max_output_bytes=mime.SNIFFED_BYTES, partial=True
+            )
+            if cut != "size":
+                raise GitFailed(f"The first bytes of the object {oid[:12]} could not be read: try again later.")
+        return self._first_bytes.put(oid, data, len(data) + 100)
 
     # Paths
 
@@ -272,10 +275,10 @@ class GitObjects:
                     continue
 
 
-async def _readable(
+async def _read_several(
     oids: Sequence[str], kept: Callable[[str], Found | None], read: Callable[[str], Awaitable[Found]]
 ) -> dict[str, Found]:
-    """Return those objects that can be read. Those that are not cached are read concurrently."""
+    """Read the objects that are not cached concurrently, and return all that can be read."""
     objects: dict[str, Found] = {}
     unread: list[str] = []
     for oid in dict.fromkeys(oids):

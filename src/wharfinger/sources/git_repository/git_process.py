@@ -4,11 +4,11 @@ git never opens the repository's own directory, because no environment makes tha
 programs for signatures, text conversion, filters and file monitors. It opens a `PrivateDirectory`, a bare GIT_DIR whose
 configuration is ours, and which only links to the repository's references and objects (`private_directory`).
 
-    output = await run_git(private, "diff-tree", "-r", "-z", old, new)      # one command, one process
-    info = await ObjectReader(private).info(oid)                            # many objects (`object_reader`)
+    output = await run_git(private_directory, "diff-tree", "-r", "-z", old, new)      # one command, one process
+    info = await ObjectReader(private_directory).info(oid)                            # many objects (`object_reader`)
 
-No process inherits the server's environment. On Linux its memory and processor time are limited, it can start no
-process, and it can write no file, unless its caller allows some bytes. prlimit(2) sets these limits from outside,
+No process inherits the server's environment. On Linux, a process has limits of memory and processor time, can start no
+process, and can write no file, unless its caller allows some bytes. prlimit(2) sets these limits from outside,
 because code between fork and exec is not safe in a program with threads. On macOS and Windows the limits are the
 deadline, the bound of the output, and GIT_ALLOC_LIMIT, which git itself checks before each allocation.
 
@@ -48,10 +48,10 @@ __all__ = [
     "GitPlace",
     "environment",
     "find_git",
+    "find_reason",
     "kill",
-    "limit",
-    "reason",
     "run_git",
+    "set_limits",
 ]
 
 MIN_GIT_VERSION = (2, 39, 5)
@@ -67,7 +67,7 @@ OUTPUT_BYTES = 64 << 20
 QUICK_SECONDS = 5.0
 """Commands with at most this deadline do not wait for longer ones."""
 MAX_COMMANDS = 8
-"""Maximum number of quick commands, and of slower ones, that run at a time. More wait for at most `COMMAND_SECONDS`."""
+"""Maximum number of quick commands, and of slower ones, that run at a time. Others wait up to `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
 SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
@@ -168,7 +168,7 @@ def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[s
     return _ENVIRONMENT | {name: value for name, value in variables.items() if value}
 
 
-def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
+def set_limits(pid: int | None, max_file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
     """Set the limits of a process that has just been started (Linux).
 
     git may have begun to read the repository by then. The limits hold for every later allocation.
@@ -179,7 +179,7 @@ def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS
     for kind, maximum in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, processor),
-        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_FSIZE, max_file_bytes),
         (resource.RLIMIT_NPROC, 0),  # it can start no other program, unless it runs as root
         (resource.RLIMIT_CORE, 0),
     ):
@@ -195,7 +195,7 @@ def kill(transport: asyncio.SubprocessTransport) -> None:
         transport.kill()
 
 
-def reason(stderr: bytes) -> str:
+def find_reason(stderr: bytes) -> str:
     """Return why git failed, in its own words: the first line with `fatal:` or `error:`, else the first line."""
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     problems = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
@@ -208,28 +208,28 @@ def reason(stderr: bytes) -> str:
 async def run_git(
     place: GitPlace,
     *arguments: str | bytes,
-    most: int = OUTPUT_BYTES,
+    max_output_bytes: int = OUTPUT_BYTES,
     seconds: float = COMMAND_SECONDS,
     partial: bool = False,
     codes: Sequence[int] = (0,),
     work_tree: str = "",
     index: str = "",
     output: IO[bytes] | None = None,
-    output_bytes: int = 0,
+    max_file_bytes: int = 0,
 ) -> GitOutput:
     """Run one command of git, and return its output.
 
     Args:
         place: The private directory.
-        arguments: The command and its arguments. See above for what may come from a client.
-        most: Bytes of output after which the command is ended.
+        arguments: The command and its arguments. The module's docstring says what may come from a client.
+        max_output_bytes: Bytes of output after which the command is ended.
         seconds: Time after which the command is ended.
         partial: Whether to return the output so far if the command is ended, or if it fails after some output.
         codes: Exit codes that count as success.
         work_tree: The folder of a working tree, for commands that compare one.
         index: The copy of an index, for such commands.
         output: A file to which git prints instead.
-        output_bytes: Maximum size of any file that git writes (Linux).
+        max_file_bytes: Maximum size of a file that git writes (Linux).
 
     Raises:
         GitFailed: the command failed, or was ended and `partial` is false.
@@ -243,13 +243,13 @@ async def run_git(
         await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
     except TimeoutError:
         raise Overloaded(f"Too many commands of git are running to start `git {name}`: try again later.") from None
-    command = _Command(loop.create_future(), most)
+    command = _Command(loop.create_future(), max_output_bytes)
     try:
         transport, _ = await loop.subprocess_exec(
             lambda: command, place.program, *arguments, env=environment(place, work_tree, index),
             cwd=work_tree or place.path, stdin=asyncio.subprocess.DEVNULL, stdout=output or asyncio.subprocess.PIPE,
         )  # fmt: skip
-        limit(transport.get_pid(), output_bytes, seconds)
+        set_limits(transport.get_pid(), max_file_bytes, seconds)
         try:
             await asyncio.wait_for(asyncio.shield(command.ended), seconds)
         except TimeoutError:
@@ -262,13 +262,13 @@ async def run_git(
             command.end("time")
         slots.release()
     if command.cut and not partial:
-        bound = f"{seconds:g} s" if command.cut == "time" else f"{most:,} bytes of output"
+        bound = f"{seconds:g} s" if command.cut == "time" else f"{max_output_bytes:,} bytes of output"
         raise GitFailed(f"`git {name}` was ended after {bound}: ask for less.")
-    data = b"".join(command.parts)[:most]
+    data = b"".join(command.parts)[:max_output_bytes]
     if not command.cut and command.code not in codes:
         if partial and data:
             return GitOutput(data, "failure")
-        why = reason(bytes(command.stderr)) or f"exit code {command.code}"
+        why = find_reason(bytes(command.stderr)) or f"exit code {command.code}"
         if "out of memory" in why:
             raise GitFailed(f"`git {name}` needs more than {MEMORY_BYTES >> 20} MiB of memory: ask for less.", why)
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
@@ -281,13 +281,13 @@ _lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, as
 class _Command(asyncio.SubprocessProtocol):
     """Collects the output of a process."""
 
-    def __init__(self, ended: asyncio.Future[None], most: int) -> None:
+    def __init__(self, ended: asyncio.Future[None], max_output_bytes: int) -> None:
         self.ended = ended
         self.parts: list[bytes] = []
         self.stderr = bytearray()
         self.cut = ""
         self.code: int | None = None
-        self._left = most
+        self._left = max_output_bytes
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -23,8 +23,10 @@ __all__ = [
     "top_text",
 ]
 
-MESSAGE_CHARACTERS = 64 << 10  # maximum number of characters of a message that are shown
-SUBJECT_CHARACTERS = 200  # maximum number of characters of its first line in a list
+MESSAGE_CHARACTERS = 64 << 10
+"""Maximum number of characters of a message that are shown."""
+SUBJECT_CHARACTERS = 200
+"""Maximum number of characters of a message's first line in a list."""
 
 
 def local_time(person: Person) -> str:
@@ -52,7 +54,7 @@ def subject(commit: Commit) -> str:
 
 
 def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:
-    """Return the author, time, message and changed paths of a commit. `more` says that there are other paths."""
+    """Return the author, time, message and changed paths of a commit. `more` is true if there are other paths."""
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
     lines += [f"author {shown(commit.author.name)}  {local_time(commit.author)}"]
@@ -76,7 +78,7 @@ def change_line(change: TreeChange) -> str:
 
 
 def log_entry(commit: Commit, old_path: bytes = b"") -> str:
-    """Return a commit of a log with its whole message. `old_path` is set if it renamed the log's file."""
+    """Return a commit of a log with its whole message. `old_path` is the path from which it renamed the file."""
     lines = [
         f"{commit.oid[:12]} {local_time(commit.committer)}  {shown(commit.author.name)}",
         _indented(commit.message),

@@ -57,13 +57,13 @@ class GitUris:
         return f"{self._prefix}commit/{quote_rev(rev)}"
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
-        """Return the URI of the difference between two revisions, or between one and its parent if `to` is None.
+        """Return the URI of the difference between two revisions, or between a commit and its parent if `to` is None.
 
-        `parts` limits it to a path.
+        With `parts`, it is the difference at this path only.
         """
         first = quote_rev(rev)
         if to is not None:
-            # A dot at the end would be confused with the two that follow.
+            # A dot at the end could not be told from the two that follow.
             first = f"{first[:-1]}%2E" if first.endswith(".") else first
         revisions = first if to is None else f"{first}..{quote_rev(to)}"
         return f"{self._prefix}diff/{revisions}" + ("/" + join_parts(parts) if parts else "")
@@ -103,7 +103,7 @@ class GitUris:
 
     # Reading
 
-    def read(self, uri: str) -> GitAddress:
+    def parse(self, uri: str) -> GitAddress:
         """Parse a URI.
 
         Raises:
@@ -166,13 +166,11 @@ def quote_rev(rev: str) -> str:
     if _PLAIN(rev) and ".." not in rev:  # most revisions need no escapes
         return rev
     return "".join([
-        character if _PLAIN(character) else "".join([f"%{byte:02X}" for byte in _bytes(character)])
+        character
+        if _PLAIN(character)
+        else "".join([f"%{byte:02X}" for byte in character.encode("utf-8", "surrogateescape")])
         for character in rev
     ]).replace("..", "%2E%2E")  # fmt: skip
-
-
-def _bytes(character: str) -> bytes:
-    return character.encode("utf-8", "surrogateescape")
 
 
 def unquote_rev(part: str) -> str:

@@ -1,7 +1,7 @@
 """Reads the commits that led to a revision, newest first, in windows that stay the same while commits arrive.
 
 `git log` returns more commits than a window needs, and their names are kept for the next windows. If it takes too long,
-the commits found so far are used, and the last window says where the search ended. They are kept for some seconds only.
+the commits found so far are used, and kept for some seconds only. The last window says where the search ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_RUN_COMMITS = 500
 SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
 CUT_HISTORY_SECONDS = 10.0
-"""Time for which a history is kept whose search ended early: the next one may find more."""
+"""Time for which a history is kept if its search ended early: the next search may find more."""
 MAX_CACHED_COMMITS = 8 * MAX_LOG_COMMITS
 """Maximum number of commits in all histories that are kept."""
 
@@ -56,13 +56,13 @@ EVERYTHING = LogSelection()
 
 
 class LoggedCommit(NamedTuple):
-    """A commit of a log; if a file is followed, what the commit did with it (as in `git log --name-status`)."""
+    """A commit of a log. If a file is followed, `status` is a letter such as M (git-diff-tree(1)), `path` its path."""
 
     oid: str
     status: str = ""
     path: bytes = b""
-    before: bytes = b""
-    """The path before the commit, if it renamed the file."""
+    old_path: bytes = b""
+    """The path before the commit, if the commit renamed the file."""
 
 
 class CommitWindow(NamedTuple):
@@ -82,6 +82,8 @@ class CommitWindow(NamedTuple):
 
 
 class _History(NamedTuple):
+    """The first commits of a log. `complete` is true if the search is over; `cut` is why it was not finished."""
+
     commits: list[LoggedCommit]
     complete: bool
     cut: str
@@ -97,13 +99,13 @@ class Histories:
         self._kept: BoundedCache[tuple[str, int, LogSelection], _History] = BoundedCache(MAX_CACHED_COMMITS)
 
     async def window(
-        self, tip: str, boundary: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
+        self, tip: str, boundary_version: int, after: str | None, limit: int, selection: LogSelection = EVERYTHING
     ) -> CommitWindow:
         """Return at most `limit` commits that led to `tip`, newest first, after the commit `after`.
 
         Args:
             tip: The name of a commit.
-            boundary: How many times the boundary of a shallow clone has changed.
+            boundary_version: How many times the boundary of a shallow clone has changed.
             after: The last commit of the previous window.
             limit: Maximum number of commits.
             selection: The commits to return.
@@ -112,7 +114,7 @@ class Histories:
             InvalidArgument: `after` is not a commit of this log.
             GitFailed: git cannot read the history.
         """
-        key = (tip, boundary, selection)
+        key = (tip, boundary_version, selection)
         # `-S` compares all files of each commit, so read no more commits than requested.
         max_commits = limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
         while True:
@@ -124,10 +126,12 @@ class Histories:
             ):
                 history = await self._read(tip, selection, min(max_commits, MAX_LOG_COMMITS))
                 if kept is not None and history.complete and len(history.commits) < len(kept.commits):
-                    # This search ended earlier than the last one, whose commits are in windows that were read.
+                    # This search ended earlier than the last one, of which clients may have read windows.
                     history = history._replace(commits=kept.commits)
                 self._kept.put(key, history, len(history.commits) + 100)
-            begin = 0 if after is None else _place_after(history.commits, after)
+            begin: int | None = 0
+            if after is not None:
+                begin = next((index + 1 for index, commit in enumerate(history.commits) if commit.oid == after), None)
             if begin is not None and (history.complete or len(history.commits) > begin + limit):
                 commits = history.commits[begin : begin + limit]
                 more = begin + limit < len(history.commits)
@@ -137,7 +141,7 @@ class Histories:
             max_commits = max(2 * len(history.commits), (begin or 0) + limit + 1)
 
     async def _read(self, tip: str, selection: LogSelection, max_commits: int) -> _History:
-        # One more than requested, to know whether more exist.
+        # The additional commit shows whether there are more.
         arguments = [f"--max-count={max_commits + 1}", "-z", "--format=%H"]
         if selection.since is not None:
             arguments.append(f"--max-age={selection.since}")
@@ -152,9 +156,9 @@ class Histories:
         follow = selection.follow and not selection.pickaxe
         command = ["log", *SAFE_DIFF, *SAFE_LOG, *arguments, *(["--follow", "--name-status"] if follow else [])]
         path = [selection.path] if selection.path else []
-        private = self._objects.private
+        private_directory = self._objects.private_directory
         try:
-            output = await run_git(private, *command, tip, "--", *path, seconds=SEARCH_SECONDS, partial=True)
+            output = await run_git(private_directory, *command, tip, "--", *path, seconds=SEARCH_SECONDS, partial=True)
         except GitFailed:
             if not follow:
                 raise
@@ -168,10 +172,6 @@ class Histories:
                 commits[:max_commits], max_commits >= MAX_LOG_COMMITS, "size" if max_commits >= MAX_LOG_COMMITS else ""
             )
         return _History(commits, True, "")
-
-
-def _place_after(commits: list[LoggedCommit], oid: str) -> int | None:
-    return next((index + 1 for index, commit in enumerate(commits) if commit.oid == oid), None)
 
 
 def _parse_names(data: bytes) -> list[LoggedCommit]:

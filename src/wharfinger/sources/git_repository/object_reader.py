@@ -1,6 +1,6 @@
 """Reads objects by name through long-lived `git cat-file --batch-command` processes.
 
-    reader = ObjectReader(private)
+    reader = ObjectReader(private_directory)
     info = await reader.info("4b825dc…")            # GitObject(oid, kind, size); also of "4b825dc…~2" and "4b825d"
     data = await reader.contents(info.oid)          # checked against its name; at most WHOLE_BYTES
 
@@ -12,6 +12,10 @@ An object can end its process (damage, a bomb that exceeds the limits, a deadlin
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
 its caller gets the error. If git printed no reason, the process may have been killed from outside, so the object is
 requested once more.
+
+Of some damaged objects, git prints fewer bytes than their header promises, and then waits for the next request. So a
+process that pauses within an object is ended after `STALLED_SECONDS`. A process with one request alone gets no further
+input, so that it ends after its answer, complete or not.
 """
 
 from __future__ import annotations
@@ -51,6 +55,8 @@ MAX_WAITING_REQUESTS = 20_000
 """Maximum number of requests that wait."""
 OBJECT_SECONDS = 10.0
 """Timeout for reading one object."""
+STALLED_SECONDS = 3.0
+"""Longest pause within the contents of an object, when it is requested for the first time."""
 REQUESTS_PER_PROCESS = 20_000
 """Number of requests after which a process is replaced, so that its processor time stays below the limit."""
 PROCESSOR_SECONDS = 120.0
@@ -112,10 +118,10 @@ class _Request:
 class ObjectReader:
     """Reads the objects of one repository, on one event loop at a time."""
 
-    def __init__(self, place: GitPlace, length: int = 40) -> None:
+    def __init__(self, place: GitPlace, oid_length: int = 40) -> None:
         self.place = place
-        self._hash = "sha256" if length == 64 else "sha1"
-        self._full = re.compile(rf"[0-9a-f]{{{length}}}").fullmatch
+        self._hash = "sha256" if oid_length == 64 else "sha1"
+        self._full = re.compile(rf"[0-9a-f]{{{oid_length}}}").fullmatch
         self._infos: BoundedCache[str, GitObject] = BoundedCache(MAX_KNOWN_OBJECTS)
         self._kept: BoundedCache[str, bytes] = BoundedCache(KEPT_BYTES)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,20 +150,22 @@ class ObjectReader:
         """Return the kind and size of an object if they are kept."""
         return self._infos.get(oid)
 
-    async def contents(self, oid: str, most: int = WHOLE_BYTES) -> bytes:
+    async def contents(self, oid: str, max_bytes: int = WHOLE_BYTES) -> bytes:
         """Return the bytes of an object.
 
         Raises:
             MissingObject: no object has this name.
             DamagedObject: it cannot be read, or its bytes do not match its name.
-            GitFailed: it has more than `most` bytes.
+            GitFailed: it has more than `max_bytes` bytes.
         """
         cached = self._kept.get(oid)
         if cached is not None:
             return cached
         info = await self.info(oid)
-        if info.size > most:
-            raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {most:,} can be read at once.")
+        if info.size > max_bytes:
+            raise GitFailed(
+                f"The object {oid[:12]} has {info.size:,} bytes: at most {max_bytes:,} can be read at once."
+            )
         _, data = await self._ask(oid, True, info.size)
         digest = self.digest(info)
         if len(data) > LONG_BYTES:
@@ -172,17 +180,17 @@ class ObjectReader:
         """Return a digest of the header of an object. Add the bytes of the object to get its name."""
         return hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), info.size), usedforsecurity=False)
 
-    async def starting_with(self, digits: str, most: int) -> list[str]:
-        """Return at most `most` names of objects that begin with these digits. At least four digits are needed."""
+    async def starting_with(self, digits: str, limit: int) -> list[str]:
+        """Return at most `limit` names of objects that begin with these digits. At least four digits are needed."""
         output = await run_git(
             self.place,
             "rev-parse",
             f"--disambiguate={digits}",
-            most=(most + 1) * 65,
+            max_output_bytes=(limit + 1) * 65,
             partial=True,
             seconds=QUICK_SECONDS,
         )
-        return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
+        return sorted(output.data.decode("ascii").split("\n")[:-1])[:limit]
 
     def restart(self) -> None:
         """Clear the caches, and start new processes, which read the directory again."""
@@ -377,6 +385,7 @@ class _CatFile(asyncio.SubprocessProtocol):
         self._served = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watched: _Request | None = None
+        self._deadline = 0.0  # of the answer to `_watched`, by the loop's time
         self.lost: asyncio.Future[None] = loop.create_future()
         """Done when the process has ended."""
 
@@ -404,7 +413,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self.connection_lost(None)
             return
         self._transport = transport
-        git_process.limit(transport.get_pid(), seconds=PROCESSOR_SECONDS)
+        git_process.set_limits(transport.get_pid(), seconds=PROCESSOR_SECONDS)
         with contextlib.suppress(OSError, AttributeError):
             pipe = cast("asyncio.BaseTransport", transport.get_pipe_transport(1)).get_extra_info("pipe")
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # 64 KiB would need more turns of the loop
@@ -420,7 +429,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._to_send += request.command
         self._to_send += b"flush\0"
         self._served += len(requests)
-        if self._served >= REQUESTS_PER_PROCESS:
+        if self._served >= REQUESTS_PER_PROCESS or self.has_alone:
             self.retire()
         if self._transport is not None:
             self._flush()
@@ -430,6 +439,8 @@ class _CatFile(asyncio.SubprocessProtocol):
         pipe = self._transport and cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
         if pipe:
             pipe.write(bytes(self._to_send))
+            if self.has_alone:
+                pipe.close()  # git ends after the answer
         self._to_send.clear()
 
     def retire(self) -> None:
@@ -446,7 +457,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             if self.requests or self._received or self._info:
                 git_process.kill(self._transport)
             self._close_input()
-        self._gone()
+        self._report_end()
 
     def end_at_once(self) -> None:
         """End the process without waiting until git notices that its input is closed."""
@@ -460,10 +471,10 @@ class _CatFile(asyncio.SubprocessProtocol):
         if pipe and not self._loop.is_closed():
             pipe.close()
 
-    def _gone(self) -> None:
+    def _report_end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._reader.ended(self, self._why or git_process.reason(bytes(self._stderr)) or UNKNOWN_REASON)
+        self._reader.ended(self, self._why or git_process.find_reason(bytes(self._stderr)) or UNKNOWN_REASON)
 
     # Its output
 
@@ -479,8 +490,9 @@ class _CatFile(asyncio.SubprocessProtocol):
         except ValueError:
             self.end("git printed an unexpected answer")
             return
-        if len(self.requests) < answered:
+        if len(self.requests) < answered or self._info is not None:
             self._watch()
+        if len(self.requests) < answered:
             if self.retired and not self.requests:
                 self.end()
             elif len(self.requests) <= MAX_PROCESS_REQUESTS // 2:
@@ -538,17 +550,23 @@ class _CatFile(asyncio.SubprocessProtocol):
         if not self.lost.done():
             self.lost.set_result(None)
         if self._transport is not None:
+            if self._info is not None and self._transport.get_returncode() == 0:
+                self._why = self._why or "it has fewer bytes than its header says"
             self._transport.close()  # it warns otherwise when it is collected
         self._processes.removed(self)
-        self._gone()
+        self._report_end()
 
     # Its deadlines
 
     def _watch(self) -> None:
         """Start the deadline of the next answer, or that of an idle process."""
         first = self.requests[0] if self.requests else None
-        if first is self._watched and self._timer is not None and first is not None:
+        may_stall = first is not None and not first.alone and self._info is not None
+        if first is self._watched and self._timer is not None and first is not None and not may_stall:
             return
+        now = self._loop.time()
+        if first is not self._watched:
+            self._deadline = now + OBJECT_SECONDS
         self._watched = first
         if self._timer is not None:
             self._timer.cancel()
@@ -556,5 +574,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._processes.running.pop(self, None)  # moved to the end, as the most recently used
             self._processes.running[self] = None
             self._timer = self._loop.call_later(IDLE_SECONDS, self.end)
+        elif may_stall and now + STALLED_SECONDS < self._deadline:
+            self._timer = self._loop.call_later(STALLED_SECONDS, self.end, f"stalled for {STALLED_SECONDS:g} s")
         else:
-            self._timer = self._loop.call_later(OBJECT_SECONDS, self.end, f"not read within {OBJECT_SECONDS:g} s")
+            self._timer = self._loop.call_at(self._deadline, self.end, f"not read within {OBJECT_SECONDS:g} s")

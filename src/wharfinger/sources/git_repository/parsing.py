@@ -11,7 +11,8 @@ from wharfinger.sources.git_repository.safe_text import decode
 
 __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
-MAX_PERSON_BYTES = 1_000  # bytes that are shown of a person that cannot be parsed
+MAX_PERSON_BYTES = 1_000
+"""Maximum bytes that are shown of an author, committer or tagger that cannot be parsed."""
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
@@ -23,7 +24,7 @@ class NotParsed(ValueError):
 
 
 class Person(NamedTuple):
-    """An author, committer or tagger, and the time: seconds since 1970, and the offset of their clock in minutes."""
+    """An author, committer or tagger, with the time in seconds since 1970, and its offset from UTC in minutes."""
 
     name: str
     seconds: int
@@ -104,14 +105,14 @@ def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:
     return GitTreeEntry(name, int(mode, 8), oid.hex())
 
 
-def parse_tree(data: bytes, length: int = 20) -> GitTree:
-    """Parse a tree whose object names have `length` bytes. Entries with impossible names are left out.
+def parse_tree(data: bytes, oid_bytes: int = 20) -> GitTree:
+    """Parse a tree whose object names have `oid_bytes` bytes. Entries with impossible names are left out.
 
     Raises:
         NotParsed: these bytes are not a tree.
     """
-    rows = _ENTRIES[length].findall(data)
-    if sum([len(mode) + len(name) + 2 + length for mode, name, _ in rows]) != len(data):
+    rows = _ENTRIES[oid_bytes].findall(data)
+    if sum([len(mode) + len(name) + 2 + oid_bytes for mode, name, _ in rows]) != len(data):
         raise NotParsed("this is not a tree")
     return GitTree([row for row in rows if row[1] not in _NOT_FILE_NAMES and b"/" not in row[1]])
 

@@ -70,13 +70,14 @@ _DRIVERS = {
 class PrivateDirectory:
     """A bare GIT_DIR for one repository. `open` makes it, and `close` removes it; it can be opened again.
 
-    `path` is the directory, `program` the git that reads it. `length` is the number of digits of an object's name.
+    `found` is the repository, `path` the directory, and `program` the git that reads it. `oid_length` is the number of
+    digits of an object's name.
     """
 
     def __init__(self, found: FoundRepository, program: str | None = None) -> None:
         self.found = found
         self.program = program or find_git().path
-        self.length = 64 if found.sha256 else 40
+        self.oid_length = 64 if found.sha256 else 40
         self.path = ""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
@@ -85,7 +86,7 @@ class PrivateDirectory:
         self.shallow: frozenset[str] = frozenset()
         """The commits of a shallow clone whose parents are missing."""
         self.made = 0
-        """How many times the directory was made."""
+        """How many times the directory was made: more than once if the system deleted it."""
 
     def open(self) -> None:
         """Make the directory, unless it exists. Blocks.
@@ -164,7 +165,7 @@ class PrivateDirectory:
     def copy_shallow(self) -> bool:
         """Copy the boundary of a shallow clone, and return whether it changed. Blocks."""
         try:
-            shallow = self.found.common.read("shallow", most=16 << 20)
+            shallow = self.found.common.read("shallow", max_bytes=16 << 20)
         except NotServed:
             shallow = b""
         with self._lock:
@@ -189,7 +190,7 @@ class PrivateDirectory:
         if status is None or status.st_size > INDEX_BYTES:
             raise InvalidArgument("This repository has no index that can be read.")
         try:
-            data = self.found.own.read("index", most=INDEX_BYTES)
+            data = self.found.own.read("index", max_bytes=INDEX_BYTES)
         except NotServed:
             raise InvalidArgument("This repository has no index that can be read.") from None
         descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
@@ -216,7 +217,7 @@ class _LinkSearch:
         self._folder = os.path.join(common.path, "objects")
         self._stamps: dict[str, tuple[int, int]] = {}
         self._found = ""
-        self._next = 0.0
+        self._next_check = 0.0
 
     def find(self) -> str:
         """Return the path of a symbolic link, or of a pipe that would block git, or an empty string."""
@@ -226,8 +227,8 @@ class _LinkSearch:
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     return part or self._common
         names = ["", "pack"]
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + CHECK_SECONDS
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + CHECK_SECONDS
             names += [f"{number:02x}" for number in range(256)]
         elif self._found:
             return self._found
@@ -235,14 +236,17 @@ class _LinkSearch:
         return self._found
 
     def _search(self, name: str) -> str:
-        folder = os.path.join(self._folder, name)
+        folder, link = os.path.join(self._folder, name), ""
         try:
             status = os.lstat(folder)
             stamp = status.st_ino, status.st_mtime_ns
             if self._stamps.get(name) == stamp:
                 return ""
             with os.scandir(folder) as entries:
-                link = next((f"objects/{name}/{entry.name}" for entry in entries if _is_special(entry)), "")
+                for entry in entries:
+                    if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                        link = f"objects/{name}/{entry.name}"
+                        break
         except OSError:  # it is missing, or not a directory
             self._stamps.pop(name, None)
             return ""
@@ -250,7 +254,3 @@ class _LinkSearch:
         if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
             self._stamps[name] = stamp
         return link.replace("//", "/")
-
-
-def _is_special(entry: os.DirEntry[str]) -> bool:
-    return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))

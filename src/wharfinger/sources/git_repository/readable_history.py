@@ -2,12 +2,12 @@
 
 A file is judged by its URI `git://label/tree/{rev}/{path}`, whatever the answer in which it would appear: a log, a
 commit, a difference, a blame, a search. `{rev}` is the revision that the caller named, or in a list of commits
-the name of the commit. The history is shown as if the other files had never been there:
+the name of the commit. The history is shown as if hidden files, which may not be read, had never been there:
 
 - A commit that changed only hidden files does not exist. A branch, HEAD or `~1` that leads to such a commit means the
   nearest commit before it, along first parents, that is shown. The readable files of both are the same.
-- Of any other commit, only the readable paths are shown. Its message may describe the hidden ones, so it is shown only
-  if all paths that the commit changed may be read.
+- Of any other commit, only the readable paths are shown. Its message may describe hidden paths, so the message is shown
+  only if all paths that the commit changed may be read.
 - An annotated tag means its commit, and its message is not shown.
 - A tree or blob that is named by its object id has no path to judge, so such names are not found.
 
@@ -53,24 +53,24 @@ class ChangedPaths:
         self._objects = objects
         self._kept: BoundedCache[tuple[str, int], tuple[bytes, ...]] = BoundedCache(MAX_KEPT_PATHS)
 
-    async def of(self, oids: Sequence[str], boundary: int) -> dict[str, tuple[bytes, ...]]:
+    async def of(self, oids: Sequence[str], boundary_version: int) -> dict[str, tuple[bytes, ...]]:
         """Return the changed paths of commits. Those of commits that git cannot compare are missing.
 
         Args:
             oids: The full names of the commits.
-            boundary: How many times the boundary of a shallow clone has changed.
+            boundary_version: How many times the boundary of a shallow clone has changed.
         """
         paths_by_oid: dict[str, tuple[bytes, ...]] = {}
         missing: list[str] = []
         for oid in dict.fromkeys(oids):
-            cached = self._kept.get((oid, boundary))
+            cached = self._kept.get((oid, boundary_version))
             if cached is None:
                 missing.append(oid)
             else:
                 paths_by_oid[oid] = cached
         for begin in range(0, len(missing), BATCH_COMMITS):
             for oid, paths in (await self._read(missing[begin : begin + BATCH_COMMITS])).items():
-                paths_by_oid[oid] = self._kept.put((oid, boundary), paths, len(paths) + 5)
+                paths_by_oid[oid] = self._kept.put((oid, boundary_version), paths, len(paths) + 5)
         return paths_by_oid
 
     async def _read(self, oids: list[str]) -> dict[str, tuple[bytes, ...]]:
@@ -80,7 +80,7 @@ class ChangedPaths:
         )  # fmt: skip
         try:
             output = await run_git(
-                self._objects.private, "log", *SAFE_LOG, *_DIFF_OPTIONS, *arguments, *oids, "--", partial=True
+                self._objects.private_directory, "log", *SAFE_LOG, *_DIFF_OPTIONS, *arguments, *oids, "--", partial=True
             )
         except GitFailed:
             output = None
@@ -88,7 +88,7 @@ class ChangedPaths:
             return _changed_paths(output.data)
         if len(oids) == 1:
             return {}
-        half = len(oids) // 2  # one of them cannot be compared, such as in a partial clone, or has too many paths
+        half = len(oids) // 2  # a commit cannot be compared, such as in a partial clone, or changed too many paths
         return await self._read(oids[:half]) | await self._read(oids[half:])
 
 
@@ -112,16 +112,16 @@ def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
 class ReadableHistory:
     """The history that the current caller may read. Make one for each request."""
 
-    def __init__(self, uris: GitUris, objects: GitObjects, changed: ChangedPaths, boundary: int) -> None:
+    def __init__(self, uris: GitUris, objects: GitObjects, changed: ChangedPaths, boundary_version: int) -> None:
         self._uris = uris
         self._objects = objects
         self._changed = changed
-        self._boundary = boundary
+        self._boundary_version = boundary_version
         self.all_files = reads_all_below(f"{uris.top}/tree/")
 
     # Files
 
-    def reads(self, rev: str, path: Parts | bytes) -> bool:
+    def may_read(self, rev: str, path: Parts | bytes) -> bool:
         """Return whether a file may be read at a revision."""
         return self.all_files or may_read(self._uris.tree(rev, parts_of(path) if isinstance(path, bytes) else path))
 
@@ -133,25 +133,27 @@ class ReadableHistory:
         """Return whether everything in a folder may be read at a revision."""
         return self.all_files or reads_all_below(f"{self._uris.tree(rev, parts)}/")
 
-    def finds(self, rev: str, parts: Parts, entry: GitTreeEntry) -> bool:
-        """Return whether a file or folder may be read, or something in the folder."""
-        return self.reads(rev, parts) or (is_tree(entry.mode) and self.may_read_below(rev, parts))
+    def may_read_any(self, rev: str, parts: Parts, entry: GitTreeEntry) -> bool:
+        """Return whether a file or folder may be read, or anything in the folder."""
+        return self.may_read(rev, parts) or (is_tree(entry.mode) and self.may_read_below(rev, parts))
 
     # Commits
 
     async def shows(self, oid: str, rev: str = "") -> bool:
         """Return whether a commit is shown: it changed a file that may be read, or none. `rev` is its name in URIs."""
-        return self.all_files or self._shows(rev or oid, (await self._changed.of([oid], self._boundary)).get(oid))
+        return self.all_files or self._shows(
+            rev or oid, (await self._changed.of([oid], self._boundary_version)).get(oid)
+        )
 
     def _shows(self, rev: str, paths: tuple[bytes, ...] | None) -> bool:
-        return paths is not None and (not paths or any(self.reads(rev, path) for path in paths))
+        return paths is not None and (not paths or any(self.may_read(rev, path) for path in paths))
 
-    async def is_whole(self, oid: str) -> bool:
+    async def reads_all_of(self, oid: str) -> bool:
         """Return whether all files that a commit changed may be read, so that its message may be shown."""
         if self.all_files:
             return True
-        paths = (await self._changed.of([oid], self._boundary)).get(oid)
-        return paths is not None and all(self.reads(oid, path) for path in paths)
+        paths = (await self._changed.of([oid], self._boundary_version)).get(oid)
+        return paths is not None and all(self.may_read(oid, path) for path in paths)
 
     async def nearest(self, oid: str, rev: str = "") -> str:
         """Return the commit itself or, if it is hidden, the first shown one along its first parents.
@@ -167,7 +169,7 @@ class ReadableHistory:
             chain = [await self._objects.commit(oid)]
             while len(chain) < size and chain[-1].parents:
                 chain.append(await self._objects.commit(chain[-1].parents[0]))
-            changed = await self._changed.of([commit.oid for commit in chain], self._boundary)
+            changed = await self._changed.of([commit.oid for commit in chain], self._boundary_version)
             for commit in chain:
                 if self._shows(rev or commit.oid, changed.get(commit.oid)):
                     return commit.oid
@@ -177,73 +179,74 @@ class ReadableHistory:
         raise UnknownRevision(rev or oid)
 
     async def without_hidden(self, commit: Commit) -> Commit:
-        """Return a commit with the nearest shown ancestors as parents, and without its message if a part is hidden."""
+        """Return a commit whose parents are shown commits, and without its message if any of its files is hidden."""
         parents: list[str] = []
         for parent in commit.parents:
             try:
                 parents.append(await self.nearest(parent))
             except LookupError:
                 continue
-        message = commit.message if await self.is_whole(commit.oid) else ""
+        message = commit.message if await self.reads_all_of(commit.oid) else ""
         return commit._replace(message=message, parents=tuple(dict.fromkeys(parents)))
 
     async def window(
         self, histories: Histories, tip: str, after: str | None, limit: int, selection: LogSelection
     ) -> CommitWindow:
-        """Return a window of the commits that may be shown. (`Histories.window` returns one of all commits.)
+        """Return a window of the commits that may be shown, like `Histories.window` for all commits.
 
         A commit is found by its message or its changed texts only if all of it may be read: otherwise the result would
-        reveal words of the rest.
+        reveal words that may not be read.
 
         Raises:
             InvalidArgument: `after` is not a commit of this log.
         """
-        # A followed file may have had a hidden name at the commit `after`. Only the log from its start shows that.
+        # The log of a followed file ends where the file had a hidden name. So read it from its start, to see whether it
+        # reaches `after`.
         skipped_to, after = (after, None) if selection.follow else (None, after)
-        if after is not None and not await self._lists(LoggedCommit(after), selection):
-            raise _not_in_log(after)
+        if after is not None:
+            changed = await self._changed.of([after], self._boundary_version)
+            if not self._selects(LoggedCommit(after), changed.get(after), selection):
+                raise _not_in_log(after)
         ends = time.monotonic() + SEARCH_SECONDS
         commits: list[LoggedCommit] = []
         while True:
-            raw = await histories.window(tip, self._boundary, after, max(BATCH_COMMITS, limit + 1), selection)
-            changed = await self._changed.of([commit.oid for commit in raw.commits], self._boundary)
-            for commit in raw.commits:
+            unfiltered = await histories.window(
+                tip, self._boundary_version, after, max(BATCH_COMMITS, limit + 1), selection
+            )
+            changed = await self._changed.of([commit.oid for commit in unfiltered.commits], self._boundary_version)
+            for commit in unfiltered.commits:
                 if not self._selects(commit, changed.get(commit.oid), selection):
                     continue
-                hides_name = bool(commit.before) and not self.reads(commit.oid, commit.before)
+                hides_name = bool(commit.old_path) and not self.may_read(commit.oid, commit.old_path)
                 if skipped_to is None:
-                    commits.append(commit._replace(status="A", before=b"") if hides_name else commit)
+                    commits.append(commit._replace(status="A", old_path=b"") if hides_name else commit)
                 elif commit.oid == skipped_to:
                     skipped_to = None
                 if len(commits) > limit:
                     return CommitWindow(commits[:limit], commits[limit - 1].oid)
                 if hides_name:  # in older commits, the file has a name that may not be read
-                    raw = CommitWindow([], None)
+                    unfiltered = CommitWindow([], None)
                     break
-            if raw.after is None:
+            if unfiltered.after is None:
                 if skipped_to is not None:
                     raise _not_in_log(skipped_to)
-                return CommitWindow(commits, None, raw.cut)
+                return CommitWindow(commits, None, unfiltered.cut)
             if time.monotonic() > ends:
                 return CommitWindow(commits, None, "time")
-            after = raw.after
-
-    async def _lists(self, commit: LoggedCommit, selection: LogSelection) -> bool:
-        changed = await self._changed.of([commit.oid], self._boundary)
-        return self._selects(commit, changed.get(commit.oid), selection)
+            after = unfiltered.after
 
     def _selects(self, commit: LoggedCommit, paths: tuple[bytes, ...] | None, selection: LogSelection) -> bool:
         oid = commit.oid
         if not may_read(self._uris.commit(oid)) or paths is None:
             return False
-        if (selection.grep or selection.pickaxe) and not all(self.reads(oid, path) for path in paths):
+        if (selection.grep or selection.pickaxe) and not all(self.may_read(oid, path) for path in paths):
             return False
         if commit.path:
-            return self.reads(oid, commit.path)
+            return self.may_read(oid, commit.path)
         if selection.path:  # git did not follow the file: because of `pickaxe`, or a part of a tree is missing
             below = selection.path + b"/"
             paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
-            return any(self.reads(oid, path) for path in paths)
+            return any(self.may_read(oid, path) for path in paths)
         return self._shows(oid, paths)
 
 
@@ -251,15 +254,15 @@ def _not_in_log(after: str) -> InvalidArgument:
     return InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
 
 
-def readable_paths(paths: Sequence[bytes], reads: Callable[[bytes], bool]) -> list[bytes]:
-    """Return the paths that may be read, except those that are also a folder with a hidden file.
+def readable_paths(paths: Sequence[bytes], is_readable: Callable[[bytes], bool]) -> list[bytes]:
+    """Return the paths that may be read, except a path that is also a folder with a hidden file.
 
-    This happens if a folder replaced a file: git would show both for the one path.
+    A path is both if a folder replaced a file. git would then show the files of the folder too.
     """
     hidden: set[bytes] = set()
     readable: list[bytes] = []
     for path in paths:
-        if reads(path):
+        if is_readable(path):
             readable.append(path)
         else:
             while b"/" in path:

@@ -1,8 +1,8 @@
 """Reads HEAD, branches, tags and remote branches with `git for-each-ref`.
 
 git runs only if something changed: each check compares the status of HEAD, `packed-refs`, `shallow` and every file of
-`refs` with the previous one. Calls that arrive during a check share the next one, so each sees all commits that were
-made before it. No name that a client sends becomes a path.
+`refs` with that of the previous check. Calls that arrive during a check share the next check, so each call sees all
+commits that were made before it. No name that a client sends becomes a path.
 """
 
 from __future__ import annotations
@@ -85,29 +85,32 @@ class References:
         return "detached" if self.branch is None else self.branch.removeprefix(BRANCHES)
 
 
-async def read_references(private: PrivateDirectory, hidden: frozenset[str] = frozenset()) -> References:
-    """Read all references, except those that are reached through a symbolic link (`hidden`).
+async def read_references(private_directory: PrivateDirectory, links: frozenset[str] = frozenset()) -> References:
+    """Read all references, except those that are reached through a symbolic link in `links`.
 
     Raises:
         RepositoryGone: the repository was moved or removed.
         GitFailed: git cannot read them.
     """
-    await asyncio.to_thread(private.open)
-    head = await asyncio.to_thread(private.found.own.text, "HEAD")
-    if private.found.reftable:
-        head = os.fsdecode((await run_git(private, "symbolic-ref", "-q", "HEAD", codes=(0, 1))).data).strip()
+    await asyncio.to_thread(private_directory.open)
+    head = await asyncio.to_thread(private_directory.found.own.text, "HEAD")
+    if private_directory.found.reftable:
+        output = await run_git(private_directory, "symbolic-ref", "-q", "HEAD", codes=(0, 1))
+        head = os.fsdecode(output.data).strip()
         if head:
             head = f"ref: {head}"
         else:
-            head = (await run_git(private, "rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))).data.decode().strip()
-    elif not head and private.found.own.status("HEAD") is None:
-        raise RepositoryGone(f"The repository {private.found.root} was moved or removed.")
+            output = await run_git(private_directory, "rev-parse", "-q", "--verify", "HEAD", codes=(0, 1))
+            head = output.data.decode().strip()
+    elif not head and private_directory.found.own.status("HEAD") is None:
+        raise RepositoryGone(f"The repository {private_directory.found.root} was moved or removed.")
     kinds = (BRANCHES, TAGS, REMOTES)
     arguments = (f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)", *kinds)
     names: dict[str, str] = {}
-    for line in (await run_git(private, "for-each-ref", *arguments, seconds=QUICK_SECONDS)).data.split(b"\n")[:-1]:
+    output = await run_git(private_directory, "for-each-ref", *arguments, seconds=QUICK_SECONDS)
+    for line in output.data.split(b"\n")[:-1]:
         oid, _, name = os.fsdecode(line).partition(" ")
-        if not (hidden and any(name == link or name.startswith(f"{link}/") for link in hidden)):
+        if not any(name == link or name.startswith(f"{link}/") for link in links):
             names[name] = oid
     return References(head, names)
 
@@ -115,8 +118,8 @@ async def read_references(private: PrivateDirectory, hidden: frozenset[str] = fr
 class ReferenceReader:
     """Reads the references again if they may have changed."""
 
-    def __init__(self, private: PrivateDirectory, restart: Callable[[], None]) -> None:
-        self._private = private
+    def __init__(self, private_directory: PrivateDirectory, restart: Callable[[], None]) -> None:
+        self._private_directory = private_directory
         self._restart = restart
         self._last: References | None = None
         self._signature: object = None
@@ -124,7 +127,7 @@ class ReferenceReader:
         self._next: asyncio.Task[References] | None = None
         self._lock = asyncio.Lock()
         self._objects_stamp: object = None  # changes if objects may have been pruned or replaced
-        self.boundary = 0
+        self.boundary_version = 0
         """How many times the boundary of a shallow clone has changed. Running processes do not notice a change."""
 
     async def now(self, within: float = 0.0) -> References:
@@ -148,12 +151,12 @@ class ReferenceReader:
             began = time.monotonic()
             self._next = None  # later calls need another check
             previous_stamp = self._objects_stamp
-            signature, hidden = await asyncio.to_thread(self._read_signature)
+            signature, links = await asyncio.to_thread(self._read_signature)
             if previous_stamp not in (None, self._objects_stamp):
                 self._restart()
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
-                read = await read_references(self._private, hidden)
+                read = await read_references(self._private_directory, links)
                 self._last = self._last if self._last is not None and read.same(self._last) else read
                 self._signature = signature
             self._checked_at = began
@@ -177,7 +180,12 @@ class ReferenceReader:
             try:
                 format_ = "--format=%(creatordate:unix) %(refname)"
                 output = await run_git(
-                    self._private, "for-each-ref", f"--count={MAX_REFERENCES}", format_, TAGS, seconds=QUICK_SECONDS
+                    self._private_directory,
+                    "for-each-ref",
+                    f"--count={MAX_REFERENCES}",
+                    format_,
+                    TAGS,
+                    seconds=QUICK_SECONDS,
                 )
                 for line in output.data.split(b"\n")[:-1]:
                     seconds, _, name = os.fsdecode(line).partition(" ")
@@ -188,19 +196,19 @@ class ReferenceReader:
         return references.tag_times
 
     def _read_signature(self) -> tuple[object, frozenset[str]]:
-        """Return the status of all files of references (None if one just changed), and the names of links. Blocks.
+        """Return the status of all files of references (None if a file just changed), and the links among them. Blocks.
 
         Raises:
             InvalidArgument: a link is among the objects.
         """
-        private = self._private
-        private.open()
-        private.check_links()
-        self.boundary += private.copy_shallow()
-        common, own = private.found.common.path, private.found.own.path
+        private_directory = self._private_directory
+        private_directory.open()
+        private_directory.check_links()
+        self.boundary_version += private_directory.copy_shallow()
+        common, own = private_directory.found.common.path, private_directory.found.own.path
         self._objects_stamp = (
-            self.boundary,
-            private.made,
+            self.boundary_version,
+            private_directory.made,
             _stamp(common, "objects")[:1],
             _stamp(common, "objects", "pack"),
         )

@@ -42,7 +42,7 @@ class UnknownRevision(LookupError):
 
 
 class GitRevision(NamedTuple):
-    """One object. `fixed` is true if its name can never mean another object."""
+    """The object that a name means. `fixed` is true if the name can never mean another object."""
 
     oid: str
     fixed: bool
@@ -91,13 +91,13 @@ async def _resolve_shown(
         and name not in references.names
         and not any(full in references.names for full in _full_names(name))
     ):
-        candidates = [name] if len(name) == objects.private.length else []
+        candidates = [name] if len(name) == objects.private_directory.oid_length else []
         candidates = candidates or await objects.reader.starting_with(name, MAX_CANDIDATES)
         infos = await objects.infos(candidates)
         oids = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
         if len(oids) != 1:
             raise AmbiguousName(AMBIGUOUS.format(name)) if oids else UnknownRevision(name)
-        revision = GitRevision(oids[0], len(name) == objects.private.length)
+        revision = GitRevision(oids[0], len(name) == objects.private_directory.oid_length)
     else:
         revision = await _resolve_name(name, references, objects)
     info = await objects.peel(revision.oid)
@@ -122,7 +122,7 @@ async def _is_shown(oid: str, nearest: Nearest) -> bool:
 
 
 async def _resolve_name(name: str, references: References, objects: GitObjects) -> GitRevision:
-    if _FULL(name) and len(name) == objects.private.length:
+    if _FULL(name) and len(name) == objects.private_directory.oid_length:
         return GitRevision(name, True)
     if name == "HEAD":
         if references.head is None:
@@ -132,7 +132,7 @@ async def _resolve_name(name: str, references: References, objects: GitObjects) 
         oid = references.names.get(full)
         if oid is not None:
             return GitRevision(oid, False)
-    if not _SHORT(name) or len(name) >= objects.private.length:
+    if not _SHORT(name) or len(name) >= objects.private_directory.oid_length:
         raise UnknownRevision(name)
     try:
         oid = (await objects.info(name)).oid

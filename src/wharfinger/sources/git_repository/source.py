@@ -22,7 +22,7 @@ from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import INLINE_BYTES, TreeAnswer
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
+from wharfinger.sources.git_repository.git_objects import is_link, is_submodule, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.references import BRANCHES, References, RepositoryGone, read_references
 from wharfinger.sources.git_repository.revision_names import is_full
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 POLL_SECONDS = 0.25
 """Default time between two checks of the references."""
 PINNED_SECONDS = 0.05
-"""Maximum age of the references that are used for a URI that names only objects."""
+"""Maximum age of the references for a URI whose revisions are names of objects."""
 COUNT_SECONDS = 0.3
 """Longest time that `describe` counts files."""
 LOOK_SECONDS = 60.0
@@ -63,8 +63,8 @@ class GitSource(Source):
         self.repository = repository
         self.name = repository.label
         self.uri = repository.uris.top
-        self.location = shown(repository.private.found.root)
-        self.root = repository.private.found.work_tree or repository.private.found.root
+        self.location = shown(repository.private_directory.found.root)
+        self.root = repository.private_directory.found.work_tree or repository.private_directory.found.root
         self.templates = _templates(repository)
         self._loop: asyncio.AbstractEventLoop | None = None  # the server's
         self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
@@ -79,7 +79,7 @@ class GitSource(Source):
         return [self.pattern_of(*names, between=form) for form in forms]
 
     def __repr__(self) -> str:
-        return f"git({self.repository.private.found.root!r}, label={self.repository.label!r})"
+        return f"git({self.repository.private_directory.found.root!r}, label={self.repository.label!r})"
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this repository. It need not exist."""
@@ -95,7 +95,7 @@ class GitSource(Source):
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a folder, or of the top."""
-        return await self._answered(uri, lambda answer: answer.children(after, limit))
+        return await self._with_answer(uri, lambda answer: answer.children(after, limit))
 
     async def stat(self, uri: str) -> t.Resource:
         """Return the resource of a URI, without reading all of its content."""
@@ -105,11 +105,11 @@ class GitSource(Source):
                 self._polling.record(uri, answer.version)
             return await answer.resource()
 
-        return await self._answered(uri, resource)
+        return await self._with_answer(uri, resource)
 
     async def version(self, uri: str) -> str:
         """Return the name of the object that the URI refers to now; for a difference, of both objects."""
-        return await self._answered(uri, _version)
+        return await self._with_answer(uri, _version)
 
     # Reading
 
@@ -120,7 +120,7 @@ class GitSource(Source):
             contents = await answer.contents()
             return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms(), cache_scope=self.cache_scope)
 
-        return await self._answered(uri, result)
+        return await self._with_answer(uri, result)
 
     # Finding
 
@@ -139,14 +139,14 @@ class GitSource(Source):
 
     async def text(self, uri: str) -> Iterable[str]:
         """Return the text of a file, or the message of a commit."""
-        return await self._answered(uri, _searched_text)
+        return await self._with_answer(uri, _searched_text)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Return a filter that omits commits, or None for a caller who may read all files.
+        """Return a filter that leaves out commits, whose messages may describe any file.
 
-        The message of a commit may describe any file.
+        For a caller who may read all files, return None.
         """
-        if self.repository.readable() is None:
+        if self.repository.readable_history() is None:
             return None
         commits = self.repository.uris.commit("")
         return lambda uri: not uri.startswith(commits)
@@ -162,17 +162,17 @@ class GitSource(Source):
         return ", ".join([*facts, f"watched by {self._polling.means}"])
 
     async def _facts(self) -> list[str]:
-        private = self.repository.private
+        private_directory = self.repository.private_directory
         try:
-            references = await read_references(private)
+            references = await read_references(private_directory)
         except (RepositoryGone, GitFailed) as error:
             return [error.message.rstrip(".")]
         facts = [head_words(references), many(references.count(BRANCHES), "branch")]
         if references.head is not None:
             try:
                 output = await run_git(
-                    private, "ls-tree", "-r", "-z", "--name-only", f"{references.head}^{{tree}}", seconds=COUNT_SECONDS,
-                    partial=True,
+                    private_directory, "ls-tree", "-r", "-z", "--name-only", f"{references.head}^{{tree}}",
+                    seconds=COUNT_SECONDS, partial=True,
                 )  # fmt: skip
                 if output.data or not output.cut:
                     facts.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
@@ -194,7 +194,7 @@ class GitSource(Source):
         self._polling.close()
         await self.repository.objects.reader.close()
         self.repository.references.forget()
-        await asyncio.to_thread(self.repository.private.close)
+        await asyncio.to_thread(self.repository.private_directory.close)
 
     def _prepare(self) -> None:
         try:
@@ -215,7 +215,7 @@ class GitSource(Source):
         if uri is None:
             version: Hashable = references.fingerprint
         else:
-            version = self._on_loop(self._answered(uri, _version, references))
+            version = self._on_loop(self._with_answer(uri, _version, references))
             if not answer_for(self.repository, references, uri).only_references:
                 return version
         self._known_versions[uri] = references, version
@@ -234,12 +234,12 @@ class GitSource(Source):
     async def _current(self, within: float = 0.0) -> References:
         return await self.repository.references.now(within)
 
-    async def _answered(
+    async def _with_answer(
         self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], references: References | None = None
     ) -> Result:
         """Call `use` with the answer for a URI. Raises ResourceNotFound if something is missing."""
         try:
-            address = self.repository.uris.read(uri)
+            address = self.repository.uris.parse(uri)
             pinned = address.kind != "top" and is_full(address.rev) and (address.to is None or is_full(address.to))
             answer = answer_for(
                 self.repository, references or await self._current(PINNED_SECONDS if pinned else 0.0), uri
@@ -261,7 +261,7 @@ async def _searched_text(answer: GitAnswer) -> tuple[str, ...]:
         return (f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n",)
     if isinstance(answer, TreeAnswer):
         entry = answer.entry
-        if is_tree(entry.mode) or is_link(entry.mode) or is_module(entry.mode):
+        if is_tree(entry.mode) or is_link(entry.mode) or is_submodule(entry.mode):
             return ()
         content = await answer.objects.content(entry.oid)
         if content.size > MAX_READ_BYTES:
@@ -315,5 +315,5 @@ def _templates(repository: Repository) -> list[t.ResourceTemplate]:
             description=_TEMPLATE_TEXTS[template_name][1],
         )
         for template_name, template in repository.uris.templates.items()
-        if template_name != "changes" or repository.private.found.work_tree
+        if template_name != "changes" or repository.private_directory.found.work_tree
     ]
