@@ -239,6 +239,8 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
     query = shop.source.query
     for statement in (
         "SELECT 1;",
+        "SELECT 1; -- end",
+        "SELECT 1 /* ; */ ; /* end; */\n",
         "select 1 -- a comment",
         "/* ; DROP TABLE orders */ SELECT 1",
         "VALUES (1)",
@@ -248,6 +250,29 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
         "(SELECT 1)" if shop.source.engine.dialect == "PostgreSQL" else "SELECT (1)",
     ):
         assert query(statement).rows == [[1]], statement
+
+
+@pytest.mark.parametrize("end", ["", ";", " ; ; -- a ; 'b\n;\r\n", ';/* a /* ; */ " */', "-- a;", "--a\n;--"])
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("SELECT ';--'", ";--"),
+        ("SELECT e'\\';--'", "';--"),
+        ("SELECT E'a'';\\\\'", "a';\\"),
+        ("SELECT $$;'$$", ";'"),
+        ("SELECT $a$ $$ ; -- $a$", " $$ ; -- "),
+        ('SELECT 1 AS ";--"', 1),
+        ("SELECT 1 AS a$b$", 1),
+        ("SELECT 1/*;/*;*/;*/+1", 2),
+        ("SELECT 1 AS \u00a0", 1),
+    ],
+)
+def test_postgres_ignores_semicolons_and_comments_after_a_statement(
+    statement: str, value: object, end: str, postgres_shop: Shop
+) -> None:
+    """A bug: a comment after the semicolon was a syntax error. The marks within a text or a name are kept."""
+    assert postgres_shop.source.query(statement + end).rows == [[value]]
+    assert postgres_shop.source.query(statement + end, explain=True).columns == ["plan"]
 
 
 def test_an_answer_with_too_many_rows_or_bytes_is_cut_and_marked(shop: Shop) -> None:
@@ -322,6 +347,21 @@ def test_parameters_are_bound_as_values(shop: Shop) -> None:
     for parameters in ([], [1, 2], {"a": 1}):
         with pytest.raises(QueryRefused):
             query(f"SELECT id FROM customers WHERE id = {mark}", parameters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [("bool", "false", False), ("bool", "T", True), ("bool", 0, False), ("int4", 2.0, 2), ("int8", "7", 7),
+     ("bool", "maybe", None), ("int4", 1.5, None), ("int8", "1.5", None)],
+)  # fmt: skip
+def test_postgres_parameters_keep_their_value(kind: str, value: object, expected: object, postgres_shop: Shop) -> None:
+    """A bug: the text `false` became true, and 1.5 became 1. None: the value is refused."""
+    statement = f"SELECT $1::{kind}"
+    if expected is None:
+        with pytest.raises(QueryRefused, match=f"Parameter 1 cannot be converted to {kind}"):
+            postgres_shop.source.query(statement, [value])
+    else:
+        assert postgres_shop.source.query(statement, [value]).rows == [[expected]]
 
 
 def test_names_in_uris_are_never_inserted_into_statements(shop: Shop) -> None:

@@ -14,7 +14,7 @@ Kind = Literal["table", "view", "materialized view", "foreign table", "virtual t
 
 
 class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """A column. `type` is as the database writes it; the values of a `generated` column are computed."""
+    """A column. `type` is as the database writes it. The database computes the values of a `generated` column."""
 
     name: str
     type: str
@@ -25,9 +25,9 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     """The values of an enumeration."""
     cast: str = ""
-    """The type to cast a value's text to; used by the engine that set it."""
+    """The type in the words of this database's engine, which reads and compares values by it."""
     ordered: bool = True
-    """Whether the database can order rows by the values. Only set for columns of tables that may have no key."""
+    """Whether the database can order rows by this column. Only set for tables that may have no key."""
 
 
 class ForeignKey(msgspec.Struct, frozen=True):
@@ -81,6 +81,7 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     definition: str | None = None
     """The statement of a view."""
     oid: int = 0
+    """The number of the table in the catalogue of PostgreSQL or DuckDB."""
 
     def column(self, name: str) -> DatabaseColumn:
         """Return the column with this name.

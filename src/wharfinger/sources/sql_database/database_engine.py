@@ -38,7 +38,11 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one statement (seconds, characters of a cell, bytes of all rows) and of simultaneous statements."""
+    """Bounds of statements.
+
+    `seconds`, `cell` (characters of a value) and `size` (bytes of all rows) bound one statement. `connections` is the
+    maximum number of statements at the same time.
+    """
 
     seconds: float = 10.0
     cell: int = 2_000
@@ -47,9 +51,9 @@ class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `limit` rows of a table: after a place, before it, at it, or from either end.
+    """At most `limit` rows of a table: the first or last ones, or those after, before or at the place `key`.
 
-    A place is a tuple with the texts of the columns of the order (see `row_order`). `offset` skips rows of a table
+    A place has the text of each column by which rows are ordered (see `row_order`). `offset` skips rows of a table
     without a key.
     """
 
@@ -116,9 +120,9 @@ class DatabaseEngine(ABC):
     dialect: str
     """The name of the dialect, such as SQLite or PostgreSQL."""
     location: str
-    """Its path or URL, without a password."""
+    """The path or URL of the database, without a password."""
     queries: bool = True
-    """Whether it can run callers' statements and enforce that they only read."""
+    """Whether the engine can run callers' statements and ensure that they only read."""
 
     @abstractmethod
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
@@ -154,7 +158,7 @@ class DatabaseEngine(ABC):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the approximate number of rows of each table, or None if it is not known without counting.
 
-        This takes about a second at most.
+        Takes about a second at most.
         """
 
     def modified(self) -> float | None:

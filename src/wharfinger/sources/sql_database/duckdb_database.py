@@ -103,7 +103,7 @@ class DuckDBFile(DatabaseEngine):
         self._opened = 0.0
         self._file: tuple[int, ...] = ()
         self._close_timer: threading.Timer | None = None
-        self._failed = False
+        self._failed = False  # whether the last attempt to open the file failed
         self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
         self._children = ChildProcesses()
         driver()

@@ -30,7 +30,7 @@ _NESTED = re.compile(r"JSON|.*\]|(?:STRUCT|MAP|UNION|VARIANT).*", re.DOTALL).ful
 class FileStatement(SpanStatement):
     """The statement that reads a span of a table in a DuckDB file; the columns of its order are read as text."""
 
-    has_row_values = False
+    row_values_use_index = False
 
     def table_expression(self) -> str:
         return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"

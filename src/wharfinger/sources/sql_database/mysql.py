@@ -105,7 +105,7 @@ class MySQL(DatabaseEngine):
         self._lock = threading.Lock()
         self._running: dict[int, _Statement] = {}
         self._catalogue: tuple[Hashable, float, DatabaseCatalogue] | None = None
-        self._writes: dict[str, tuple[str, Hashable, int]] = {}
+        self._write_counts: dict[str, tuple[str, Hashable, int]] = {}
         self._pool = self._new_pool()
 
     # Connections
@@ -313,10 +313,10 @@ class MySQL(DatabaseEngine):
         written = f"{rows[0][1]} {rows[0][2]}"
         is_recent = rows[0][3] is not None and int(rows[0][3]) <= RECENT_WRITE_SECONDS
         with self._lock:
-            last_written, last_token, count = self._writes.get(table.name, ("", None, 0))
+            last_written, last_token, count = self._write_counts.get(table.name, ("", None, 0))
             if written != last_written or (is_recent and last_token != token):
                 count += 1
-            self._writes[table.name] = (written, token, count)
+            self._write_counts[table.name] = (written, token, count)
         return f"{written} {count}"
 
     # Statements of callers
@@ -339,7 +339,13 @@ class MySQL(DatabaseEngine):
                 result = collect_result(rows_of(connection, cursor), kinds, limit, bounds)
                 if not explain:
                     return names, result
-                return ["plan"], Rows([_plan(names, row) for row in result.rows], result.more)
+                plan = [
+                    ", ".join(
+                        [f"{name}: {value}" for name, value in zip(names, row.cells, strict=True) if value is not None]
+                    )
+                    for row in result.rows
+                ]
+                return ["plan"], Rows([TableRow((), (line,)) for line in plan], result.more)
             except RowTooLarge:
                 raise QueryRefused(
                     f"A row of the result is larger than {MAX_ROW_BYTES >> 20} MiB: select LEFT(column, 2000)."
@@ -413,12 +419,6 @@ _COUNTERS = """
     Com_revoke_all Com_revoke_role Com_drop_user Com_insert Com_insert_select Com_load Com_replace Com_replace_select
 """
 _STATUS = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({', '.join([repr(name) for name in _COUNTERS.split()])})"
-
-
-def _plan(names: Sequence[str], row: TableRow) -> TableRow:
-    """Write a row of EXPLAIN as one text."""
-    facts = [f"{name}: {value}" for name, value in zip(names, row.cells, strict=True) if value is not None]
-    return TableRow((), (", ".join(facts),))
 
 
 def _token(connection: Any) -> Hashable:

@@ -172,19 +172,25 @@ _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)").fullmatch
 
 
 def _columns(rows: _Rows, checks: Iterable[str]) -> tuple[DatabaseColumn, ...]:
-    json = {match[1].replace("``", "`") for clause in checks if (match := _JSON_CHECK(clause))}
-    return tuple(_column(row, json) for row in rows if "select" in (row[-1] or "").lower())
+    json_columns = {match[1].replace("``", "`") for clause in checks if (match := _JSON_CHECK(clause))}
+    return tuple(_column(row, json_columns) for row in rows if "select" in (row[-1] or "").lower())
 
 
-def _column(row: tuple[str | None, ...], json: set[str]) -> DatabaseColumn:
+def _column(row: tuple[str | None, ...], json_columns: set[str]) -> DatabaseColumn:
     name, data_type, full_type, nullable, default, extra, comment, length, _ = [text or "" for text in row]
     data_type = data_type.lower()
     kind = _KINDS.get(data_type, "plain")
-    if name in json and kind in ("char", "text"):
+    if name in json_columns and kind in ("char", "text"):
         kind = "json"
     elif kind == "char" and int(length or 0) > _MAX_CHAR_LENGTH:
         kind = "text"
-    values = tuple([_unescaped(value) for value in _VALUE.findall(full_type)]) if kind in ("enum", "set") else ()
+    quoted_values: list[str] = _VALUE.findall(full_type) if kind in ("enum", "set") else []
+    values = tuple(
+        [
+            _ESCAPED.sub(lambda match: _CONTROLS.get(match[1], match[1]), value.replace("''", "'"))
+            for value in quoted_values
+        ]
+    )
     return DatabaseColumn(
         name=name,
         type=(data_type if values else full_type) + (" INVISIBLE" if "INVISIBLE" in extra.upper() else ""),
@@ -195,10 +201,6 @@ def _column(row: tuple[str | None, ...], json: set[str]) -> DatabaseColumn:
         values=values,
         cast=kind,
     )
-
-
-def _unescaped(value: str) -> str:
-    return _ESCAPED.sub(lambda match: _CONTROLS.get(match[1], match[1]), value.replace("''", "'"))
 
 
 def _indexes(rows: _Rows) -> list[TableIndex]:

@@ -36,7 +36,7 @@ _PLAIN_COLLATION = "utf8mb4_unicode_520_ci"
 class SelectStatement(SpanStatement):
     """The statement that reads a span of a table of MySQL; the columns of its order are read as text."""
 
-    has_row_values = False
+    row_values_use_index = False
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
         for term in span.choice.order:
@@ -58,7 +58,7 @@ class SelectStatement(SpanStatement):
         return f"%(p{len(self.values) - 1})s"
 
     def like(self, name: str, pattern: str) -> str:
-        text = f"CONVERT({_base(self.table.column(name))} USING utf8mb4) COLLATE {_PLAIN_COLLATION}"
+        text = f"CONVERT({_readable(self.table.column(name))} USING utf8mb4) COLLATE {_PLAIN_COLLATION}"
         return f"{text} LIKE {self._add(pattern)} ESCAPE '!'"
 
     def compare(self, name: str, sign: str, text: str) -> str:
@@ -130,7 +130,10 @@ def _literal(column: DatabaseColumn, text: str) -> object:
                     raise ValueError
                 return int(text)
             case "decimal":
-                return _decimal(text)
+                amount = Decimal(text)
+                if len(text) > 100 or not amount.is_finite() or abs(amount.adjusted()) > 100:
+                    raise ValueError
+                return amount
             case "float":
                 value = float(text)
                 if not math.isfinite(value):
@@ -151,13 +154,6 @@ def _literal(column: DatabaseColumn, text: str) -> object:
         raise BadKey(f"{column.name} must be {kind}.") from None
 
 
-def _decimal(text: str) -> Decimal:
-    value = Decimal(text)
-    if len(text) > 100 or not value.is_finite() or abs(value.adjusted()) > 100:
-        raise ValueError
-    return value
-
-
 def _position(column: DatabaseColumn, text: str) -> int:
     """Return the position of a value of an ENUM or SET, whose collation usually ignores case."""
     if text in column.values:
@@ -168,14 +164,15 @@ def _position(column: DatabaseColumn, text: str) -> int:
 # Values
 
 
-def _base(column: DatabaseColumn) -> str:
+def _readable(column: DatabaseColumn) -> str:
+    """Return an expression for a value. A geometry becomes a text."""
     name = f"t.{quoted(column.name)}"
     return f"ST_AsText({name})" if column.cast == "geometry" else name
 
 
 def _cell_expressions(column: DatabaseColumn, cell: int) -> list[str]:
     """Return the expressions of a cell, which `_value` converts. A long value is cut, and its size in bytes follows."""
-    base = _base(column)
+    base = _readable(column)
     if column.cast == "bit":
         return [f"{base} + 0"]
     if column.cast == "binary":
@@ -218,7 +215,7 @@ def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) ->
     span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = SelectStatement(table, span)
     column = table.column(name)
-    data = f"{_base(column)} + 0" if column.cast == "bit" else _base(column)
+    data = f"{_readable(column)} + 0" if column.cast == "bit" else _readable(column)
     if column.cast != "binary":
         data = f"CAST(CONVERT({data} USING utf8mb4) AS BINARY)"
     source = f"{quoted(table.schema)}.{quoted(table.name)} AS t WHERE {statement.conditions[0]}"

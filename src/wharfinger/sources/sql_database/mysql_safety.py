@@ -61,8 +61,9 @@ def settings(seconds: float, *, mariadb: bool) -> list[str]:
 
 # The account
 
-_GRANT = re.compile(r"GRANT (.+?) ON (.+?) TO ", re.DOTALL).match
+_GRANT = re.compile(r"GRANT (.+?) ON (.+?) TO (.+?)(?: IDENTIFIED | REQUIRE | WITH |\Z)", re.DOTALL).match
 _PLACE = re.compile(r"(?P<database>`(?:[^`]|``)+`|[^`.]+)\.(?P<table>.+)", re.DOTALL).fullmatch
+_HAS_WILDCARD = re.compile(r"`?(?:\\.|[^%_\\])*[%_].*\.\*", re.DOTALL).fullmatch
 _TOO_POWERFUL = ("FILE", "SUPER")
 _ONLY_READING = {
     "USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "PROCESS", "REPLICATION CLIENT", "BINLOG MONITOR",
@@ -70,14 +71,20 @@ _ONLY_READING = {
 }  # fmt: skip
 
 
-def _privileges(grants: Iterable[str], applies: Callable[[str], bool]) -> set[str]:
-    """Return the privileges at the places for which `applies` is true, from the lines of SHOW GRANTS."""
-    privileges: set[str] = set()
-    for line in grants:
-        grant = _GRANT(line)
-        if grant and applies(grant[2]):
-            privileges |= {privilege.strip().upper() for privilege in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
-    return privileges
+class _Grant(NamedTuple):
+    """A line of SHOW GRANTS: privileges, where they apply, such as `*.*`, and the account or role that has them."""
+
+    privileges: set[str]
+    place: str
+    grantee: str
+
+
+def _read_grants(lines: Iterable[str]) -> list[_Grant]:
+    grants: list[_Grant] = []
+    for match in filter(None, map(_GRANT, lines)):
+        names = re.sub(r"\([^)]*\)", "", match[1]).split(",")
+        grants.append(_Grant({name.strip().upper() for name in names}, match[2], match[3]))
+    return grants
 
 
 def _is_within(place: str, database: str) -> bool:
@@ -102,32 +109,43 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     Raises:
         AccountRefused: it may read or write files of the server, or administers it.
     """
-    privileges = _privileges(grants, lambda place: place == "*.*")
-    powers = (
-        _TOO_POWERFUL
-        if {"ALL", "ALL PRIVILEGES"} & privileges
-        else [privilege for privilege in _TOO_POWERFUL if privilege in privileges]
-    )
-    if not powers:
+    powers_by_grantee: dict[str, set[str]] = {}
+    for grant in _read_grants(grants):
+        has_all = grant.place == "*.*" and not grant.privileges.isdisjoint(("ALL", "ALL PRIVILEGES"))
+        found = _TOO_POWERFUL if has_all else grant.privileges.intersection(_TOO_POWERFUL)
+        if found and grant.place == "*.*":
+            powers_by_grantee.setdefault(grant.grantee, set()).update(found)
+    if not powers_by_grantee:
         return
-    user, _, host = account.rpartition("@")
-    quoted_account = f"{_quoted(user)}@{_quoted(host)}"
+    powers = sorted({name for names in powers_by_grantee.values() for name in names})
+    revocations = " ".join(
+        [f"REVOKE {', '.join(sorted(names))} ON *.* FROM {grantee};" for grantee, names in powers_by_grantee.items()]
+    )
     raise AccountRefused(
         f"The account {account} has {' and '.join(powers)}: with it, a statement that only reads could read or write "
-        f"files of the server. Revoke this (REVOKE {', '.join(powers)} ON *.* FROM {quoted_account};), "
+        f"files of the server. Revoke this ({revocations}), "
         "or use an account that can only read: CREATE USER 'reader'@'%' IDENTIFIED BY '…'; "
         f"GRANT SELECT, SHOW VIEW ON `{database.replace('`', '``')}`.* TO 'reader'@'%';"
     )
 
 
-def _quoted(word: str) -> str:
-    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
 def writes(grants: Iterable[str], database: str) -> bool:
-    """Return whether the account may write to the database, from the lines of SHOW GRANTS."""
-    privileges = _privileges(grants, lambda place: _is_within(place, database))
-    return not privileges <= _ONLY_READING
+    """Return whether the account may write to the database, from the lines of SHOW GRANTS.
+
+    If a grant names the database without wildcards, the server ignores the grants with wildcards of the same grantee.
+    The order among grants with wildcards differs between MySQL and MariaDB, so all of them count.
+    """
+    relevant = [grant for grant in _read_grants(grants) if _is_within(grant.place, database)]
+    named = {
+        grant.grantee
+        for grant in relevant
+        if grant.place.endswith(".*") and grant.place != "*.*" and not _HAS_WILDCARD(grant.place)
+    }
+    return not all(
+        grant.privileges <= _ONLY_READING
+        for grant in relevant
+        if grant.grantee not in named or not _HAS_WILDCARD(grant.place)
+    )
 
 
 # The text of a statement
@@ -281,11 +299,11 @@ def _check_schema(schema: _Token, table: _Token) -> None:
         raise QueryRefused(f"{table.name} is refused: it describes the server.")
 
 
-def _may_precede(tokens: Sequence[_Token], at: int, before: _Token, token: _Token) -> bool:
-    """Return whether this name before a parenthesis is a keyword, a known function, or the name of a table."""
-    if token.kind == "word" and before.text != "." and token.word in _BEFORE_PARENTHESIS:
+def _may_precede(tokens: Sequence[_Token], at: int, previous: _Token, token: _Token) -> bool:
+    """Return whether `token`, a name before a parenthesis, is a keyword, a known function, or the name of a table."""
+    if token.kind == "word" and previous.text != "." and token.word in _BEFORE_PARENTHESIS:
         return True
-    if before.word == "AS":  # the columns of a table: FROM (…) AS q (a, b)
+    if previous.word == "AS":  # the columns of a table: FROM (…) AS q (a, b)
         return True
     closing = next((end for end in range(at + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
     inside = tokens[at + 2 : closing]
@@ -295,14 +313,17 @@ def _may_precede(tokens: Sequence[_Token], at: int, before: _Token, token: _Toke
 
 
 def with_parameters(statement: str, parameters: Parameters, escape: Callable[[object], str]) -> str:
-    """Replace the question marks of a checked statement with values. `escape` writes a value as a literal.
+    """Replace the question marks of a checked statement with values, and leave out semicolons and comments at its end.
+
+    `escape` writes a value as a literal.
 
     Raises:
         QueryRefused: there are too many or too few, or one has no literal.
     """
     if isinstance(parameters, Mapping):
         raise QueryRefused("Give the parameters as a list, for the question marks of the statement.")
-    marks = [token.start for token in _tokens(statement) if token.text == "?"]
+    tokens = _tokens(statement)
+    marks = [token.start for token in tokens if token.text == "?"]
     if len(marks) != len(parameters):
         raise QueryRefused(f"The statement has {len(marks)} parameters, but {len(parameters)} were given.")
     parts: list[str] = []
@@ -315,4 +336,5 @@ def with_parameters(statement: str, parameters: Parameters, escape: Callable[[ob
         except Exception:
             raise QueryRefused(f"Parameter {number} cannot be written in SQL.") from None
         last = at + 1
-    return "".join([*parts, statement[last:]]).rstrip().rstrip(";")
+    end = max((token.start + len(token.text) for token in tokens if token.text != ";"), default=0)
+    return "".join([*parts, statement[last:end]])

@@ -128,8 +128,8 @@ async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseC
     rows = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in rows]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
-    keyless = [row["oid"] for row in rows if row["kind"] not in _HEAPS]
-    unordered = {(row["oid"], row["name"]) for row in await connection.fetch(_UNORDERED, keyless)}
+    without_ctid = [row["oid"] for row in rows if row["kind"] not in _HEAPS]
+    unordered = {(row["oid"], row["name"]) for row in await connection.fetch(_UNORDERED, without_ctid)}
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
     checks = _by_table(await connection.fetch(_CHECKS, oids))

@@ -52,9 +52,7 @@ class NotifyListener:
                 await self._listen(changed, backoff)
             except Exception as error:
                 if backoff.failures == 0:
-                    log.warning(
-                        "%s cannot be listened to, and is tried again: %s", self._location, type(error).__name__
-                    )
+                    log.warning("%s sends no notifications now; retrying: %s", self._location, type(error).__name__)
                 await asyncio.sleep(backoff.failed())
 
     async def _listen(self, changed: Callable[[], None], backoff: Backoff) -> None:
@@ -62,7 +60,7 @@ class NotifyListener:
         lost = asyncio.Event()
 
         def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
-            self._count(payload, changed)
+            self._record(payload, changed)
 
         def end(_connection: Any) -> None:
             lost.set()
@@ -72,12 +70,12 @@ class NotifyListener:
             connection.add_termination_listener(end)
             await connection.add_listener(self.channel, notify)
             backoff.succeeded()
-            self._count("", changed)
+            self._record("", changed)
             await lost.wait()
         finally:
             connection.terminate()
 
-    def _count(self, payload: str, changed: Callable[[], None]) -> None:
+    def _record(self, payload: str, changed: Callable[[], None]) -> None:
         table = payload.rpartition(".")[2].strip('"')
         with self._lock:
             if table and len(self._tables) < MAX_TABLES:

@@ -31,7 +31,7 @@ __all__ = ["WindowStatement", "read_by_place", "read_cell", "read_rows", "run_st
 MAX_BATCH_ROWS = 200
 """Maximum number of rows that are fetched from the server at a time."""
 FIRST_BLOCKS = 64
-"""Blocks of a table without a key that the first statement reads. Each further statement reads twice as many."""
+"""Blocks of a table that the first statement of `read_by_place` reads. Each further one reads twice as many."""
 MAX_BLOCKS = 65_536
 
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
@@ -181,7 +181,7 @@ async def _fetch(
 
 
 async def read_by_place(connection: Any, statement: WindowStatement, bounds: QueryBounds) -> Rows:
-    """Read a table without a key in the order of storage, some blocks at a time, so that few rows are sorted."""
+    """Read a table whose key is its ctid, some blocks at a time, so that few rows are sorted."""
     table, span = statement.table, statement.span
     blocks = await connection.fetchval(
         "SELECT pg_relation_size($1::oid) / current_setting('block_size')::int8", table.oid

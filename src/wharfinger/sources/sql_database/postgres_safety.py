@@ -30,6 +30,18 @@ __all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
 
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _MAX_WORDS = 2_000
+_TOKEN = re.compile(
+    r"""(?P<space>[\x20\t\n\r\f\v;]+|--[^\r\n]*)
+    | (?P<comment>/\*)
+    | [eE]'(?:[^'\\]|\\.|'')*'?
+    | '[^']*'?
+    | "[^"]*"?
+    | \$(?P<tag>(?:[A-Za-z_\x80-\U0010ffff][0-9A-Za-z_\x80-\U0010ffff]*)?)\$.*?(?:\$(?P=tag)\$|\Z)
+    | [0-9A-Za-z_\x80-\U0010ffff][0-9A-Za-z_$\x80-\U0010ffff]*
+    | .""",
+    re.DOTALL | re.VERBOSE,
+)
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 
 _HARMLESS = [
     "array_sample", "array_shuffle", "bernoulli", "clock_timestamp", "current_query", "gen_random_uuid",
@@ -132,16 +144,44 @@ async def check_names(connection: Any, statement: str) -> None:
 def wrapped(statement: str, expressions: Sequence[str], limit: int) -> str:
     """Put the statement in parentheses after FROM, where it can only read. `expressions` name its columns c0, c1, …."""
     names = ", ".join(f"c{number}" for number in range(len(expressions)))
-    inner = statement.rstrip().rstrip(";")
-    return f"SELECT {', '.join(expressions)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
+    return f"SELECT {', '.join(expressions)} FROM (\n{_without_end(statement)}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
+
+
+def _without_end(statement: str) -> str:
+    """Leave out the semicolons after a statement, and the comments between and after them."""
+    end = at = 0
+    while match := _TOKEN.match(statement, at):
+        at = match.end()
+        if match.lastgroup == "comment":
+            depth = 1
+            for mark in _COMMENT_MARK.finditer(statement, at):
+                depth += 1 if mark[0] == "/*" else -1
+                at = mark.end()
+                if not depth:
+                    break
+        elif match.lastgroup != "space":
+            end = at
+    return statement[:end]
 
 
 def _decimal(value: object) -> Decimal:
     return Decimal(str(value))
 
 
+def _integer(value: Any) -> int:
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError  # int() would drop the fraction
+    return int(value)
+
+
+def _boolean(value: Any) -> bool:
+    return _BOOLEANS[value.strip().lower()] if isinstance(value, str) else bool(value)
+
+
+_BOOLEANS = {**dict.fromkeys(("true", "t", "1"), True), **dict.fromkeys(("false", "f", "0"), False)}
 _CONVERSIONS: Mapping[str, Any] = {
-    "int2": int, "int4": int, "int8": int, "oid": int, "float4": float, "float8": float, "bool": bool,
+    "int2": _integer, "int4": _integer, "int8": _integer, "oid": _integer, "float4": float, "float8": float,
+    "bool": _boolean,
     "numeric": _decimal, "date": date.fromisoformat, "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat, "timestamptz": datetime.fromisoformat,
 }  # fmt: skip
@@ -162,6 +202,6 @@ def parameters_for(types: Sequence[Any], parameters: Parameters) -> list[object]
         try:
             convert = _CONVERSIONS.get(kind.name, str)
             values.append(value if value is None or becomes_array(value) else convert(value))
-        except (ValueError, TypeError, ArithmeticError):
+        except (ValueError, TypeError, ArithmeticError, LookupError):
             raise QueryRefused(f"Parameter {number} cannot be converted to {kind.name}.") from None
     return values

@@ -1,8 +1,8 @@
 """The part of a database that the current caller may read by the policy (`policy.current`).
 
 A table that may not be read is left out, with the foreign keys to it and the views that read it. A view shows the rows
-of its tables, so it is only shown if all rows of all tables that its statement names may be read. Any word
-in the statement counts as such a name, even if it is that of a column: in doubt, a view is left out.
+of its tables, so it is only shown if all rows of all tables that its statement names may be read. Any word in the
+statement counts as such a name, even if it is the name of a column: in doubt, a view is left out.
 """
 
 from __future__ import annotations

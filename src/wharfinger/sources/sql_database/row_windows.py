@@ -64,7 +64,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}").fullmatch
 _RANGE = re.compile(r"([1-9][0-9]{0,11})-([1-9][0-9]{0,11})?").fullmatch
 _EXAMPLES = "limit=200, after=<key>, before=<key> (both also with limit), tail=200, or rows=1-200"
-_OTHERS = f"{', '.join(RESERVED_NAMES)}, order=-date (- for descending), columns=a,b"
+_OTHER_PARAMETERS = f"{', '.join(RESERVED_NAMES)}, order=-date (- for descending), columns=a,b"
 
 
 class RowQuery(NamedTuple):
@@ -196,7 +196,7 @@ def _check(table: DatabaseTable, span: Span) -> None:
     Raises:
         InvalidArgument: it cannot. The message says how it can be read.
     """
-    check_columns(span.choice, clean(table.name), [column.name for column in table.columns], _OTHERS)
+    check_columns(span.choice, clean(table.name), [column.name for column in table.columns], _OTHER_PARAMETERS)
     if table.key is None and span.where != "first":
         raise InvalidArgument(
             f"{clean(table.name)} is a {table.kind} without a key: its rows are read by their numbers, as in "

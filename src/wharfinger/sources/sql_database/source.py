@@ -61,7 +61,7 @@ from wharfinger.sources.windows.window import (
     WINDOW,
     BytesContent,
     continuation,
-    parse,
+    parse_window,
     read_content,
     remark,
     split_query,
@@ -339,7 +339,7 @@ class Database(Source):
             return self._single_content(uri, mime.TEXT, "NULL\n")
         version = digest(f"{cell.size}", hashlib.blake2b(cell.data, digest_size=16).hexdigest())
         name = target.column if cell.is_text else ""
-        contents = read_content(uri, base, name, BytesContent(cell.data), parse(query), meta={VERSION: version})
+        contents = read_content(uri, base, name, BytesContent(cell.data), parse_window(query), meta={VERSION: version})
         if cell.size > len(cell.data):
             contents.append(remark(uri, f"These are the first {len(cell.data):,} bytes of {cell.size:,}."))
         return t.ReadResourceResult(contents=contents, ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)

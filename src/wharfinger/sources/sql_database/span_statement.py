@@ -37,7 +37,7 @@ class SpanStatement(ABC):
         InvalidArgument: the table cannot be filtered or ordered in this way.
     """
 
-    has_row_values = True
+    row_values_use_index = True
     """Whether the database uses an index for `(a, b) > (1, 2)`."""
 
     def __init__(self, table: DatabaseTable, span: Span, *, ties: bool = False) -> None:
@@ -57,7 +57,7 @@ class SpanStatement(ABC):
                 None if text is None else self.key_value(column.name, text)
                 for text, column in zip(span.key, cursor_columns, strict=True)
             ]
-            plain = not self.has_row_values
+            plain = not self.row_values_use_index
             self.conditions.append(
                 rows_beyond(
                     cursor_columns, self.expressions[: len(cursor_columns)], placeholders, span.where, plain=plain

@@ -27,7 +27,7 @@ __all__ = ["MAX_ROWS", "complete", "documents"]
 MAX_ROWS = 100_000
 """Maximum number of rows of one table that become documents: the first ones."""
 WITHOUT_ROWS = ("view", "foreign table")
-"""Kinds of which only the definition becomes a document: their rows are in other tables, and may be slow to read."""
+"""Kinds of tables whose rows do not become documents: they are in other tables, and may be slow to read."""
 WINDOW_ROWS = 100
 """Number of rows in one document."""
 MAX_KEYS = 20
@@ -102,7 +102,7 @@ def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTa
 
 
 class _Position(NamedTuple):
-    """A position in the list of documents: a table, and the key of its last listed row."""
+    """A position in the list of documents: a table, the key of its last listed row, and how many rows were listed."""
 
     schema: str = ""
     table: str = ""

@@ -59,7 +59,7 @@ class StatementEngine(Protocol):
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(?:QUERY\s+PLAN|ANALYZE|VERBOSE))*\s", re.IGNORECASE).match
-"""Matches the words before an explained statement. `ANALYZE` is ignored, because the statement is never run."""
+"""Matches EXPLAIN and its options before a statement. `ANALYZE` has no effect: the statement is never run."""
 
 
 def run_query(

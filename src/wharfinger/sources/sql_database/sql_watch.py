@@ -24,7 +24,7 @@ TOKEN_SECONDS = 0.1
 SLEEP_RATIO = 4
 """Minimum pause of the thread, as a multiple of the duration of the last read and comparison."""
 JOIN_SECONDS = 2.0
-"""Longest wait of `close` for a running request."""
+"""Longest time that `close` waits for the thread that reads the token."""
 LOOK_SECONDS = 5.0
 """Time after which all versions are compared, even if the token has not changed."""
 
@@ -77,7 +77,7 @@ class SqlWatch:
             self._end()
 
     def close(self) -> None:
-        """Stop watching everything. Waits a short time for a running request."""
+        """Stop watching everything. Waits a short time for the thread that reads the token."""
         self._polling.close()
         with self._lock:
             self._watched.clear()

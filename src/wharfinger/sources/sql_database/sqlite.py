@@ -416,8 +416,8 @@ def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | Non
 def write_value(value: object) -> str | None:
     """Write a value of a key as text, or None for NULL.
 
-    Numbers are written unchanged. `'` precedes a text that could be read as something else, `x'` the hex of bytes, and
-    `t'` the hex of a text that contains NUL or is not UTF-8.
+    Numbers are written unchanged. A text that could be read as something else is written after `'`, the hex of bytes
+    after `x'`, and the hex of a text that contains NUL or is not UTF-8 after `t'`.
     """
     if value is None:
         return None

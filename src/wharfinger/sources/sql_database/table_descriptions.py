@@ -111,10 +111,10 @@ def schema_text(tables: Sequence[DatabaseTable], estimates: Sequence[int | None]
         estimates: Their approximate numbers of rows.
         schemas: Write the schema before each name.
     """
-    shapes = [_Shape(table, estimate, schemas) for table, estimate in zip(tables, estimates, strict=True)]
+    texts = [_TableText(table, estimate, schemas) for table, estimate in zip(tables, estimates, strict=True)]
     text = ""
     for write, note in _FORMS:
-        text = "".join([write(shape) for shape in shapes])
+        text = "".join([write(table_text) for table_text in texts])
         if len(text) <= SCHEMA_LENGTH:
             return f"{note}{text}"
     end = text.rfind("\n", 0, SCHEMA_LENGTH) + 1
@@ -122,8 +122,8 @@ def schema_text(tables: Sequence[DatabaseTable], estimates: Sequence[int | None]
     return f"Only the names of the first {count:,} tables are shown; resources/list has the others.\n{text[:end]}"
 
 
-class _Shape:
-    """Writes one table in more or less detail."""
+class _TableText:
+    """Writes one table as text, in more or less detail."""
 
     def __init__(self, table: DatabaseTable, estimate: int | None, schemas: bool) -> None:
         self.table = table
@@ -191,11 +191,11 @@ class _Shape:
 
 
 _FORMS = (
-    (_Shape.whole, ""),
-    (_Shape.plain, "Comments, indexes and definitions of views are left out: read a table's own URI for them.\n"),
-    (_Shape.names, "Only names of columns are shown: read a table's own URI for their types.\n"),
-    (_Shape.title, "Columns are left out: read a table's own URI for them.\n"),
-    (_Shape.name_only, "Only names are shown: read a table's own URI for its columns.\n"),
+    (_TableText.whole, ""),
+    (_TableText.plain, "Comments, indexes and definitions of views are left out: read a table's own URI for them.\n"),
+    (_TableText.names, "Only names of columns are shown: read a table's own URI for their types.\n"),
+    (_TableText.title, "Columns are left out: read a table's own URI for them.\n"),
+    (_TableText.name_only, "Only names are shown: read a table's own URI for its columns.\n"),
 )
 
 
