@@ -44,11 +44,13 @@ def _published_files(path_text: str) -> tuple[str, list[str], int]:
     """Return the published folder, the patterns of its files, and how many parts their paths have (0: any number)."""
     resolved = os.path.realpath(path_text)
     if os.path.isdir(resolved):
-        return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0
+        in_any_case = ["".join(f"[{letter}{letter.upper()}]" for letter in ending) for ending in FORMATS]
+        return resolved, [f"*.{ending}" for ending in in_any_case], 0
     if os.path.isfile(resolved):
         if not format_of(resolved):
             raise UnusableSource(f"{resolved} is not a table by its name: {_ENDINGS} are.")
-        return os.path.dirname(resolved), ["/" + _escaped(os.path.basename(resolved))], 1
+        escaped_name = re.sub(r"([\\*?\[\]!# ])", r"\\\1", os.path.basename(resolved))
+        return os.path.dirname(resolved), [f"/{escaped_name}"], 1
     if not _WILD(path_text):
         raise UnusableSource(f"There is no file or folder {resolved}.")
     return _pattern(path_text)
@@ -64,12 +66,3 @@ def _pattern(path_text: str) -> tuple[str, list[str], int]:
 
 
 _ENDINGS = ", ".join(f".{ending}" for ending in FORMATS)
-
-
-def _any_case(ending: str) -> str:
-    return "".join(f"[{letter}{letter.upper()}]" for letter in ending)
-
-
-def _escaped(name: str) -> str:
-    """Return the pattern that matches only this name."""
-    return re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)

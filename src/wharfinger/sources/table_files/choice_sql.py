@@ -25,7 +25,7 @@ _SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="
 class SelectedColumn(NamedTuple):
     """A column of a file: its name, DuckDB's name of its type, and the SQL of its value.
 
-    `parsed` is the SQL of the value in a form that casts to the type, if that is not `expression`.
+    `parsed` is the SQL of the value in a form that can be cast to the type. It is empty if `expression` can be.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Copies of files in a form that DuckDB reads: text in UTF-8, and sheets of workbooks as JSON Lines.
 
-They are in a temporary folder that only this user may open. Its size is bounded, and `close` removes it.
+They are in a temporary folder that only this user may open, and their size is bounded. A copy that is in use is removed
+after its last use, because DuckDB cannot read a file without a path.
 """
 
 from __future__ import annotations
@@ -10,30 +11,46 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from typing import IO, Any, NamedTuple, TypeVar
+
+import msgspec
 
 __all__ = ["ConvertedFiles", "OpenCopy"]
 
 MAX_KEPT_BYTES = 1 << 30
-"""Maximum size of all copies. The least recently used one is removed first; a read that has begun can still end."""
+"""Maximum size of the copies that are kept for later. The least recently used one is removed first."""
 
 T = TypeVar("T")
 
 
 class OpenCopy(NamedTuple):
-    """A copy that is open: its descriptor, which the caller closes, its path, and what `make` returned."""
+    """A copy that is open: its descriptor, its path, and what `make` returned."""
 
     descriptor: int
     path: str
     facts: Any
 
 
-class _Copy(NamedTuple):
-    version: str
+class _Folder:
+    """A temporary folder, and how many callers write or read a copy in it."""
+
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
+        self.path = os.path.realpath(self.directory.name)
+        self.users = 0
+
+
+class _Copy(msgspec.Struct):
+    """A copy, and how many callers have it open. If `kept` is False, the last of them removes it."""
+
+    folder: _Folder
     path: str
+    version: str
     size: int
     facts: Any
+    users: int = 1
+    kept: bool = True
 
 
 class ConvertedFiles:
@@ -41,7 +58,7 @@ class ConvertedFiles:
 
     def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: _Folder | None = None
         self._copies: OrderedDict[Hashable, _Copy] = OrderedDict()
         self._copy_locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -51,63 +68,101 @@ class ConvertedFiles:
     def folder(self) -> str:
         """The folder of all copies. It exists from the first use."""
         with self._lock:
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
-            return os.path.realpath(self._folder.name)
+            return self._open_folder().path
 
-    def open(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
+    def _open_folder(self) -> _Folder:
+        if self._folder is None:
+            self._folder = _Folder()
+        return self._folder
+
+    @contextlib.contextmanager
+    def open(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> Generator[OpenCopy]:
         """Open the copy of this version. If there is none, `make` writes it first. Raises what `make` raises."""
         with self._lock:
             copy_lock = self._copy_locks.setdefault(key, threading.Lock())
         try:
             with copy_lock:  # other callers that need the same copy wait for it
-                return self._open_existing(key, version) or self._make(key, version, make)
+                copy, descriptor = self._open_existing(key, version) or self._make(key, version, make)
         finally:
             with self._lock:
                 self._copy_locks.pop(key, None)
+        try:
+            yield OpenCopy(descriptor, copy.path, copy.facts)
+        finally:
+            os.close(descriptor)
+            with self._lock:
+                copy.users -= 1
+                is_unused = not copy.kept and not copy.users
+            if is_unused:
+                _remove(copy.path)
+            self._leave(copy.folder)
 
-    def _open_existing(self, key: Hashable, version: str) -> OpenCopy | None:
+    def _open_existing(self, key: Hashable, version: str) -> tuple[_Copy, int] | None:
         with self._lock:
             copy = self._copies.get(key)
             if copy is None or copy.version != version:
                 return None
             try:
-                descriptor = os.open(copy.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+                descriptor = _open(copy.path)
             except FileNotFoundError:  # some systems delete old temporary files
                 return None
             self._copies.move_to_end(key)
-            return OpenCopy(descriptor, copy.path, copy.facts)
+            copy.users += 1
+            copy.folder.users += 1
+            return copy, descriptor
 
-    def _make(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
-        folder = self.folder
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    def _make(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> tuple[_Copy, int]:
         with self._lock:
+            folder = self._open_folder()
+            folder.users += 1
             self._count += 1
-            path = os.path.join(folder, f"{self._count}")
+            path = os.path.join(folder.path, f"{self._count}")
         try:
+            os.makedirs(folder.path, mode=0o700, exist_ok=True)  # some systems delete old temporary folders
             with open(path, "xb") as out:
                 facts = make(out)
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            descriptor = _open(path)
         except BaseException:
             _remove(path)
+            self._leave(folder)
             raise
+        copy = _Copy(folder, path, version, os.fstat(descriptor).st_size, facts)
         with self._lock:
-            previous = self._copies.pop(key, None)
-            self._copies[key] = _Copy(version, path, os.fstat(descriptor).st_size, facts)
-            removed = [previous.path] if previous else []
-            while len(self._copies) > 1 and sum(copy.size for copy in self._copies.values()) > self._max_bytes:
-                removed.append(self._copies.popitem(last=False)[1].path)
-        for each in removed:
-            _remove(each)
-        return OpenCopy(descriptor, path, facts)
+            dropped: list[_Copy] = []
+            if self._folder is folder:
+                dropped += [self._copies.pop(key)] if key in self._copies else []
+                self._copies[key] = copy
+            else:  # `close` was called meanwhile
+                copy.kept = False
+            while len(self._copies) > 1 and sum(each.size for each in self._copies.values()) > self._max_bytes:
+                dropped.append(self._copies.popitem(last=False)[1])
+            for each in dropped:
+                each.kept = False
+            removed = [each.path for each in dropped if not each.users]
+        for removed_path in removed:
+            _remove(removed_path)
+        return copy, descriptor
+
+    def _leave(self, folder: _Folder) -> None:
+        """Count one user of the folder less. After `close`, the last one removes the folder."""
+        with self._lock:
+            folder.users -= 1
+            is_unused = self._folder is not folder and not folder.users
+        if is_unused:
+            folder.directory.cleanup()
 
     def close(self) -> None:
-        """Remove all copies. They are made again when they are opened again."""
+        """Remove all copies, but those in use only after their last use. They are made again when opened again."""
         with self._lock:
             folder, self._folder = self._folder, None
             self._copies.clear()
-        if folder is not None:
-            folder.cleanup()
+            is_unused = folder is not None and not folder.users
+        if folder is not None and is_unused:
+            folder.directory.cleanup()
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
 
 
 def _remove(path: str) -> None:

@@ -13,9 +13,9 @@ from wharfinger.sources.table_files.choice_sql import SelectedColumn
 from wharfinger.sources.table_files.csv_encoding import MAX_CHECKED_BYTES
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
 from wharfinger.sources.table_files.table_format import (
+    INTEGER_TYPES,
     MAX_COUNTED_BYTES,
     MAX_LINE_BYTES,
-    WHOLES,
     OpenFile,
     TableColumn,
     clean_cell,
@@ -30,7 +30,7 @@ SAMPLE_ROWS = 20_480
 BACKWARD_BYTES = 64 << 10
 """Bytes that are read at once to find the last line end before an offset."""
 MAX_LISTED_COLUMNS = 100
-"""Maximum number of columns with decimal commas that the schema lists."""
+"""Maximum number of columns with decimal commas that the schema names."""
 _BLOCK_BYTES = 1 << 20
 
 # Only texts that are numbers in JSON too: 007 is not, and may be a code.
@@ -181,9 +181,9 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Dialect:
 
 
 def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozenset[int]:
-    """Return the columns whose numbers have decimal commas in the first rows, such as 1,5.
+    """Return the positions of the columns whose numbers have decimal commas in the first rows, such as 1,5.
 
-    1,234 has two meanings, so a column in which each comma stands before three digits is text.
+    1,234 has two meanings, so a column in which three digits follow each comma is text.
     """
     texts = [position for position, column in enumerate(table.columns) if column.type == "VARCHAR"]
     if not texts:
@@ -228,7 +228,7 @@ def _boolean(text: str) -> object:
 
 
 _VALUES: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(WHOLES, _integer),
+    **dict.fromkeys(INTEGER_TYPES, _integer),
     "FLOAT": _float,
     "DOUBLE": _float,
     "BOOLEAN": _boolean,
@@ -252,7 +252,10 @@ def _check_lines(file: OpenFile) -> None:
             data = file.content.read(offset, before - offset)
             end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end:
-            line = _count_lines(file, begin) + 1
+            line = 1 + sum(
+                file.content.read(position, min(_BLOCK_BYTES, begin - position)).count(b"\n")
+                for position in range(0, begin, _BLOCK_BYTES)
+            )
             raise UnreadableTable(f"{file.name}: line {line:,} has more than {MAX_LINE_BYTES >> 20} MiB.")
         begin = offset + end
 
@@ -274,11 +277,3 @@ def _check_quotes(file: OpenFile, delimiter: str, escape: str) -> None:
     if unclosed is not None:
         line = data.count(b"\n", 0, unclosed + 1) + 1
         raise UnreadableTable(f"{file.name} cannot be read: line {line:,}: the quote is not closed.")
-
-
-def _count_lines(file: OpenFile, end: int) -> int:
-    """Count the lines that end before an offset."""
-    return sum(
-        file.content.read(offset, min(_BLOCK_BYTES, end - offset)).count(b"\n")
-        for offset in range(0, end, _BLOCK_BYTES)
-    )

@@ -87,7 +87,7 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """Return a path of an open file that survives a rename, or `path` if the system has no such paths."""
+    """Return a path of an open file that survives a rename, but not a removal, or `path` if the system has none."""
     open_path = f"/proc/self/fd/{descriptor}"
     return open_path if os.path.exists(open_path) else path
 

@@ -105,20 +105,21 @@ class OpenTables:
         if kind in TEXT_FORMATS:
             encoding = facts = self._encoding_of(parts, version, file)
             if encoding != UTF8:
-                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, encoding, out))
-                file, engine = self._open_copy(stack, file, copy)
+                opening = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, encoding, out))
+                file, engine = self._with_copy(file, stack.enter_context(opening))
             if delimiter := wide_delimiter(file):
                 file, engine, table = self._open_wide_csv(stack, parts, version, file, delimiter, encoding)
                 return TableInUse(parts, "", version, status, file, table, engine)
         elif kind in WORKBOOK_FORMATS:
             chosen = self._chosen_sheet(uri, query, version, file)
             sheet = chosen.part
-            copy = self._copies.open(
+            opening = self._copies.open(
                 (parts, sheet),
                 version,
                 lambda out: self._workbooks.copy_sheet(file, (parts, version), chosen, out.name),
             )
-            file, engine = self._open_copy(stack, file, copy)
+            copy = stack.enter_context(opening)
+            file, engine = self._with_copy(file, copy)
             facts = copy.facts
             name = f"{file.name}/{shown(chosen.name)}"
             file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
@@ -131,12 +132,13 @@ class OpenTables:
         self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
     ) -> tuple[OpenFile, DuckDBEngine, TableFile]:
         """Open the copy of a CSV file with many columns."""
-        copy = self._copies.open(
+        opening = self._copies.open(
             (parts, "wide"),
             version,
             lambda out: self._workbooks.copy_wide_csv(file, (parts, version), delimiter, out.name),
         )
-        wide_file, engine = self._open_copy(stack, file, copy)
+        copy = stack.enter_context(opening)
+        wide_file, engine = self._with_copy(file, copy)
         wide_file = wide_file._replace(lines=self._lines.of((parts, "wide"), version, wide_file.content))
         cached = self._tables.get((parts, ""))
         if cached is None or cached[0] != version:
@@ -151,9 +153,8 @@ class OpenTables:
         path = path_of(descriptor, os.path.join(self._files.tree.root, *parts))
         return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
 
-    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> tuple[OpenFile, DuckDBEngine]:
+    def _with_copy(self, file: OpenFile, copy: OpenCopy) -> tuple[OpenFile, DuckDBEngine]:
         """Return the file with a copy as its content, and the engine that may read it."""
-        stack.callback(os.close, copy.descriptor)
         content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
         folder = os.path.dirname(copy.path)
         engine = self._copy_engines.get(folder) or self._copy_engines.put(folder, DuckDBEngine(folder))

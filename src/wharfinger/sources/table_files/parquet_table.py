@@ -14,8 +14,8 @@ from wharfinger.sources.sql_database.sqlite_safety import quoted
 from wharfinger.sources.table_files.choice_sql import SelectedColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
 from wharfinger.sources.table_files.table_format import (
+    INTEGER_TYPES,
     MAX_CELL_LENGTH,
-    WHOLES,
     OpenFile,
     TableColumn,
     clean_cell,
@@ -25,7 +25,7 @@ from wharfinger.sources.table_files.table_format import (
 
 __all__ = ["Parquet"]
 
-_PLAIN = WHOLES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
+_PLAIN = INTEGER_TYPES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
 _NESTED = re.compile(r"STRUCT|MAP|UNION|\]$|JSON|VARIANT")
 _NOT_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
 
@@ -54,13 +54,17 @@ class Parquet:
     ) -> Iterator[str]:
         """Yield rows. DuckDB skips the row groups before `first`."""
         positions = [position for position, column in enumerate(self.columns) if column.name in columns]
-        expressions = ", ".join(
-            _select_expression(self._names[position], self.columns[position].type) for position in positions
-        )
+        expressions = ", ".join(self._expressions(positions))
+        statement = f"SELECT {expressions} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
+        return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
+
+    def _expressions(self, positions: Sequence[int]) -> list[str]:
+        return [_select_expression(self._names[position], self.columns[position].type) for position in positions]
+
+    def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
         names = [self.columns[position].name for position in positions]
         nested = [bool(_NESTED.search(self.columns[position].type)) for position in positions]
-        statement = f"SELECT {expressions} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
-        for row in engine.rows(file.name, statement, [file.path, number, first - 1]):
+        for row in rows:
             cells = [
                 _nested(cell) if is_nested else clean_cell(cell) for is_nested, cell in zip(nested, row, strict=True)
             ]
@@ -82,15 +86,9 @@ class Parquet:
             for position, column in enumerate(self.columns)
             if column.name in (choice.columns or (column.name,))
         ]
-        expressions = [_select_expression(self._names[position], self.columns[position].type) for position in positions]
-        names = [self.columns[position].name for position in positions]
-        nested = [bool(_NESTED.search(self.columns[position].type)) for position in positions]
+        expressions = self._expressions(positions)
         columns = self.selected_columns()
-        for row in select(engine, file, self.source, expressions, columns, choice, first, number):
-            cells = [
-                _nested(cell) if is_nested else clean_cell(cell) for is_nested, cell in zip(nested, row, strict=True)
-            ]
-            yield json_line(names, cells)
+        return self._lines(positions, select(engine, file, self.source, expressions, columns, choice, first, number))
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""

@@ -139,6 +139,14 @@ def _check_statement(connection: Any, request: QueryRequest) -> None:
 
 
 def _check_node(node: dict[str, Any], refusals: Mapping[tuple[str, str], str], common: frozenset[str]) -> None:
+    """Check one object of the tree.
+
+    `refusals` are those of the tables of the request, empty for a table that can be read. `common` are the names of the
+    common table expressions (WITH) that the object can see.
+
+    Raises:
+        ChildRefused: it names another table, or a function that is not allowed.
+    """
     kind = node.get("type")
     if kind == "BASE_TABLE":
         schema, name = _folded(node.get("schema_name", "")), _folded(node.get("table_name", ""))
@@ -174,8 +182,8 @@ def _folded(name: object) -> str:
 def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
     """Yield all objects of a tree, each with the names of the common table expressions that it can see.
 
-    Everywhere else, even in the expression's own SELECT, DuckDB looks for a table or view of this name.
-    The tree may be deep, so this does not recurse.
+    Where such an expression cannot be seen, even in its own SELECT, DuckDB looks for a table or view with its name. The
+    tree may be deep, so this does not recurse.
     """
     stack: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while stack:
@@ -239,7 +247,7 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
 
 
 def _without_end(statement: str) -> str:
-    """Return a single statement without its semicolon and what follows, which can only be comments."""
+    """Return a single statement without its semicolon and the comments after it."""
     import duckdb
 
     data = statement.encode()

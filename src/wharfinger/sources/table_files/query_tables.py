@@ -126,9 +126,10 @@ class TableStatements:
     """Runs statements on the tables of a source.
 
     Args:
-        paths: Returns the decoded paths of the tables that the caller may read and a statement may name.
-        open_tables: Opens tables by these paths. If one of their files changes meanwhile, it raises `InternalError`. A
-            table that cannot be opened fails only a statement that reads it.
+        paths: Takes a statement, and returns the decoded paths of the tables that the caller may read and the statement
+            may name.
+        open_tables: Opens tables by these paths. Raises `InternalError` if one of their files changes meanwhile. If a
+            table cannot be opened, only a statement that reads it fails.
     """
 
     dialect = "DuckDB"

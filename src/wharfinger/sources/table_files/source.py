@@ -41,7 +41,7 @@ from wharfinger.sources.table_files.table_query import (
     JSON_LINES,
     MARKDOWN,
     MAX_SHOWN_COLUMNS,
-    OTHERS,
+    OTHER_PARAMETERS,
     VIEWS,
     WINDOW_ROWS,
     TableQuery,
@@ -64,8 +64,10 @@ DEFAULT_WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early, if its URI states no number of rows."""
 MAX_EXAMPLE_COLUMNS = 30
 """Maximum number of columns of the rows in an overview."""
-OVERVIEW_CHARACTERS, SCHEMA_CHARACTERS = 8_000, 24_000
-"""Approximate maximum characters: of the columns, and again of the rows, in an overview; of the columns in a schema."""
+OVERVIEW_CHARACTERS = 8_000
+"""Approximate maximum number of characters of the columns in an overview. Its rows have as many."""
+SCHEMA_CHARACTERS = 24_000
+"""Approximate maximum number of characters of the columns in a schema."""
 EXAMPLE_ROWS = 20
 """Number of rows of a sample."""
 MAX_TEXT_BYTES = 64 << 20
@@ -106,7 +108,7 @@ class Tables(Source):
                 uri_template=self.rows_template,
                 name=f"{label} rows",
                 title=f"Rows of a table in {shown(label)}",
-                description=f"{OTHERS}; any other name is a condition: {FILTERS}.",
+                description=f"{OTHER_PARAMETERS}; any other name is a condition: {FILTERS}.",
                 mime_type=JSON_LINES,
             ),
         )
@@ -141,7 +143,7 @@ class Tables(Source):
         return query.parts, query.view == "directory"
 
     def _read_workbook(self, uri: str, parts: Parts) -> t.ReadResourceResult:
-        """Return the overview of a workbook, with that of its only sheet."""
+        """Return the overview of a workbook, which includes that of its sheet if it has only one."""
         status, sheets = self._opener.workbook(uri, parts)
         lines = [
             f"# {'/'.join(map(shown, parts))}",
@@ -549,7 +551,7 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.Resou
 def _check(file: TableInUse, choice: RowChoice) -> None:
     names = [column.name for column in file.table.columns]
     if not set(names).issuperset(choice.columns) or choice.filters or choice.order:  # there may be thousands
-        check_columns(choice, file.open_file.name, names, OTHERS)
+        check_columns(choice, file.open_file.name, names, OTHER_PARAMETERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:

@@ -13,10 +13,10 @@ from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
 from wharfinger.sources.windows.line_index import LineIndex
 
 __all__ = [
+    "INTEGER_TYPES",
     "MAX_CELL_LENGTH",
     "MAX_COUNTED_BYTES",
     "MAX_LINE_BYTES",
-    "WHOLES",
     "OpenFile",
     "TableColumn",
     "TableFile",
@@ -31,7 +31,7 @@ MAX_LINE_BYTES = 4 << 20
 """Maximum bytes of one row of a file."""
 MAX_COUNTED_BYTES = 8 << 20
 """Size of the largest CSV or JSON Lines file whose rows are counted for its overview."""
-WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UHUGEINT"))
+INTEGER_TYPES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UHUGEINT"))
 """The types of whole numbers that DuckDB detects in text files."""
 
 
@@ -93,6 +93,7 @@ class TableFile(Protocol):
 def count_rows(
     engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SelectedColumn], choice: RowChoice
 ) -> int:
+    """Count the rows of a source that meet the conditions of a choice."""
     where, values = conditions_of(columns, choice)
     statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - our own names and literals
     return int(engine.fetch_all(file.name, statement, [file.path, *values])[0][0])
@@ -108,7 +109,7 @@ def select(
     first: int,
     number: int,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a source in the order of a choice. Rows with equal sort values keep the order of the file."""
+    """Yield the rows of a source that a choice selects, in its order. Rows with equal values keep the file's order."""
     where, values = conditions_of(columns, choice)
     terms = sort_terms_of(columns, choice)
     numbered_source = f"(SELECT *, row_number() OVER () AS {_ROW_NUMBER} FROM {source})" if terms else source  # noqa: S608

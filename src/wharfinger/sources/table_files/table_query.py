@@ -21,7 +21,7 @@ __all__ = [
     "JSON_LINES",
     "MARKDOWN",
     "MAX_SHOWN_COLUMNS",
-    "OTHERS",
+    "OTHER_PARAMETERS",
     "VIEWS",
     "WINDOW_ROWS",
     "TableQuery",
@@ -30,8 +30,8 @@ __all__ = [
     "with_ranges",
 ]
 
-OTHERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
-HOW_TO_ASK = f"?{OTHERS.replace(', ', ', ?')}; conditions: {FILTERS}"
+OTHER_PARAMETERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
+HOW_TO_ASK = f"?{OTHER_PARAMETERS.replace(', ', ', ?')}; conditions: {FILTERS}"
 """The parameters for rows, as people and models read them."""
 
 WINDOW_ROWS = 200
@@ -50,8 +50,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
-    `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The last
-    is 0 for an open end. If `tail` is set, the last `tail` rows are requested instead.
+    `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The second
+    number is 0 for an open end. If `tail` is set, the last `tail` rows are requested instead.
     """
 
     parts: Parts
@@ -64,7 +64,7 @@ class TableQuery(NamedTuple):
 
 
 def locate(uri: str, top: str) -> TableQuery:
-    """Parse a URI below `top`.
+    """Parse a URI below `top`, the URI of the published folder.
 
     Raises:
         ResourceNotFound: it is not the URI of a file, directory or view.
@@ -87,14 +87,19 @@ def locate(uri: str, top: str) -> TableQuery:
         raise ResourceNotFound(uri)
     table = bool(parts) and bool(format_of(parts[-1])) and not ends_with_slash
     if mark and view == "schema":
-        return TableQuery(parts, view, sheet, choice=_only_columns(uri))
+        other_parameters, choice = read_choice(read_pairs(uri), ())
+        if other_parameters or choice.filters or choice.order:
+            raise InvalidArgument("A schema takes only columns, as in /schema?columns=101-200.")
+        return TableQuery(parts, view, sheet, choice=choice)
     if mark and (view or not table):
         raise InvalidArgument(f"Only a table has rows, as in {prefix}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
         return TableQuery(parts, view or ("" if table else "directory"), sheet)
     query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))
     if len(query) > 1:
-        raise InvalidArgument(f"Ask for one of {OTHERS.partition(', order')[0]}; this asked for {', '.join(query)}.")
+        raise InvalidArgument(
+            f"Ask for one of {OTHER_PARAMETERS.partition(', order')[0]}; this asked for {', '.join(query)}."
+        )
     if "rows" in query:
         return TableQuery(parts, "rows", sheet, _range(query["rows"]), 0, choice)
     if "limit" in query:
@@ -109,14 +114,6 @@ def _split_at_table(parts: Parts) -> tuple[Parts, Parts]:
         if kind in WORKBOOK_FORMATS or (kind and index == len(parts) - 1 and parts[-1] in VIEWS):
             return parts[:index], parts[index:]
     return parts, ()
-
-
-def _only_columns(uri: str) -> RowChoice:
-    """Return the choice of columns of a schema."""
-    other, choice = read_choice(read_pairs(uri), ())
-    if other or choice.filters or choice.order:
-        raise InvalidArgument("A schema takes only columns, as in /schema?columns=101-200.")
-    return choice
 
 
 def with_ranges(choice: RowChoice, names: Sequence[str], max_columns: int = MAX_SHOWN_COLUMNS) -> RowChoice:

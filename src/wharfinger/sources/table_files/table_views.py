@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from wharfinger.sources.sql_database.sqlite_safety import quoted
 from wharfinger.sources.table_files.choice_sql import SelectedColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, literal
-from wharfinger.sources.table_files.table_format import WHOLES, OpenFile, TableFile
+from wharfinger.sources.table_files.table_format import INTEGER_TYPES, OpenFile, TableFile
 
 __all__ = ["select_of", "typed_columns"]
 
@@ -33,7 +33,7 @@ def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> fro
 
 
 def _fits(column: SelectedColumn) -> str:
-    if column.type in WHOLES:
+    if column.type in INTEGER_TYPES:
         return (
             f"(regexp_full_match({column.expression}, '-?(0|[1-9][0-9]*)') "
             f"AND TRY_CAST({column.castable} AS {column.type}) IS NOT NULL)"

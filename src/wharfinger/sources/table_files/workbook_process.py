@@ -56,7 +56,7 @@ class WorkbookRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SheetName(msgspec.Struct, frozen=True, kw_only=True):
     """A worksheet: its name, its position among all sheets, which include charts, and whether it is hidden.
 
-    `part` is its name in URIs, which differs from `name` if that cannot be in a URI.
+    `part` is its name in URIs, which differs from `name` if `name` cannot be in a URI or is taken.
     """
 
     name: str
@@ -156,10 +156,10 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     count = empty = 0
     begin = 0 if header_index is None else header_index + 1
     for row_number, cells in chain(islice(first, begin, None), rows):
-        if all(cell is None for cell in cells):  # such rows are left out at the end of a sheet
+        if all(cell is None for cell in cells):  # empty rows at the end of a sheet are left out
             empty += 1
             continue
-        output.write(_empty_row(names) * empty)
+        output.write((msgspec.json.encode(dict.fromkeys(names)) + b"\n") * empty)
         count += empty + 1
         empty = 0
         for kind, cell in zip(kinds, cells, strict=True):
@@ -175,7 +175,10 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
         header=0 if header_index is None else first[header_index][0],
         first_row=first[begin][0] if begin < len(first) else 0,
         above=[[_json(cell) for cell in cells if cell is not None] for cells in above],
-        merged=[_range(begin, end) for begin, end in merged[:MAX_MERGED_RANGES]],
+        merged=[
+            f"{_letters(left)}{top + 1}:{_letters(right)}{bottom + 1}"
+            for (top, left), (bottom, right) in merged[:MAX_MERGED_RANGES]
+        ],
     )
 
 
@@ -187,10 +190,6 @@ def _rows(sheet: Any, errors: Mapping[tuple[int, int], str], first_column: int) 
         if row in rows_with_errors:
             cells = [errors.get((row, column), cell) for column, cell in enumerate(cells, first_column)]
         yield row + 1, cells
-
-
-def _empty_row(names: Sequence[str]) -> bytes:
-    return msgspec.json.encode(dict.fromkeys(names)) + b"\n"
 
 
 def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
@@ -217,7 +216,7 @@ def _is_name(cell: object) -> bool:
 
 
 def _kind(cell: object) -> str:
-    """Return DuckDB's type for a cell. That of a text is always VARCHAR."""
+    """Return DuckDB's name of the type of a cell."""
     if isinstance(cell, bool):
         return "BOOLEAN"
     if isinstance(cell, float):
@@ -268,10 +267,6 @@ def _letters(column: int) -> str:
         letters = chr(ord("A") + rest) + letters
         column -= 1
     return letters
-
-
-def _range(begin: tuple[int, int], end: tuple[int, int]) -> str:
-    return f"{_letters(begin[1])}{begin[0] + 1}:{_letters(end[1])}{end[0] + 1}"
 
 
 # Cells with errors

@@ -113,7 +113,7 @@ class Workbooks:
 
 
 def _with_parts(sheets: Sequence[SheetName]) -> list[SheetName]:
-    """Add the names in URIs: that of the sheet, or `sheet-3` if it is taken or cannot be a part of a path."""
+    """Add the name in URIs (`part`) to each: its own name, or `sheet-3` if that is taken or cannot be in a path."""
     names_in_use: set[str] = set()
     result: list[SheetName] = []
     for number, sheet in enumerate(sheets, 1):
