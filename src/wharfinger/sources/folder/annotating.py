@@ -28,15 +28,15 @@ _ARCHIVES = frozenset(
 )  # fmt: skip
 
 
-def annotations_of(parts: tuple[str, ...], kind: str, modified: float | None) -> t.Annotations | UnsetType:
+def annotations_of(parts: tuple[str, ...], mime_type: str, modified: float | None) -> t.Annotations | UnsetType:
     """Return the priority, the audience and the time of the last change of a file or directory.
 
     Priority and audience follow from its path below the folder and its type. Most files have neither: they are equally
     important, and for everyone.
     """
     stamp = "" if modified is None else iso(modified)
-    priority = _priority(parts, kind)
-    for_people = kind in _ARCHIVES or kind.startswith(_FOR_PEOPLE)
+    priority = _priority(parts, mime_type)
+    for_people = mime_type in _ARCHIVES or mime_type.startswith(_FOR_PEOPLE)
     if not stamp and priority is None and not for_people:
         return UNSET
     return t.Annotations(
@@ -46,12 +46,12 @@ def annotations_of(parts: tuple[str, ...], kind: str, modified: float | None) ->
     )
 
 
-def _priority(parts: tuple[str, ...], kind: str) -> float | None:
+def _priority(parts: tuple[str, ...], mime_type: str) -> float | None:
     if not parts:
         return None
     name = parts[-1].lower()
     if name.endswith(_GENERATED_ENDS) or name in _GENERATED_NAMES:
         return GENERATED
-    if kind != mime.DIRECTORY and name.partition(".")[0] == "readme":
+    if mime_type != mime.DIRECTORY and name.partition(".")[0] == "readme":
         return README if len(parts) == 1 else OTHER_README
     return TOP if len(parts) == 1 else None

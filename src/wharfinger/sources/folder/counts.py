@@ -15,7 +15,7 @@ __all__ = ["Count", "count"]
 
 
 class Count(NamedTuple):
-    """How much of a folder is published, and how many entries are withheld, by the reason.
+    """How much of a folder is published, and how many entries are withheld for each reason.
 
     A withheld directory counts as one entry. `complete` is False if the time ran out.
     """

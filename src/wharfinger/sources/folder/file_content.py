@@ -1,4 +1,4 @@
-"""The bytes of an open file, which can be read in parts, its MIME type, and its version."""
+"""Reads an open file in parts, and returns its MIME type, version and heading."""
 
 from __future__ import annotations
 
@@ -124,42 +124,41 @@ class Headings:
         self._texts: dict[tuple[object, ...], str] = {}  # the oldest first
         self._lock = threading.Lock()
 
-    def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
+    def of(self, mime_type: str, status: os.stat_result, descriptor: int) -> str:
         """Return the heading of an open file, or an empty string if it has none."""
-        from wharfinger.content.headings import (
-            has_heading,
-        )  # compiling its patterns takes 3 ms, which would delay every start
+        # Compiling its patterns takes 3 ms, which would delay every start.
+        from wharfinger.content.headings import has_heading
 
-        if not has_heading(kind):
+        if not has_heading(mime_type):
             return ""
-        key = _key(kind, status)
+        key = _key(mime_type, status)
         heading = self._texts.get(key)
-        return self._read(key, kind, descriptor) if heading is None else heading
+        return self._read(key, mime_type, descriptor) if heading is None else heading
 
-    def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
+    def listed(self, mime_type: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
         """Return the heading of a file in a directory. If it is not cached, the file is opened only if `read`."""
-        key = _key(kind, status)
+        key = _key(mime_type, status)
         heading = self._texts.get(key)
         if heading is not None or not read:
             return heading or ""
         from wharfinger.content.headings import has_heading
 
-        if not has_heading(kind):
+        if not has_heading(mime_type):
             return ""
         try:
             descriptor = open_file(parent, name)
         except (NotServed, OSError):
             return ""
         try:
-            return self._read(key, kind, descriptor)
+            return self._read(key, mime_type, descriptor)
         finally:
             os.close(descriptor)
 
-    def _read(self, key: tuple[object, ...], kind: str, descriptor: int) -> str:
+    def _read(self, key: tuple[object, ...], mime_type: str, descriptor: int) -> str:
         from wharfinger.content.headings import HEAD_BYTES, heading_of
 
         try:
-            heading = heading_of(kind, read_at(descriptor, HEAD_BYTES, 0))
+            heading = heading_of(mime_type, read_at(descriptor, HEAD_BYTES, 0))
         except OSError:
             return ""
         with self._lock:
@@ -169,5 +168,5 @@ class Headings:
         return heading
 
 
-def _key(kind: str, status: os.stat_result) -> tuple[object, ...]:
-    return kind, *stamp_of(status)
+def _key(mime_type: str, status: os.stat_result) -> tuple[object, ...]:
+    return mime_type, *stamp_of(status)

@@ -70,7 +70,7 @@ def join_parts(parts: tuple[str, ...]) -> str:
 
 
 def split_path(path: str) -> tuple[tuple[str, ...], bool]:
-    """Read a URI's path as file names, and whether it ends with a slash, as only the path of a directory may.
+    """Return the file names in a URI's path, and whether it ends with a slash, as only the path of a directory may.
 
     Raises:
         UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.

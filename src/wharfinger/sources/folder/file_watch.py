@@ -35,11 +35,12 @@ log = logging.getLogger("wharfinger.sources")
 DEBOUNCE_MS = 50  # wait after a change, to report further ones with it
 STEP_MS = 25  # between two requests for the events of the watcher, and until a stop is noticed
 RETRY_SECONDS = 1.0  # between two checks of paths that the watcher cannot watch (a missing root, odd names)
+ERROR_SECONDS = 5.0  # after an unexpected error, before the thread tries again
 ROOT_CHECK_SECONDS = 2.0  # between two checks of the root: no event reports that a directory above it was renamed
 POLL_SECONDS = 1.0  # between two checks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
 MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost
-FEW_DIRECTORIES = 1_000  # with at most this many, the watched directories are computed again before hints are followed
+FEW_DIRECTORIES = 1_000  # with fewer, the watched directories are computed again before hints are followed
 LISTED_ENTRIES = 1_000  # entries of a directory whose times and sizes are shown when it is read
 LIST_DELAY_SECONDS = 0.15  # before a new watch of the list walks the tree, so that first requests are not slowed down
 PAUSE_SECONDS = 0.1  # for which a walk of the tree pauses after a listing, because another one may follow
@@ -89,15 +90,15 @@ class _Watched:
         self.since = time.time_ns()
 
 
-class _Wake:
-    """Ends a wait, to stop or because other URIs are watched now. The system's watcher polls `is_set`."""
+class _WakeSignal:
+    """Ends a wait of the thread: it has to stop, or other URIs are watched now. The system's watcher polls `is_set`."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
-        self.dirty = True
+        self.plan_outdated = True
 
     def is_set(self) -> bool:
-        return self.dirty or self.stopped.is_set()
+        return self.plan_outdated or self.stopped.is_set()
 
 
 class TreeWatch:
@@ -116,9 +117,9 @@ class TreeWatch:
         self._locate = locate
         self._lock = threading.Lock()
         self._watched: dict[str | None, _Watched] = {}
-        self._wake: _Wake | None = None
+        self._wake: _WakeSignal | None = None
         self._thread: threading.Thread | None = None
-        self.means = _polling(poll) if poll else _system()
+        self.means = _describe_polling(poll) if poll else _system_watcher()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` from a thread when this URI or (None) the list changes from now on."""
@@ -131,7 +132,7 @@ class TreeWatch:
             if self._wake is None:
                 self._begin()
             else:
-                self._wake.dirty = True
+                self._wake.plan_outdated = True
 
     def unwatch(self, uri: str | None) -> None:
         """Stop reporting this URI, or the list."""
@@ -167,7 +168,7 @@ class TreeWatch:
         return len(self._watched)
 
     def _begin(self) -> None:
-        wake = self._wake = _Wake()
+        wake = self._wake = _WakeSignal()
         self._thread = threading.Thread(target=_WatchThread(self, wake).run, name="wharfinger-watch", daemon=True)
         _RUNNING.add(self)
         self._thread.start()
@@ -183,7 +184,7 @@ _RUNNING: weakref.WeakSet[TreeWatch] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Stop all threads before the interpreter ends: one that returns from Rust after that would abort the process."""
+    """Stop all threads before the interpreter ends: a later return from `watchfiles`' Rust would abort the process."""
     running = list(_RUNNING)
     for watch in running:
         watch.close()
@@ -194,7 +195,7 @@ def _stop_all() -> None:
 class _WatchThread:
     """The work of one thread: plan what to watch, wait for a hint, compare, report."""
 
-    def __init__(self, watch: TreeWatch, wake: _Wake) -> None:
+    def __init__(self, watch: TreeWatch, wake: _WakeSignal) -> None:
         self.watch = watch
         self.tree = watch.tree
         self.wake = wake
@@ -205,21 +206,26 @@ class _WatchThread:
         self.unwatchable = False  # whether some of them cannot be given to the watcher
 
     def run(self) -> None:
-        """Work until stopped."""
-        try:
-            if None in self.watch.watched():
-                self.wake.stopped.wait(LIST_DELAY_SECONDS)
-            while not self.wake.stopped.is_set():
+        """Work until stopped. After an error, try again with the last snapshots, so that no change is missed."""
+        if None in self.watch.watched():
+            self.wake.stopped.wait(LIST_DELAY_SECONDS)
+        failed = False
+        while not self.wake.stopped.is_set():
+            try:
                 self._follow_plan()
-        except Exception:
-            log.exception("Watching %s ended", self.tree.root)
-        finally:
-            self._drop_notifier()
+                failed = False
+            except Exception:
+                if not failed:  # logged once, not at each attempt
+                    log.exception("Watching %s failed; trying again every %g s", self.tree.root, ERROR_SECONDS)
+                failed = True
+                self._drop_notifier()
+                self.wake.stopped.wait(ERROR_SECONDS)
+        self._drop_notifier()
 
     def _follow_plan(self) -> None:
         """Plan what to watch, then follow hints until the plan has to change."""
         began = time.monotonic()
-        self.wake.dirty = False
+        self.wake.plan_outdated = False
         watched = self.watch.watched()
         self._plan(watched)
         if not self.poll and not self._watch_directories():
@@ -288,7 +294,7 @@ class _WatchThread:
     # The system's watcher
 
     def _watch_directories(self) -> bool:
-        """Let the system watch the directories. Return whether it did so before."""
+        """Let the system watch the directories. Return False if they may have changed since they were planned."""
         if self.notifier is not None:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
@@ -297,19 +303,15 @@ class _WatchThread:
         if not self.directories:
             return True
         try:
-            self.notifier = _notifier(watchable)
-            self.watch.means = _system()
+            self.notifier = _open_notifier(watchable)
+            self.watch.means = _system_watcher()
         except FileNotFoundError:  # one of them was removed meanwhile
             self.wake.stopped.wait(STEP_MS / 1000)
         except Exception as error:  # inotify's limits, no watchfiles, a file system without events
-            self._fall_back(error)
+            self.poll = POLL_SECONDS
+            self.watch.means = f"{_describe_polling(POLL_SECONDS)} ({_explain(error)})"
+            log.warning("%s is watched by %s", self.tree.root, self.watch.means)
         return False
-
-    def _fall_back(self, error: Exception) -> None:
-        """Poll instead, and log it."""
-        self.poll = POLL_SECONDS
-        self.watch.means = f"{_polling(POLL_SECONDS)} ({_reason(error)})"
-        log.warning("%s is watched by %s", self.tree.root, self.watch.means)
 
     def _drop_notifier(self) -> None:
         if self.notifier is not None:
@@ -333,6 +335,7 @@ class _WatchThread:
             self.wake.stopped.wait(DEBOUNCE_MS / 1000)
             return False
         if isinstance(hints, str):
+            # `watchfiles` returns "signal" if a signal arrived.
             return hints == "signal" or (hints == "timeout" and not self.unwatchable and self._root_is_watched())
         return self._handle(hints)
 
@@ -450,7 +453,7 @@ class _WatchThread:
             item.changed(uri)
 
 
-def _notifier(paths: list[str]) -> Notifier:
+def _open_notifier(paths: list[str]) -> Notifier:
     """Return the system's watcher of these directories."""
     if not RECURSIVE:
         return InotifyNotifier(paths)
@@ -465,15 +468,15 @@ def _snapshot_of(status: os.stat_result) -> _Snapshot:
     return _Snapshot(fingerprint, max(status.st_mtime_ns, status.st_ctime_ns))
 
 
-def _system() -> str:
+def _system_watcher() -> str:
     return SYSTEM.get(sys.platform, "the system")
 
 
-def _polling(seconds: float) -> str:
+def _describe_polling(seconds: float) -> str:
     return f"polling every {seconds:g} s"
 
 
-def _reason(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     text = str(error)
     if isinstance(error, ImportError):
         return "watchfiles is not installed"

@@ -37,30 +37,32 @@ IGNORE_FILE = ".gitignore"
 # might leave out the one line that withholds something.
 IGNORE_FILE_BYTES = 256 << 10
 MAX_PATTERNS = 20_000  # of all files that apply to one directory
-MAX_WILD_PATTERNS = 1_000  # of which have wildcards other than that of `*.suffix`
-_MAX_WILD_CHARACTERS = 1_000  # of one such pattern
+MAX_WILD_PATTERNS = 1_000  # with other wildcards than a `*` at the beginning, also of all these files
+_MAX_WILD_CHARACTERS = 1_000  # of one pattern with such wildcards
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
 _NEVER = frozenset({".git", "git~1"})
 
 
-class _Wild(NamedTuple):
-    """A pattern with wildcards, its `number` in the file, and the text with which all matches begin."""
+class _WildPattern(NamedTuple):
+    """A pattern with wildcards, and its number among the patterns of the file."""
 
     number: int
-    directory: bool
-    whole: bool
-    """Whether it is matched against the path below the file's directory instead of the name."""
+    only_directories: bool
+    matches_path: bool
+    """Whether it is matched against the path below the directory of the .gitignore file, instead of the name."""
     begin: str
+    """The text with which all matches begin."""
     rest: Matcher
+    """Matches what follows `begin`."""
 
 
 class Patterns:
     """The lines of a .gitignore file, with the same meaning as in git.
 
-    Plain patterns are looked up in dictionaries, which have the number of their last line. The first character of a key
-    says what it matches: `=` a name, `/` a path, `*` a suffix of a name. Only the patterns in `wild` are matched one by
-    one.
+    Plain patterns are looked up in dictionaries, which map each to the number of its last occurrence. The first
+    character of a key says what it matches: `=` a name, `/` a path, `*` a suffix of a name. Only the patterns in `wild`
+    are matched one by one.
     """
 
     __slots__ = ("_any", "_directories", "_ignores", "_suffixes", "everything", "wild")
@@ -68,10 +70,10 @@ class Patterns:
     def __init__(self, lines: Iterable[str] = (), *, everything: bool = False) -> None:
         self.everything = everything
         """Whether everything is ignored, without regard to the lines."""
-        self.wild: list[_Wild] = []
-        self._any: dict[str, int] = {}
-        self._directories: dict[str, int] = {}
-        self._ignores: list[bool] = []
+        self.wild: list[_WildPattern] = []
+        self._any: dict[str, int] = {}  # patterns of files and directories
+        self._directories: dict[str, int] = {}  # patterns of directories only
+        self._ignores: list[bool] = []  # by the number of the pattern; False if it begins with `!`
         for line in lines:
             self._add(line)
             if len(self.wild) > MAX_WILD_PATTERNS:  # too many already: compiling the rest of 256 KiB takes a second
@@ -87,31 +89,31 @@ class Patterns:
         pattern = _without_spaces(line.partition("\0")[0])
         negative = pattern.startswith("!")
         pattern = pattern[negative:]
-        directory = pattern.endswith("/")
-        pattern = pattern[: len(pattern) - directory]
+        only_directories = pattern.endswith("/")
+        pattern = pattern[: len(pattern) - only_directories]
         while pattern.startswith("**/") and "/" not in pattern[3:]:
             pattern = pattern[3:]
-        whole = "/" in pattern
+        matches_path = "/" in pattern
         pattern = pattern.removeprefix("/")
         if not pattern:
             return
         number = len(self._ignores)
         self._ignores.append(not negative)
         wild = is_wild(pattern)
-        patterns = self._directories if directory else self._any
+        patterns = self._directories if only_directories else self._any
         if wild is None:
-            patterns[("/" if whole else "=") + pattern] = number
-        elif not whole and pattern[0] == "*" and not is_wild(pattern, 1):
+            patterns[("/" if matches_path else "=") + pattern] = number
+        elif not matches_path and pattern[0] == "*" and not is_wild(pattern, 1):
             patterns[pattern] = number
         else:
-            begin = wild.start() if whole else 0
-            matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _MAX_WILD_CHARACTERS else None
+            begin = wild.start() if matches_path else 0
+            matches = compile_glob(pattern[begin:], path=matches_path) if len(pattern) <= _MAX_WILD_CHARACTERS else None
             if matches is None:
                 self.everything = True
                 return
-            self.wild.append(_Wild(number, directory, whole, pattern[:begin], matches))
+            self.wild.append(_WildPattern(number, only_directories, matches_path, pattern[:begin], matches))
 
-    def ignores(self, path: str, directory: bool) -> bool | None:
+    def ignores(self, path: str, is_directory: bool) -> bool | None:
         """Return whether the last matching line ignores a path below the file's directory; None if no line matches."""
         if self.everything:
             return True
@@ -119,14 +121,14 @@ class Patterns:
         keys = ["=" + name, "/" + path]
         keys += ["*" + name[len(name) - length :] for length in self._suffixes if length <= len(name)]
         last_number = max(self._any.get(key, -1) for key in keys)
-        if directory and self._directories:
+        if is_directory and self._directories:
             last_number = max(last_number, *(self._directories.get(key, -1) for key in keys))
         for wild in self.wild:
             if wild.number < last_number:
                 break
-            if wild.directory and not directory:
+            if wild.only_directories and not is_directory:
                 continue
-            text = path if wild.whole else name
+            text = path if wild.matches_path else name
             if text.startswith(wild.begin) and wild.rest(text[len(wild.begin) :]):
                 last_number = wild.number
                 break
@@ -141,7 +143,7 @@ def _without_spaces(line: str) -> str:
 
 
 def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
-    """Read the contents of a .gitignore file; None if it has no pattern. Like git, match its patterns as bytes."""
+    """Compile a .gitignore file, or return None if it has no pattern. Patterns match bytes, as in git."""
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     compiled = _compile(lines)
@@ -166,7 +168,7 @@ def _compile(lines: Iterable[str]) -> Patterns | None:
 
 
 def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
-    """Compile the operator's patterns. Too many are refused: ignoring some would publish or hide other files.
+    """Compile the operator's patterns. Too many are refused: leaving some out would publish or hide the wrong files.
 
     Raises:
         UnusableSource: there are too many, or one is too long.
@@ -193,6 +195,7 @@ class PublishChoice:
         self.included = _compile_choice(included)
         self.excluded = _compile_choice(exclude)
         self.is_default = self.included is None and self.excluded is None
+        # The names that `include` spells out, which are published even if they are hidden, ignored or credential-like.
         self.named = frozenset(
             part
             for pattern in included
@@ -203,13 +206,13 @@ class PublishChoice:
 
 
 @lru_cache(4_096)  # called for every entry of a directory, and for every read of a file
-def _verdict_on_name(name: str, directory: bool, hidden: bool) -> Verdict:
-    """Return why the name alone withholds an entry. Names that begin with a dot are published if `hidden` is true."""
+def _verdict_on_name(name: str, is_directory: bool, publish_hidden: bool) -> Verdict:
+    """Return why the name alone withholds an entry, or an empty string if it does not."""
     if name.lower() in _NEVER:
         return "never"
-    if name.startswith(".") and not hidden:
+    if name.startswith(".") and not publish_hidden:
         return "hidden"
-    return "secret" if looks_secret(name, directory=directory) else ""
+    return "secret" if looks_secret(name, directory=is_directory) else ""
 
 
 class _Level(NamedTuple):
@@ -246,29 +249,29 @@ class Rules:
         """The length of `prefix` in bytes."""
         return len(os.fsencode(self.prefix))
 
-    def judge(self, name: str, directory: bool) -> Verdict:
+    def judge(self, name: str, is_directory: bool) -> Verdict:
         """Return why an entry of this published directory is not published, or an empty string if it is published."""
         choice = self.choice
-        verdict = _verdict_on_name(name, directory, choice.hidden)
+        verdict = _verdict_on_name(name, is_directory, choice.hidden)
         if verdict == "never" or (choice.is_default and (verdict or not self.levels)):
             return verdict
         path = self.prefix + name
-        if choice.excluded is not None and choice.excluded.ignores(path, directory):
+        if choice.excluded is not None and choice.excluded.ignores(path, is_directory):
             return "excluded"
         if name not in choice.named:
             if verdict:
                 return verdict
-            if self.levels and self._ignores(path, directory):
+            if self.levels and self._ignores(path, is_directory):
                 return "ignored"
-        if choice.included is not None and not directory and not _is_included(choice.included, path):
+        if choice.included is not None and not is_directory and not _is_included(choice.included, path):
             return "excluded"
         return ""
 
-    def _ignores(self, path: str, directory: bool) -> bool:
+    def _ignores(self, path: str, is_directory: bool) -> bool:
         if not path.isascii():
             path = os.fsencode(path).decode("latin-1")
         for level in self.levels:
-            ignored = level.patterns.ignores(path[level.prefix_bytes :], directory)
+            ignored = level.patterns.ignores(path[level.prefix_bytes :], is_directory)
             if ignored is not None:
                 return ignored
         return False
@@ -276,10 +279,10 @@ class Rules:
 
 def _is_included(included: Patterns, path: str) -> bool:
     """Return whether the patterns include a path, or a directory above it."""
-    directory = False
+    is_directory = False
     while path:
-        matched = included.ignores(path, directory)
+        matched = included.ignores(path, is_directory)
         if matched is not None:
             return matched
-        path, directory = path.rpartition("/")[0], True
+        path, is_directory = path.rpartition("/")[0], True
     return False

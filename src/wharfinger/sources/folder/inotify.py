@@ -85,13 +85,13 @@ class InotifyNotifier:
         changes: set[tuple[int, str]] = set()
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else math.inf  # later that of collecting
+        deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else math.inf  # for the first change
         while not stop_event.is_set():
             old_count = len(changes)
             if poll.poll(step_ms):
                 self._read_changes(changes)
                 if changes and not old_count:
-                    deadline = time.monotonic() + debounce_ms / 1000
+                    deadline = time.monotonic() + debounce_ms / 1000  # for further ones
                 time.sleep(step_ms / 1000 / 5)  # so that the next read returns several changes
             if changes and (len(changes) == old_count or time.monotonic() >= deadline):
                 return changes

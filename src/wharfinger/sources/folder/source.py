@@ -255,13 +255,13 @@ class Folder(Source):
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
-        kind = mime.by_name(uri.rpartition("/")[2])
-        return self._documents.text(uri, kind) if kind in FORMATS else self.files.text(uri)
+        mime_type = mime.by_name(uri.rpartition("/")[2])
+        return self._documents.text(uri, mime_type) if mime_type in FORMATS else self.files.text(uri)
 
     def place(self, uri: str, line: int) -> TextPlace | None:
         """Return the page of a document that has a line of its text, or None for other files."""
-        kind = mime.by_name(uri.rpartition("/")[2])
-        return self._documents.place(uri, kind, line) if kind in FORMATS else None
+        mime_type = mime.by_name(uri.rpartition("/")[2])
+        return self._documents.place(uri, mime_type, line) if mime_type in FORMATS else None
 
     def count(self, seconds: float = 1.0) -> Count:
         """Count the published and withheld files, for at most about this many seconds. Blocks: call it in a thread."""

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 100  # the most parts of a path, and so the most handles that a walk keeps open
-MAX_PATH_CHARACTERS = 3_072  # of a path in a walk: a position must fit into a cursor
+MAX_WALKED_PATH_CHARACTERS = 3_072  # of a path in a walk: a position must fit into a cursor
 MAX_KEPT_PATTERNS = 100_000  # of all .gitignore files that are kept
 MAX_SHARED_DIRECTORIES = 8  # that calls of one thread share
 CACHE_BYTES = 12 << 20  # of memory for the listings that are kept
@@ -275,7 +275,7 @@ class FileTree:
         self.gitignore = gitignore
         self.cache_bytes = cache_bytes
         self.listed_at = 0.0
-        """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
+        """When a page was last listed (monotonic clock): the walk of a watcher pauses after a listing."""
         self._shared = _SharedDirectories()
         self._lock = threading.Lock()
         self._scans = tuple(threading.Lock() for _ in range(16))  # one thread lists a directory while others wait
@@ -306,8 +306,10 @@ class FileTree:
         if len(parts) > MAX_DEPTH:
             raise NotServed
         shared = self._shared.directories
-        if shared is not None and (kept := shared.get(_prefix(parts))) is not None:
-            return kept
+        if shared is not None:
+            prefix = "".join([f"{part}/" for part in parts])
+            if (kept := shared.get(prefix)) is not None:
+                return kept
         directory = self._open_root() if shared is None else shared[""]
         for depth, name in enumerate(parts):
             try:
@@ -431,7 +433,7 @@ class FileTree:
                 yield TreeEntry((), True, directory.handle, "", frames[0].listing)
             else:
                 self._seek(frames, after, view)
-            yield from self._rest(frames, view)
+            yield from self._walk_on(frames, view)
         finally:
             for frame in frames:
                 close(frame.directory.handle)
@@ -448,7 +450,7 @@ class FileTree:
             entries.close()
 
     def _seek(self, frames: list[_Frame], after: TreePosition, view: TreeView | None) -> None:
-        """Continue after the position `after`, even if its entry is gone."""
+        """Let the frames continue after the position `after`, even if its entry is gone."""
         for depth, name in enumerate(after.parts):
             frame = frames[-1]
             if depth == len(after.parts) - 1 and not after.is_directory:
@@ -459,7 +461,8 @@ class FileTree:
             if name not in frame.listing.directories or not self._push(frames, name, view):
                 return
 
-    def _rest(self, frames: list[_Frame], view: TreeView | None) -> Iterator[TreeEntry]:
+    def _walk_on(self, frames: list[_Frame], view: TreeView | None) -> Iterator[TreeEntry]:
+        """Yield the entries that the frames have not passed yet."""
         while frames:
             frame = frames[-1]
             listing, handle, parts = frame.listing, frame.directory.handle, frame.parts
@@ -487,8 +490,9 @@ class FileTree:
                 close(frames.pop().directory.handle)
 
     def _push(self, frames: list[_Frame], name: str, view: TreeView | None) -> bool:
+        """Add a frame for a sub-directory of the last frame. Return False if it cannot be listed."""
         frame = frames[-1]
-        if len(frames) >= MAX_DEPTH or len(frame.directory.rules.prefix) + len(name) > MAX_PATH_CHARACTERS:
+        if len(frames) >= MAX_DEPTH or len(frame.directory.rules.prefix) + len(name) > MAX_WALKED_PATH_CHARACTERS:
             return False
         try:
             with missing_as_not_served():
@@ -520,7 +524,7 @@ class FileTree:
                 return listing
             now = time.time_ns()
             with missing_as_not_served():
-                stamp = _stamp(directory.handle)
+                stamp = _directory_stamp(directory.handle)
                 listing = _list(directory)
             self._keep(
                 prefix,
@@ -536,7 +540,7 @@ class FileTree:
                 return None
             self._kept[prefix] = cached  # now the most recently used
         with missing_as_not_served():
-            stamp = _stamp(directory.handle)
+            stamp = _directory_stamp(directory.handle)
         return cached.listing if cached.stamp == stamp and _same_rules(cached.rules, directory.rules) else None
 
     def _keep(self, prefix: str, new: _KeptListing | None) -> None:
@@ -561,6 +565,7 @@ class FileTree:
             raise
 
     def _check(self, directory: OpenDirectory, name: str, is_directory: bool, was_opened: bool = False) -> None:
+        """Raise NotServed if the rules withhold an entry, or it has another spelling on the disk."""
         if directory.rules.judge(name, is_directory):
             raise NotServed
         # A file that was opened before has no other spelling now, because a new link would have changed its status.
@@ -597,11 +602,6 @@ class FileTree:
         return own_rules
 
 
-def _prefix(parts: Parts) -> str:
-    """Return `Rules.prefix` for a directory."""
-    return "/".join((*parts, "")) if parts else ""
-
-
 def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
     """Return whether both use the same compiled .gitignore files; with `own`, except the directory's own in `kept`."""
     levels = kept.levels
@@ -612,7 +612,7 @@ def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
     )
 
 
-def _stamp(handle: Handle) -> tuple[int, ...]:
+def _directory_stamp(handle: Handle) -> tuple[int, ...]:
     status = os.stat(handle)
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 

@@ -101,8 +101,8 @@ class _SmallFile(NamedTuple):
     modified: float
     data: bytes
     contents: t.ResourceContents
-    is_spelled: bool
-    """Whether it was read for a caller with a policy: only then was its spelling compared with that on the disk."""
+    spelling_checked: bool
+    """Whether it was read for a caller with a policy: only then is the spelling of a name compared with the disk's."""
 
 
 @contextmanager
@@ -262,7 +262,7 @@ class TreeResources:
         last: TreePosition | None = None
         view = self.view()
         shows = None if view is None else view.names(parts)
-        for is_directory, name in _names(listing, after):
+        for is_directory, name in _entries_after(listing, after):
             if shows is not None and not shows(name):
                 continue
             if len(resources) == limit and last is not None:
@@ -291,17 +291,17 @@ class TreeResources:
                 status = stat_entry(handle, name)
         except NotServed:
             return None
-        kind = mime.DIRECTORY if is_directory else listed_type(handle, name)
+        mime_type = mime.DIRECTORY if is_directory else listed_type(handle, name)
         heading = ""
         if self._headings is not None:
             read = time.monotonic() - began < HEADING_SECONDS
-            heading = self._headings.listed(kind, status, handle, name, read)
-        return self._resource(parts, kind, status, heading=heading)
+            heading = self._headings.listed(mime_type, status, handle, name, read)
+        return self._resource(parts, mime_type, status, heading=heading)
 
     def _resource(
-        self, parts: Parts, kind: str, status: os.stat_result, uri: str = "", heading: str = ""
+        self, parts: Parts, mime_type: str, status: os.stat_result, uri: str = "", heading: str = ""
     ) -> t.Resource | None:
-        is_directory = kind == mime.DIRECTORY
+        is_directory = mime_type == mime.DIRECTORY
         view = self.view() if is_directory else None
         modified = status.st_mtime if view is None or view.reads_all_below(parts) else None
         name = shown(parts[-1] if parts else self.label)
@@ -309,12 +309,12 @@ class TreeResources:
             uri=uri or self.uri_of(parts),
             name=name,
             title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
-            mime_type=kind,
+            mime_type=mime_type,
             size=UNSET if is_directory else status.st_size,
             description=heading or UNSET,
             annotations=modified_annotations(modified)
             if self._headings is None
-            else annotations_of(parts, kind, modified),
+            else annotations_of(parts, mime_type, modified),
             meta=UNSET if is_directory else self._meta(version_of_file(status)) or UNSET,
         )
         return resource if self._adjust is None else self._adjust(resource, parts)
@@ -337,9 +337,9 @@ class TreeResources:
         try:
             if not isinstance(opened, OpenDirectory):
                 descriptor, status = opened
-                kind = type_of(parts[-1], descriptor)
-                heading = "" if self._headings is None else self._headings.of(kind, status, descriptor)
-                resource = self._resource(parts, kind, status, uri, heading)
+                mime_type = type_of(parts[-1], descriptor)
+                heading = "" if self._headings is None else self._headings.of(mime_type, status, descriptor)
+                resource = self._resource(parts, mime_type, status, uri, heading)
                 if resource is not None and window is not None:
                     resource.size = UNSET
             else:
@@ -357,17 +357,19 @@ class TreeResources:
             raise ResourceNotFound(uri)
         return resource
 
-    def read(self, uri: str, most: int | None = None, cache_scope: t.CacheScope = "public") -> t.ReadResourceResult:
+    def read(
+        self, uri: str, max_bytes: int | None = None, cache_scope: t.CacheScope = "public"
+    ) -> t.ReadResourceResult:
         """Read a file, or a window of it; or a directory's listing, with one more content for each child.
 
-        If `most` is given, it replaces `max_size`.
+        `max_bytes` replaces `max_size`, if given.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
         cached = self._small_files.get(uri)
-        if cached is not None and (unchanged := self._read_again(cached, most or self.max_size)) is not None:
+        if cached is not None and (unchanged := self._read_again(cached, max_bytes or self.max_size)) is not None:
             return t.ReadResourceResult(contents=[unchanged], ttl_ms=ttl_ms(cached.modified), cache_scope=cache_scope)
         base, window = split_window(uri)
         parts, only_directory = self.locate(base)
@@ -375,7 +377,7 @@ class TreeResources:
         modified: float | None
         try:
             if not isinstance(opened, OpenDirectory):
-                contents, modified = self._read_file(uri, base, parts, opened, window, most or self.max_size)
+                contents, modified = self._read_file(uri, base, parts, opened, window, max_bytes or self.max_size)
             else:
                 refuse_window(window)
                 contents, modified = self._read_directory(uri, parts, opened)
@@ -386,14 +388,14 @@ class TreeResources:
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(modified), cache_scope=cache_scope)
 
     def _read_file(
-        self, uri: str, base: str, parts: Parts, opened: OpenFile, window: Window | None, most: int
+        self, uri: str, base: str, parts: Parts, opened: OpenFile, window: Window | None, max_bytes: int
     ) -> tuple[list[t.ResourceContents], float]:
         descriptor, status = opened
         size = status.st_size
         with missing_as_not_served():  # some file systems refuse only now (EACCES, ESTALE)
             version = version_of_file(status)
-            content = content_of(descriptor, size, most)
-            small = window is None and 0 < size <= min(MAX_KEPT_FILE_BYTES, within_budget(most))
+            content = content_of(descriptor, size, max_bytes)
+            small = window is None and 0 < size <= min(MAX_KEPT_FILE_BYTES, within_budget(max_bytes))
             data = content.read(0, size) if small else b""
             if data:
                 content = BytesContent(data)
@@ -403,7 +405,7 @@ class TreeResources:
                 parts[-1],
                 content,
                 window,
-                max_bytes=most,
+                max_bytes=max_bytes,
                 meta=self._meta(version),
                 lines=self._lines.of(parts, version, content, (status.st_dev, status.st_ino)) if window else None,
                 keep=lambda: DuplicatedFile(descriptor, status.st_size),
@@ -411,7 +413,7 @@ class TreeResources:
             if self._utf8_only and ENCODING in (meta := dict(contents[0].meta or {})):
                 del meta[ENCODING]
                 meta.pop(GUESSED, None)
-                place: Any = meta.get(WINDOW, {"begin": 0, "end": most})
+                place: Any = meta.get(WINDOW, {"begin": 0, "end": max_bytes})
                 blob = content.read(place["begin"], place["end"] - place["begin"])
                 contents[0] = t.ResourceContents(
                     uri=uri, mime_type=contents[0].mime_type, blob=blob, meta=meta or UNSET
@@ -423,14 +425,14 @@ class TreeResources:
                 self._small_files.put(uri, small_file, KEPT_FILE_COST + size)
         return contents, status.st_mtime
 
-    def _read_again(self, kept: _SmallFile, most: int) -> t.ResourceContents | None:
+    def _read_again(self, kept: _SmallFile, max_bytes: int) -> t.ResourceContents | None:
         """Read a small file that was read before. Returns None if it may have changed, or cannot be read whole.
 
-        Its bytes are read each time, since writes through a memory map or by another machine may leave the times as
-        they are. But if nothing has changed, they are not decoded again.
+        Its bytes are read each time, since writes through a memory map or by another machine may not change its times.
+        But equal bytes are not decoded again.
         """
         size = kept.stamp[2]
-        if size > within_budget(most) or (is_restricted() and not kept.is_spelled):
+        if size > within_budget(max_bytes) or (is_restricted() and not kept.spelling_checked):
             return None
         try:
             descriptor, status = self.tree.open_file(kept.parts, was_opened=True)
@@ -453,10 +455,8 @@ class TreeResources:
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=self._meta(digest(text)) or UNSET)]
         contents += summaries(children, describe=self._describe)
         view = self.view()
-        if view is not None and not view.reads_all_below(
-            parts
-        ):  # the time would reveal changes that the caller may not see
-            return contents, None
+        if view is not None and not view.reads_all_below(parts):
+            return contents, None  # the time would reveal changes that the caller may not see
         with missing_as_not_served():
             modified = os.stat(directory.handle).st_mtime
         return contents, max([modified, *map(modified_at, children)])
@@ -509,15 +509,19 @@ class TreeResources:
                 except NotServed:
                     continue
                 title = "/".join([shown(part) for part in entry.parts])
-                kind = mime.by_name(entry.name)
-                documents.append(Document(uri=self.uri_of(entry.parts), title=title, version=version, mime_type=kind))
+                mime_type = mime.by_name(entry.name)
+                documents.append(
+                    Document(uri=self.uri_of(entry.parts), title=title, version=version, mime_type=mime_type)
+                )
                 position = TreePosition(False, entry.parts)
         finally:
             entries.close()
         return documents, None
 
-    def text(self, uri: str, most: int | None = None) -> Iterator[str]:
+    def text(self, uri: str, max_bytes: int | None = None) -> Iterator[str]:
         """Yield the text of a file in pieces, each read when it is requested; nothing if its beginning is not text.
+
+        `max_bytes` is the maximum number of bytes to read.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -525,7 +529,7 @@ class TreeResources:
         parts, _ = self.locate(uri)
         with found(uri), self.tree.file(parts) as descriptor, missing_as_not_served():
             size = os.fstat(descriptor).st_size
-            yield from text_pieces(content_of(descriptor, min(size, most or size), self.max_size))
+            yield from text_pieces(content_of(descriptor, min(size, max_bytes or size), self.max_size))
 
 
 def _copy(contents: t.ResourceContents) -> t.ResourceContents:
@@ -536,8 +540,8 @@ def _copy(contents: t.ResourceContents) -> t.ResourceContents:
     return copied
 
 
-def _names(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
-    """Yield the entries of a directory after a key: sub-directories, then files."""
+def _entries_after(listing: DirectoryListing, after: str | None) -> Iterable[tuple[bool, str]]:
+    """Yield the entries of a directory after a key, sub-directories first, each as `(is_directory, name)`."""
     position = TreePosition(True, ("",)) if after is None else read_key(after)
     last = position.parts[-1] if position.parts else ""
     if position.is_directory:
