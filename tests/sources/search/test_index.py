@@ -249,7 +249,7 @@ def test_a_failing_source_is_logged_and_others_are_searched(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "broken cannot be indexed" in caplog.text
+    assert "broken cannot be indexed now; retrying" in caplog.text
 
 
 def test_a_source_that_fails_after_indexing_is_reported_and_others_are_searched(start_server: StartServer) -> None:
@@ -411,6 +411,51 @@ def test_unused_indexes_of_other_sources_are_deleted_to_free_space(cache: Path, 
     assert len(list(cache.glob("*.sqlite"))) == 1
 
 
+def test_an_index_that_another_server_deletes_meanwhile_does_not_prevent_keeping_one(
+    cache: Path, start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: of two servers that started at once, one could see a file that the other deleted. It kept no index."""
+    cache.mkdir()
+    (cache / "search-0.sqlite").symlink_to("missing")  # listed, but without a status, like a file deleted meanwhile
+
+    async def main() -> None:
+        async with start_server(Shelf(one="alpha")) as indexed_server:
+            assert await indexed_server.uris("alpha") == ["shelf://one"]
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert "The search index is not kept" not in caplog.text
+    assert len(list(cache.glob("search-[1-9a-f]*.sqlite"))) == 1
+
+
+def test_a_source_that_fails_to_match_a_uri_does_not_end_indexing(start_server: StartServer) -> None:
+    """A bug: the thread of the index ended, and later changes of all sources were not indexed."""
+
+    class FailingMatches(Shelf):
+        name, uri, failed = "failing", "failing://", False
+
+        def matches(self, uri: str) -> bool:
+            if threading.current_thread().name == "wharfinger-search":
+                self.failed = True
+                raise InternalError("failing cannot be reached.")
+            return False
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            return [], None
+
+    async def main() -> None:
+        failing, shelf = FailingMatches(), Shelf(one="alpha")
+        async with start_server(failing, shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            indexed_server.index.refresh("shelf://one")
+            await indexed_server.wait_until(lambda: failing.failed)
+            shelf.texts["two"] = "omega"
+            indexed_server.index.refresh()
+            await indexed_server.wait_until(lambda: "shelf://two" in shelf.read_uris)
+
+    asyncio.run(main())
+
+
 def test_an_unusable_index_folder_is_logged_and_searches_succeed(
     tmp_path: Path, start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -567,7 +612,7 @@ def test_documents_without_a_version_are_reread_only_after_an_interval(
             await indexed_server.wait_until(lambda: shelf.walks > 3)
             assert shelf.read_uris == ["shelf://one"]
             monkeypatch.setattr(indexing, "REREAD_SECONDS", 0.0)
-            indexed_server.index._indexing._read_again.clear()
+            indexed_server.index._indexing._reread_at.clear()
             await indexed_server.wait_until(lambda: len(shelf.read_uris) > 1)
 
     asyncio.run(main())

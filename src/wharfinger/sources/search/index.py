@@ -74,10 +74,10 @@ class SearchIndex:
         Raises:
             ValueError: the server has an index, or this is the index of another.
         """
-        if server.resources.index is not None or self._server is not None:
+        if server.resources.search_index is not None or self._server is not None:
             raise ValueError("A server has one search index, and an index has one server.")
         self._server = server
-        server.resources.index = self
+        server.resources.search_index = self
         server.watching.observers.append(self._observer)
         if server.running:
             self._begin(server, asyncio.get_running_loop())
@@ -172,7 +172,7 @@ class SearchIndex:
             return Hits(), list(chosen.values())
         hits.truncated = (
             hits.truncated
-            or _incomplete(indexing, not pending.isdisjoint(chosen))
+            or ("" if pending.isdisjoint(chosen) else _pending_remark(indexing))
             or await self._missing(owner, indexing, store, filters)
             or " ".join(filter(None, (source.unsearched() for source in chosen.values())))
         )
@@ -206,9 +206,7 @@ class SearchIndex:
         return f"{documents} indexed only by name or in part: {why}."
 
 
-def _incomplete(indexing: Indexing, pending: bool) -> str:
-    if not pending:
-        return ""
+def _pending_remark(indexing: Indexing) -> str:
     if is_restricted():
         return "Indexing continues: search again for what is missing."
     return f"Indexing continues ({indexing.progress.seen:,} documents so far): search again for what is missing."
@@ -234,7 +232,7 @@ def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[
 def _identity(source: Source) -> str:
     """Return a text that identifies a source, and is the same in every run."""
     location = source.location or getattr(source, "root", "")
-    # With another extra installed, unchanged files can have text that they had not, and the source other parameters.
+    # The parameters change when an extra is installed that gives unchanged files a text.
     return "\0".join((type(source).__qualname__, source.uri, source.name, location, *sorted(source.parameters)))
 
 

@@ -83,10 +83,15 @@ def _lock(path: Path) -> sqlite3.Connection | None:
 def _make_room(folder: Path, own_path: Path, max_size: int) -> None:
     """Keep the newest indexes that fit into `max_size` bytes together, and delete others that no server uses."""
     total = own_path.stat().st_size if own_path.exists() else 0
-    for path in sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True):
+    indexes: list[tuple[float, int, Path]] = []
+    for path in folder.glob("search-*.sqlite"):
+        with suppress(FileNotFoundError):  # another server that starts now may have deleted it
+            status = path.stat()
+            indexes.append((status.st_mtime, status.st_size, path))
+    for _, size, path in sorted(indexes, reverse=True):
         if path == own_path:
             continue
-        total += path.stat().st_size
+        total += size
         if total > max_size and (lock := _lock(path)) is not None:
             with closing(lock):
                 _delete(path)

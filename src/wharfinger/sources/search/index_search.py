@@ -32,7 +32,7 @@ READING_SECONDS = 2.0
 MIN_READ_DOCUMENTS = 100
 """Minimum number of documents that a search reads if it has time."""
 SECONDARY_PENALTY = 0.3
-"""Subtracted from the promise of a test, a copy or a changelog."""
+"""Subtracted from `IndexRow.promise` for a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
 """After this time, a search with enough hits ends, even if it has read fewer documents."""
 MAX_DOUBTFUL_DOCUMENTS = 30
@@ -69,7 +69,7 @@ class IndexedSearch:
         states = zip(query.words, counts, ranking.seen, strict=True)
         unseen = [word for word, count, seen in states if not seen and (read_all or self._is_unknown(word, count))]
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
-        corrected, remark = correct(query, unknown, self._near)
+        corrected, remark = correct(query, unknown, self._nearest_spelling)
         if corrected != query:
             rows, weighted, _ = self._store.find(corrected, self._filters, max_rows)
             ranking = Ranking(weighted, self._limit)
@@ -90,12 +90,12 @@ class IndexedSearch:
     def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
         """Read the documents until there are enough hits, and return how many were tried."""
         rows = sorted(rows, key=lambda row: SECONDARY_PENALTY * is_secondary(row.title) - row.promise)
-        quick = time.monotonic() + QUICK_SECONDS
+        quick_until = time.monotonic() + QUICK_SECONDS
         enough = ENOUGH_FACTOR * self._limit
         read = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._deadline or (ranking.added >= enough and (now > quick or read >= MIN_READ_DOCUMENTS)):
+            if now > self._deadline or (ranking.added >= enough and (now > quick_until or read >= MIN_READ_DOCUMENTS)):
                 break
             read += 1
             source = self._sources.get(row.source)
@@ -137,8 +137,8 @@ class IndexedSearch:
         self._read(self._store.find(query, self._filters, count).rows if count else [], ranking)
         return not ranking.added and not self._down
 
-    def _near(self, word: Word) -> str:
-        """Return the spelling nearest to a word, in the documents that may have it."""
+    def _nearest_spelling(self, word: Word) -> str:
+        """Return the word most similar to this one in the documents that may have such a word."""
         near_words = NearWords(word.text)
         left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):

@@ -95,7 +95,7 @@ ON CONFLICT (source, uri) DO UPDATE SET title = excluded.title, kind = excluded.
 RETURNING id
 """
 _DOCUMENTS_WITH = "SELECT document FROM parts WHERE id IN (SELECT rowid FROM grams WHERE grams MATCH ?)"
-_HOLDS_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
+_DOCUMENTS_WITH_SHORT = "SELECT document FROM parts WHERE id IN (SELECT doc FROM terms WHERE term >= ? AND term < ?)"
 
 
 class OtherLayout(sqlite3.DatabaseError):
@@ -108,6 +108,7 @@ class IndexedVersion(NamedTuple):
     id: int
     version: str
     extent: int
+    """`NAME_ONLY`, `WHOLE` or `BEGINNING`."""
     title: str
     kind: str
 
@@ -338,7 +339,7 @@ class IndexStore:
             if not any(word.weight for word in query.words):
                 return IndexRows([], query, counts)
             phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
-            likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
+            likely = " OR ".join(f"({_fts_query(phrase)})" for phrase in phrases)
             numbers = range(len(query.words))
             joins = " ".join(f"LEFT JOIN held{number} ON held{number}.document = documents.id" for number in numbers)
             weight = " + ".join(
@@ -377,7 +378,7 @@ class IndexStore:
                 f"INSERT INTO {held} SELECT id, 1 FROM documents WHERE {named}",  # noqa: S608
                 tuple(map(_clean, word.probes)),
             )
-            for holding, arguments in map(_holding, word.probes):
+            for holding, arguments in map(_holders_query, word.probes):
                 reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({holding})", arguments)  # noqa: S608
 
     def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
@@ -391,14 +392,14 @@ class IndexStore:
         return where, [value for _, filter_values in conditions for value in filter_values]
 
     def near(self, word: str, filters: Filters, limit: int) -> list[IndexRow]:
-        """Return up to `limit` documents that may have a word which differs in one letter, or in two adjacent ones.
+        """Return up to `limit` documents that may have a word like this one, with one or two adjacent letters changed.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
         """
         text = _clean(word)[:OVERLAP_CHARACTERS]
         queries = [
-            " AND ".join(map(_matching, halves))
+            " AND ".join(map(_fts_query, halves))
             for position in range(len(text))
             if (halves := [part for part in (text[:position], text[position + 2 :]) if len(part) >= GRAM_CHARACTERS])
             and sum(map(len, halves)) >= len(text) // 2
@@ -437,21 +438,21 @@ def _phrases(query: Query) -> Iterator[str]:
         yield from (f"{one.probes[0]}{sign}{other.probes[0]}" for sign in ("_", " ", ""))
 
 
-def _holding(probe: str) -> tuple[str, list[object]]:
+def _holders_query(probe: str) -> tuple[str, list[object]]:
     """Return an SQL query for the documents that may have a text, and its arguments."""
     probe = _clean(probe)[: OVERLAP_CHARACTERS + 1]
     if len(probe) < GRAM_CHARACTERS:
-        return _HOLDS_SHORT, [probe, probe + LAST_CHARACTER]
-    return _DOCUMENTS_WITH, [_matching(probe)]
+        return _DOCUMENTS_WITH_SHORT, [probe, probe + LAST_CHARACTER]
+    return _DOCUMENTS_WITH, [_fts_query(probe)]
 
 
-def _matching(text: str) -> str:
+def _fts_query(text: str) -> str:
     """Return an FTS5 query for the first 64 trigrams of a text."""
     text = _clean(text)[: OVERLAP_CHARACTERS + 1]
     grams = dict.fromkeys(
         text[begin : begin + GRAM_CHARACTERS] for begin in range(max(1, len(text) - GRAM_CHARACTERS + 1))
     )
-    return " AND ".join(_quoted(gram) for gram in list(grams)[:64])
+    return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in list(grams)[:64])
 
 
 def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:
@@ -464,10 +465,6 @@ def _conditions(filters: Filters) -> Iterator[tuple[str, list[object]]]:
         yield "(fits_path(title) OR fits_path(uri))", []
     if filters.shows is not None:  # the slowest condition is the last
         yield "shows(source, uri)", []
-
-
-def _quoted(gram: str) -> str:
-    return '"' + gram.replace('"', '""') + '"'
 
 
 def _clean(text: str) -> str:

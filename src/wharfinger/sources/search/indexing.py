@@ -1,8 +1,8 @@
 """The thread that keeps the index up to date.
 
 It walks the documents of all sources, a page of each in turn, and reads those whose version differs from the indexed
-one. Then it waits two seconds or ten times as long as the walk took, whichever is longer, and walks again; half of that
-if a walk was requested. Between walks it indexes single URIs that were reported as changed (`notify`). After every
+one. Then it waits two seconds or ten times as long as the walk took, whichever is longer, or half of that if a walk was
+requested, and walks again. Between walks it indexes single URIs that were reported as changed (`notify`). After every
 20 ms of work it sleeps for 2 ms, so that requests get the interpreter. A source is `pending` until its first walk is
 complete; searches read it without the index.
 """
@@ -76,7 +76,7 @@ class Indexing:
         self._walk_requested = False
         self._walked: set[str] = set()
         self._failed: set[str] = set()
-        self._read_again: dict[str, float] = {}
+        self._reread_at: dict[str, float] = {}
         """The time at which documents without a version are read again, by the key of their source."""
         self._rested_at = self._committed_at = 0.0
         self._thread = threading.Thread(target=self._run, name="wharfinger-search", daemon=True)
@@ -94,7 +94,7 @@ class Indexing:
         return not self._thread.is_alive()
 
     def notify(self, uri: str | None = None) -> None:
-        """Index this URI again soon if it is in the index: a new one waits for the next walk. If it is None, walk soon.
+        """Index a changed URI again soon, or walk soon if `uri` is None. A new URI waits for the next walk.
 
         Can be called from any thread.
         """
@@ -170,10 +170,12 @@ class Indexing:
         sources = self._sources()
         while self._notified and not self._reader.stopped.is_set():
             uri, _ = self._notified.popitem()
-            key, source = next(((key, source) for key, source in sources.items() if source.matches(uri)), ("", None))
-            if source is None:
-                continue
             try:
+                key, source = next(
+                    ((key, source) for key, source in sources.items() if source.matches(uri)), ("", None)
+                )
+                if source is None:
+                    continue
                 document = self._reader.document(source, uri)
                 if document is not None and uri in store.known(key, [uri]):
                     self._index(store, key, source, document)
@@ -190,7 +192,10 @@ class Indexing:
         self.progress.seen = 0
         self.progress.pending = frozenset(sources) - self._walked
         self.progress.full = store.size() >= self._max_size
-        self.progress.ready.clear() if self.progress.pending else self.progress.ready.set()
+        if self.progress.pending:
+            self.progress.ready.clear()
+        else:
+            self.progress.ready.set()
         walks = deque((key, self._walk(store, key, source)) for key, source in sources.items())
         while walks:
             key, walk = walks.popleft()
@@ -205,24 +210,26 @@ class Indexing:
             except Exception as error:
                 if key not in self._failed:
                     self._failed.add(key)
-                    log.warning("%s cannot be indexed, and is tried again: %r", key, error)
-                self._finish_walk(key, walked=False)
+                    log.warning("%s cannot be indexed now; retrying: %r", key, error)
+                self._finish_walk(key, failed=True)
         store.commit()
         if not self.progress.pending - self._failed:
             self.progress.ready.set()
 
-    def _finish_walk(self, key: str, *, walked: bool = True) -> None:
-        if walked:
-            self._failed.discard(key)
-            self._walked.add(key)
-        self.progress.pending = self.progress.pending - {key} if walked else self.progress.pending | {key}
+    def _finish_walk(self, key: str, *, failed: bool = False) -> None:
+        if failed:
+            self.progress.pending = self.progress.pending | {key}
+            return
+        self._failed.discard(key)
+        self._walked.add(key)
+        self.progress.pending = self.progress.pending - {key}
 
     def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
         """Index the changed documents of one source. Yields between pages."""
         seen: set[int] = set()
         after: str | None = None
         began = time.monotonic()
-        again = began >= self._read_again.get(key, 0.0)
+        reread = began >= self._reread_at.get(key, 0.0)
         while True:
             documents, after = self._reader.documents(source, after, PAGE_DOCUMENTS)
             known_versions = store.known(key, [document.uri for document in documents])
@@ -230,24 +237,24 @@ class Indexing:
                 self._yield_cpu(store)
                 self.progress.seen += 1
                 known_version = known_versions.get(document.uri)
-                unchanged = known_version is not None and self._is_same(known_version, document, again)
+                unchanged = known_version is not None and self._is_same(known_version, document, reread)
                 seen.add(known_version.id if known_version and unchanged else self._index(store, key, source, document))
             if after is None:
                 break
             yield
-        if again:
+        if reread:
             now = time.monotonic()
-            self._read_again[key] = now + max(REREAD_SECONDS, PAUSE_FACTOR * (now - began))
+            self._reread_at[key] = now + max(REREAD_SECONDS, PAUSE_FACTOR * (now - began))
         self.progress.empty = self.progress.empty - {key} if seen else self.progress.empty | {key}
         store.remove_missing(key, seen)
         store.commit()
 
-    def _is_same(self, known_version: IndexedVersion, document: Document, again: bool) -> bool:
+    def _is_same(self, known_version: IndexedVersion, document: Document, reread: bool) -> bool:
         if known_version.extent == NAME_ONLY and not self.progress.full:
             return False
         new = (document.version, document.title, document.mime_type)
         return (
-            bool(document.version or not again)
+            bool(document.version or not reread)
             and (known_version.version, known_version.title, known_version.kind) == new
         )
 
