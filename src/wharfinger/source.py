@@ -72,7 +72,7 @@ class Hits(list[Hit]):
     truncated: str = ""
     """A sentence that says why there may be more results, or an empty string if there are no more."""
     remark: str = ""
-    """A sentence about the words: that one was corrected, or that no result has all of them."""
+    """A sentence about the words of the query: that one was corrected, or that no result has all of them."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +98,9 @@ class TextPlace(NamedTuple):
     """A part of a document that has a URI, such as a page, and its lines in the document's text."""
 
     uri: str
-    """The URI of the part, with a query that may be followed by `&lines=1-200`.
+    """The URI of the part, with a query to which `&lines=1-200` can be added.
 
-    Its text is the lines from `first` to `last`.
+    A read of this URI returns the lines from `first` to `last`.
     """
     label: str
     """Its name for people, such as `page 3`."""
@@ -113,14 +113,14 @@ class TextPlace(NamedTuple):
 F = TypeVar("F", bound=Callable[..., object])
 
 _PATH_CHARACTERS = "-._~!$&'()+,;=:@"
-"""Characters that are not escaped in a pattern, besides letters and digits: those of a path (RFC 3986 §3.3) but `*`."""
+"""Characters that a pattern leaves as they are, besides letters and digits; a path also allows `*` (RFC 3986 §3.3)."""
 
 
 def brief(method: F) -> F:
     """Mark a plain method that usually returns within a few tenths of a millisecond, such as the read of a local file.
 
     Waiting calls of the method are then made one after another in one thread, since handing each of them to a thread
-    would take longer than the call. While calls are slow, each has a thread of its own again.
+    would take longer than the call. While calls are slow, each runs in a thread of its own.
     """
     method.is_brief = True  # type: ignore[attr-defined]
     return method
@@ -159,7 +159,7 @@ class SourceUnavailable(HandlerFailed):
 
 
 QUICK_SECONDS = 0.25
-"""A source that fails sooner than this keeps no caller waiting, so it is called again at once."""
+"""After a failure that took less time than this, calls are still allowed: no caller waits long (see `Breaker`)."""
 
 
 class Source:
@@ -234,11 +234,11 @@ class Source:
     def page(self, after: str | None, limit: int) -> MaybeAwaitable[ResourcePage]:
         """Return at most `limit` resources after the key `after` (None: from the beginning), and the next page's key.
 
-        A key is a position that stays valid while the list changes: adding or removing a resource does not move the
-        others.
+        A key is a position that stays valid while the list changes: if a resource is added or removed, no other
+        resource is left out or returned twice.
 
         Raises:
-            InvalidArgument: the key is not one that this source made.
+            InvalidArgument: this source did not make the key.
         """
         return [], None
 
@@ -246,7 +246,7 @@ class Source:
         """Return the resource of one URI, with its version in `_meta` under `VERSION`.
 
         Raises:
-            ResourceNotFound: missing or forbidden, which look the same.
+            ResourceNotFound: it does not exist, or the caller may not read it: the error is the same.
         """
         raise ResourceNotFound(uri)
 
@@ -254,7 +254,7 @@ class Source:
         """Return a string that changes with the content, or an empty one if unknown. By default, the one from `stat`.
 
         Raises:
-            ResourceNotFound: missing or forbidden, which look the same.
+            ResourceNotFound: it does not exist, or the caller may not read it: the error is the same.
         """
         return _then(self.stat(uri), version_of)
 
@@ -268,11 +268,11 @@ class Source:
         raise ResourceNotFound(uri)
 
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> MaybeAwaitable[ResourcePage]:
-        """Return the direct children of a directory, in pages like those of `page`.
+        """Return the direct children of a directory, in pages as `page` does.
 
         Raises:
             ResourceNotFound: there is no such directory.
-            InvalidArgument: the key is not one that this directory made.
+            InvalidArgument: the key does not belong to this directory.
         """
         raise ResourceNotFound(uri)
 
@@ -281,7 +281,7 @@ class Source:
     ) -> MaybeAwaitable[Sequence[str] | t.Completion]:
         """Return values for `argument` of one of `templates` that fit the `value` typed so far, best first.
 
-        Return at most 101: clients see 100, and one more means that there are others.
+        Return at most 101: clients get 100, and learn from the 101st that there are more.
         """
         return []
 
@@ -294,22 +294,32 @@ class Source:
         return None
 
     def documents(self, after: str | None, limit: int) -> MaybeAwaitable[DocumentPage]:
-        """Return the documents to search, in pages like those of `page`. By default, all resources except directories.
+        """Return the documents to search, in pages as `page` does. By default, all resources except directories.
 
         The server looks for the words of a query in their titles and in their text.
         """
-        return _then(self.page(after, limit), _documents_of)
+
+        def documents_of(page: ResourcePage) -> DocumentPage:
+            resources, key = page
+            return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
+
+        return _then(self.page(after, limit), documents_of)
 
     def text(self, uri: str) -> MaybeAwaitable[TextPieces]:
         """Return the text of one of `documents` in pieces, from its beginning; no pieces if it is not text.
 
         Raises:
-            ResourceNotFound: missing or forbidden, which look the same.
+            ResourceNotFound: it does not exist, or the caller may not read it: the error is the same.
         """
-        return _then(self.read(uri), _texts_of)
+
+        def text_of(result: t.ReadResourceResult) -> Sequence[str]:
+            text = result.contents[0].text
+            return () if text is UNSET else (text,)
+
+        return _then(self.read(uri), text_of)
 
     def place(self, uri: str, line: int) -> TextPlace | None:
-        """Return the part of a document that has this line (from 1) of its `text`. A search links its hits there.
+        """Return the part of a document that has this line (from 1) of its `text`. A search links its hits to it.
 
         Override it if documents have parts with URIs of their own, such as pages. None, the default, lets a search
         link to a window of lines. It is called in a thread, so it may block.
@@ -320,12 +330,12 @@ class Source:
         """Return a sentence that says why a search may miss something now, or an empty string. Must not block.
 
         Override it if `text` cannot have the text of all documents yet. It is called with each search, so a source may
-        start then to get what is missing.
+        then start to load the missing text.
         """
         return ""
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Return a function that returns whether a search may show a document whose URI the caller may read.
+        """Return a function that takes a URI that the caller may read, and returns whether a search may show it.
 
         Override it if the title or text of a document depends on other resources, which the caller may not read
         (`policy.current`). None, the default, shows all. The search index calls it in a thread, so it may block.
@@ -333,15 +343,18 @@ class Source:
         return None
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return patterns of a policy for the path of these names below `root`, and for all that is in it.
+        """Return the policy patterns that match the path made of `names` below `root`, and everything in it.
 
-        By default, one for everything if there are no names, and none otherwise. A source whose URIs contain paths
-        returns `[self.pattern_of(*names)]`.
+        By default, it returns one pattern for all URIs of the source if `names` is empty, and none otherwise. A source
+        whose URIs contain paths returns `[self.pattern_of(*names)]`.
         """
         return () if names else (self.pattern_of(),)
 
     def pattern_of(self, *names: str, between: Sequence[str] = ()) -> str:
-        """Return the pattern for a path below `uri`, after the segments `between`, and for all that is in it."""
+        """Return the policy pattern for the path made of `between` and `names` below `uri`, and for everything in it.
+
+        `between` has segments of URIs, which are not escaped again; `names` has file names.
+        """
         quoted = [quote(os.fsencode(name), safe=_PATH_CHARACTERS) for name in names]
         top = self.uri.replace("*", "%2A")
         return top + ("" if top.endswith("/") else "/") + "/".join((*between, *quoted, "**"))
@@ -359,7 +372,7 @@ class Source:
     def batch(self) -> AbstractContextManager[object]:
         """Return a context manager for several `brief` calls that one thread makes one after another.
 
-        Override it to open something once for all of them. All of them were requested before it is entered.
+        Override it to open something once for all of these calls, which were all requested before it is entered.
         """
         return nullcontext()
 
@@ -403,16 +416,6 @@ def document_of(resource: t.Resource) -> Document:
         version=version_of(resource),
         mime_type=resource.mime_type or "",
     )
-
-
-def _documents_of(page: ResourcePage) -> DocumentPage:
-    resources, key = page
-    return [document_of(resource) for resource in resources if resource.mime_type != DIRECTORY], key
-
-
-def _texts_of(result: t.ReadResourceResult) -> Sequence[str]:
-    text = result.contents[0].text
-    return () if text is UNSET else (text,)
 
 
 def _then(value: MaybeAwaitable[T], convert: Callable[[T], R]) -> MaybeAwaitable[R]:

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Keeps values with a total cost of at most `max_cost`. A value that costs more than half of it is not kept."""
+    """Keeps values with a total cost of at most `max_cost`. A value that costs more than half of that is not kept."""
 
     def __init__(self, max_cost: int) -> None:
         self._max_cost = max_cost

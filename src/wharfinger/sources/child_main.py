@@ -1,4 +1,4 @@
-"""The script of a child process (see `child_process`). It imports only the standard library before it sets the limits.
+"""The script of a child process (see `child_process`). Before it sets the limits, it imports only the standard library.
 
 The first line of stdin is JSON with the limits, `sys.path` and the name of the module to call; the rest is the request.
 """
@@ -66,10 +66,10 @@ def _exit_code_of(error: OSError) -> int:
 
 
 def set_limits(limits: Mapping[str, int]) -> None:
-    """Set limits of this process for the rest of its life, by their names in `resource`. Lower limits stay.
+    """Set limits of this process for the rest of its life, by their names in `resource`.
 
-    Limits that the system does not have are left out. Windows has none; other systems than Linux ignore or refuse
-    `RLIMIT_AS`.
+    A limit that is already lower stays. Limits that the system does not have are left out. Windows has none; other
+    systems than Linux ignore or refuse `RLIMIT_AS`.
 
     Raises:
         OSError, ValueError: Linux refused a limit.

@@ -1,8 +1,8 @@
 """Runs a function in a child process with bounds on time, memory and output, for parsers of hostile data.
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
-in a process of its own, which inherits no environment variables, and no files but those that it is given. It is killed
-when it reaches a bound. The steps are:
+in a process of its own, which inherits no environment variables, and only the open files that the caller names. The
+process is killed when it reaches a bound. The steps are:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -30,7 +30,7 @@ from wharfinger.sources.child_main import ChildRefused
 __all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
 
 MAX_CHILDREN = 2
-"""Children of one `ChildProcesses` that run at once. Another one waits, for at most its `ChildBounds.seconds`."""
+"""Children of one `ChildProcesses` that run at once. Any other waits, for at most its `ChildBounds.seconds`."""
 
 
 class ChildBounds(NamedTuple):
@@ -46,7 +46,7 @@ class ChildStopped(Exception):
 
 
 class NoFreeChild(ChildStopped):
-    """Other children ran until the time was over, so this one was not started."""
+    """The child was not started, because others ran until its time was over."""
 
 
 class ChildProcesses:
@@ -85,13 +85,19 @@ class ChildProcesses:
             "memory": bounds.memory,
             "output": bounds.output,
         }
+        environment = {
+            "MALLOC_ARENA_MAX": "2",
+            "TZ": "UTC",
+        }  # an arena for each thread would count as 128 MiB of memory
+        if sys.platform == "win32":
+            environment = {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}  # Windows needs it to start a program
         with tempfile.TemporaryFile() as reply:
             child = subprocess.Popen(  # noqa: S603 - this interpreter and a script of this package
                 [sys.executable, "-I", child_main.__file__],
                 stdin=subprocess.PIPE,
                 stdout=reply,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=environment,
                 cwd=os.path.abspath(os.sep),
                 pass_fds=tuple(descriptors) if os.name == "posix" else (),
                 start_new_session=True,  # Ctrl-C is for this process, which then ends the child
@@ -133,10 +139,3 @@ class ChildProcesses:
 # Rust's allocator aborts, and C++ code may fail with a signal, if there is no memory.
 _MEMORY_SIGNALS = (-6, -11)
 _TIME_SIGNALS = (-14, -24)  # SIGALRM, SIGXCPU
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of a child, which inherits only the variable that Windows needs to start a program."""
-    if sys.platform == "win32":
-        return {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
-    return {"MALLOC_ARENA_MAX": "2", "TZ": "UTC"}  # an arena for each thread would count as 128 MiB of memory

@@ -34,7 +34,7 @@ from wharfinger.sources.windows.window import ENCODING, remark
 __all__ = ["EXIT", "TIMEOUT_SECONDS", "Command", "Run", "command", "find_program", "split_command"]
 
 EXIT = "wharfinger/exit"
-"""In `_meta` of the contents: `code` (negative for a signal, None if the source ended it), `cut` and `seconds`."""
+"""The key in `_meta` of the contents for `code` (negative for a signal), `cut` and `seconds`, as in `Run`."""
 MAX_BYTES = 1 << 20
 MAX_STDERR_BYTES = 16 << 10
 TIMEOUT_SECONDS = 10.0
@@ -50,7 +50,7 @@ _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
 
 
 class Run(NamedTuple):
-    """The result of a run. If the run was ended, `code` is None and `cut` says why in a sentence."""
+    """The result of a run. If the source ended the command, `code` is None, and `cut` is a sentence that says why."""
 
     output: bytes
     errors: bytes
@@ -76,11 +76,11 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches. A result is valid for the same time. Without it, the
+        every: Seconds between runs while a client watches. A result is valid for the same time. Without `every`, the
             resource cannot be watched.
         timeout: Seconds after which the command is ended, with all processes that it started.
-        max_bytes: Bytes of output after which it is ended.
-        cwd: The folder in which it runs. Default: the current one.
+        max_bytes: Bytes of output after which the command is ended.
+        cwd: The folder in which the command runs. Default: the current one.
 
     Raises:
         UnusableSource: there is no such program or folder, or a number is out of bounds.
@@ -211,14 +211,14 @@ class Command(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def run(self) -> Run:
-        """Run the command, wait for a run that has already started, or return one that is still valid."""
+        """Return a result that is still valid, or that of a run that has already started, or run the command."""
         with self._lock:
             if self.every and self._kept and time.monotonic() - self._kept[0] < REUSE_RATIO * self.every:
                 return self._kept[1]
-            shared_run, first = self._running, self._running is None
+            shared_run, is_first = self._running, self._running is None
             if shared_run is None:
                 shared_run = self._running = _SharedRun()
-        if first:
+        if is_first:
             try:
                 shared_run.run = _run(self.argv, self.cwd, self.timeout, self.max_bytes)
             except BaseException as error:
@@ -303,21 +303,17 @@ def _remark_on(run: Run) -> str:
     return ". ".join(parts)
 
 
-def _environment() -> dict[str, str]:
-    names = (*ENVIRONMENT, *(_ENVIRONMENT_ON_WINDOWS if sys.platform == "win32" else ()))
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
 def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
     """Run a command in its own process group, which is ended before this returns."""
     began = time.monotonic()
+    names = (*ENVIRONMENT, *(_ENVIRONMENT_ON_WINDOWS if sys.platform == "win32" else ()))
     with subprocess.Popen(  # noqa: S603 - the operator published it; there is no shell
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=_environment(),
+        env={name: os.environ[name] for name in names if name in os.environ},
         bufsize=0,
         start_new_session=True,
     ) as process:
@@ -377,7 +373,7 @@ def _read_stream(
 
 
 def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
-    """Do the same on Windows, where a pipe cannot be selected."""
+    """Do what `_collect` does on Windows, where a selector cannot wait for pipes."""
     output, errors = bytearray(), bytearray()
 
     def copy(stream: IO[bytes], target: bytearray, limit: int) -> None:
@@ -404,7 +400,7 @@ def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_b
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether the process has ended. Does not reap it: its id cannot yet become that of another group."""
+    """Return whether the process has ended. It is not reaped, so that no other process group can get its id."""
     if sys.platform == "win32":
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -1,4 +1,4 @@
-"""Makes the result of reading a directory, for all sources: a text that lists it, and a content for each child."""
+"""Makes the result of reading a directory, for all sources: a text that lists the children, and a content for each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def summaries(children: Sequence[t.Resource], *, describe: Describe | None = Non
     """Return a content for each child of a directory.
 
     VS Code shows a child with an empty content as a directory, and any other as a file (mcpResourceFilesystem,
-    `readdir`). So the content is a few words about the child, not the child's own.
+    `readdir`). So the text of a file's content is a few words about the file.
     """
     return [_summary(child, describe or _brief) for child in children]
 

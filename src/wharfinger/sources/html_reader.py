@@ -2,8 +2,8 @@
 
 html-to-markdown was chosen over markdownify by measurement (CPython 3.11, one core): 1,000 sections of documentation
 (260 KB) take 0.02 s instead of 0.4 s; 100,000 nested elements 0.05 s instead of a RecursionError; 500,000 unclosed
-comments 0.02 s instead of more than 20 s. Its time was linear for every input that was tried. It skips what is nested
-deeper than 1,024 elements, and says so.
+comments 0.02 s instead of more than 20 s. Its time was linear for every input that was tried. It leaves out elements
+that are nested deeper than 1,024 levels, and reports that.
 
 If a page has a `<main>` element, only that is read; otherwise the body without navigation, sidebars and footers.
 """
@@ -21,7 +21,7 @@ LEFT_OUT = [
     "aside", "footer", "svg", "iframe", "template", "dialog", "[role=navigation]", "[role=banner]", "[role=search]",
     "[role=contentinfo]", ".sphinxsidebar", ".headerlink", ".skip-link", ".visually-hidden",
 ]  # fmt: skip
-"""CSS selectors of elements that are not content. The library leaves out scripts, styles, forms, `nav` and `header`."""
+"""CSS selectors of other elements to leave out. The library leaves out scripts, styles, forms, `nav` and `header`."""
 _MAIN_OR_OPAQUE = re.compile(r"<main[\s>]|<!--|<script[\s>]|<style[\s>]")
 _CLOSINGS = {"<!--": "-->", "<scr": "</script", "<sty": "</style"}
 """The ends of comments, scripts and styles, in which `<main>` is text, by the first four characters of their starts."""
@@ -66,7 +66,7 @@ def page_text(url: str, html: str) -> PageText:
     if main_html and not (converted.content or "").strip():
         converted = convert(html, options)
     too_deep = any("depth" in str(warning.kind) for warning in converted.warnings)
-    remark = "What is nested deeper than 1,024 elements was left out." if too_deep else ""
+    remark = "Elements that are nested deeper than 1,024 levels were left out." if too_deep else ""
     return PageText((converted.content or "").strip() + "\n", title[:MAX_TITLE_CHARACTERS], remark)
 
 

@@ -1,4 +1,4 @@
-"""Runs an event loop in a thread, for a library that is bound to one loop while its callers run in any thread."""
+"""Runs an event loop in a thread, for a library that is bound to one loop but called from several threads."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Makes the errors for keys of pages, which are the same in all sources.
+"""Makes the error for an invalid page key, which is the same in all sources.
 
 A key is a position in one source's list, as text that only the source understands (a name, a path, the key of a row).
 Three modules handle pages: the source writes and reads its keys; `server.features.pages` joins the lists of sources and
-catalogues; `server.cursors` seals the keys that clients get, so that clients can return only keys that were sent. Even
-so, each source refuses other keys, with the same error.
+catalogues; `server.cursors` seals the keys that clients get, so that clients can return only keys that were sent to
+them. Even so, each source refuses keys that are not its own, with the same error.
 """
 
 from __future__ import annotations

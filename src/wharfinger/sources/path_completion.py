@@ -21,7 +21,7 @@ def complete_path(
 ) -> list[str]:
     """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
 
-    With a view, they are paths that it shows. `accepts` says by a file's name whether it is suggested.
+    With a view, only paths that it shows are returned; with `accepts`, only files whose names it accepts.
     """
     head, _, typed = value.rpartition("/")
     try:

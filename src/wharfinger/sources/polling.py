@@ -8,8 +8,7 @@ The first look only records the state, so a change between `Source.stat` and tha
 A round begins `every` seconds after the last one began, or later if rounds are slow: the thread sleeps at least twenty
 times as long as the shorter of the last two rounds took, so that polling does not load this machine. One slow round has
 no effect, because a busy machine may have delayed it. If a look mostly waits for another machine, a lower `rest`
-shortens the sleep.
-The thread runs from the first `watch` to the last `unwatch`.
+shortens the sleep. The thread runs from the first `watch` to the last `unwatch`.
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
 once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. Until a look succeeds
@@ -52,7 +51,7 @@ class Polling:
             is logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
-        rest: After each round the thread sleeps at least this many times as long as the shorter of the last two took.
+        rest: After a round, the thread sleeps at least this many times as long as the shorter of the last two rounds.
     """
 
     def __init__(
@@ -88,9 +87,9 @@ class Polling:
         return f"polling every {self.every:g} s"
 
     def record(self, uri: str | None, state: Hashable) -> None:
-        """Record the current state of a URI, as `look` would return it: the first look of a watch compares with it.
+        """Record the current state of a URI, as `look` would return it. The first look of a watch compares with it.
 
-        Call it in `Source.stat`, which is called before a watch begins.
+        Call this in `Source.stat`, which is called before a watch begins.
         """
         with self._lock:
             self._recorded.pop(uri, None)
@@ -151,7 +150,7 @@ class Polling:
             self._end_round(worker, str(error))
             return
         except Exception:
-            log.warning("%s could not be checked, and is tried again", self._name, exc_info=True)
+            log.warning("%s could not be checked; retrying", self._name, exc_info=True)
             return
         with self._lock:
             watched = list(self._watched.items())
@@ -168,7 +167,7 @@ class Polling:
                 return
             except Exception:
                 subject = uri or "the list"
-                log.warning("%s: %s could not be checked, and is tried again", self._name, subject, exc_info=True)
+                log.warning("%s: %s could not be checked; retrying", self._name, subject, exc_info=True)
                 continue
             if self._unavailable:
                 log.info("%s can be checked again", self._name)
@@ -178,7 +177,7 @@ class Polling:
                 self._notify(uri, watch)
 
     def _end_round(self, worker: _Worker, reason: str) -> None:
-        """Notify the watchers that were not yet notified that the data is unavailable."""
+        """Notify each watcher that the data is unavailable, unless it was already notified of that."""
         if not self._unavailable:
             log.warning("%s: %s Its watchers are notified now, and again when it is available", self._name, reason)
         self._unavailable = reason
@@ -191,7 +190,7 @@ class Polling:
             self._notify(uri, watch)
 
     def _notify(self, uri: str | None, watch: _Watch) -> None:
-        """Notify a watcher, unless its watch has ended. An error in one must not end the thread of all watchers."""
+        """Notify a watcher, unless its watch has ended. Errors are logged, because all watchers share the thread."""
         if self._watched.get(uri) is not watch:
             return
         try:

@@ -87,10 +87,10 @@ def _absolute_journal(scheme: str, rest: str) -> str:
 
 
 class SourceKind(NamedTuple):
-    """A kind of data. `form` shows how its words are written, and `what` describes the data."""
+    """A kind of data. `form` shows how its words are written."""
 
     form: str
-    what: str
+    description: str
     factory: str
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
@@ -104,9 +104,9 @@ class SourceKind(NamedTuple):
     needs: str = ""
     """An option that must be set to allow this kind."""
     has_rest: bool = True
-    """Whether something follows the colon. Only then can a label be chosen."""
+    """Whether a word may have a rest after the colon. Only then can a label be chosen."""
     optional: bool = False
-    """Whether what follows the colon may be left out."""
+    """Whether the rest may be left out."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of the files that this kind publishes."""
     static: bool = False
@@ -307,7 +307,7 @@ _BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
 class ParsedSource(NamedTuple):
-    """A parsed word: its kind, and the label if one was given."""
+    """A parsed word: its kind, its scheme (empty for a folder), the rest after the colon, and the label, if any."""
 
     kind: SourceKind
     scheme: str
@@ -355,7 +355,7 @@ def parse_word(argument: str) -> ParsedSource:
 
 
 def absolute_word(parsed: ParsedSource, *, secrets: bool = False) -> str:
-    """Return the word with its label, for a program that starts in another folder; without passwords by default."""
+    """Return the word with its label, for a program that starts in another folder. `secrets` keeps passwords in it."""
     scheme, rest = parsed.scheme, parsed.rest
     if scheme and not secrets and hides_secret(parsed):
         parsed = parsed._replace(rest=shown_word(parsed).partition(":")[2])
@@ -400,9 +400,9 @@ def shown_word(parsed: ParsedSource) -> str:
 
 
 def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = None) -> list[PreparedSource]:
-    """Make a source from each word. If two have the same name, the name of the later one also says where it is from.
+    """Make a source from each word. A source whose name is taken gets a longer name (`_other_labels`).
 
-    `options` are those of the factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
+    `options` are the options for factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
 
     Raises:
         UnusableSource: a word cannot be published, or is given twice.
@@ -433,7 +433,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 def _overlap(source: Source, other: Source) -> bool:
     """Return whether two sources have the same top, or are of the same kind and one contains the top of the other.
 
-    A folder may be in another one, because they may publish different files. So may a folder of skills
+    Folders may contain each other, because they may publish different files. So may folders of skills
     (`Skills.include_into`).
     """
     if not source.uri or not other.uri:
@@ -443,10 +443,10 @@ def _overlap(source: Source, other: Source) -> bool:
 
 
 def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
-    """Yield labels for a source whose name is taken: the name with its kind, and with the folders above it.
+    """Yield labels for a source whose name is taken.
 
-    `docs-git` comes first if a source of another kind has the name `docs`. Then come the names of the folders above
-    it, or of its host: `flask-docs`, `src-flask-docs` and so on.
+    If a source of another kind has the name `docs`, `docs-git` comes first. Then come labels with the names of the
+    folders above the source, or of its host: `flask-docs`, `src-flask-docs` and so on.
     """
     if any(other.name == name and other.parsed.kind is not parsed.kind for other in prepared):
         yield f"{name}-{parsed.kind.factory}"
@@ -468,7 +468,7 @@ def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSo
 
 
 def _labels_of(words: Sequence[ParsedSource]) -> set[str]:
-    """Return the labels in the words. Refuse a label that is given twice."""
+    """Return the labels that the words set. Refuse a label that is set twice."""
     labels: set[str] = set()
     for parsed in words:
         if parsed.label is None:

@@ -1,6 +1,6 @@
 """The screens of this machine as pictures, taken when they are read (extra `screen`).
 
-Each picture is logged. Nothing is stored, and nothing can be searched.
+The log says when a screen was captured. No picture is stored, and none can be searched.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ POLL_SECONDS = 2.0
 MAX_CAPTURED_PIXELS = 64_000_000
 """Maximum number of pixels of a screen that is captured. Each takes four bytes."""
 MAX_PIXELS = 2_400_000
-"""Maximum number of pixels of a picture. Of a larger screen, only every second, third, … line and column is kept."""
+"""Maximum number of pixels of a picture. Of a larger screen, only every second (third, …) line and column is kept."""
 TARGET_BYTES = 1 << 20
-"""Size above which a picture is scaled down further, to every `MAX_STEP`-th line and column at most."""
+"""Size above which a picture is scaled down further, until only every `MAX_STEP`-th line and column is left."""
 MAX_STEP = 8
-"""The largest step. A picture that was scaled down by it is returned even if it is larger than `TARGET_BYTES`."""
+"""The largest step. A picture that was scaled down by this step may be larger than `TARGET_BYTES`."""
 COMPARED_PIXELS = 40_000
 """Pixels of a screen that are compared to find a change."""
 
@@ -74,7 +74,7 @@ class Screen(Source):
 
     @contextmanager
     def _display(self) -> Generator[Any]:
-        """Open a new connection to the display, which sees screens that were added or removed since the last one."""
+        """Open a connection to the display. Each is new, so that it knows which screens were added or removed."""
         with self._display_lock:
             try:
                 with getattr(self._mss, "MSS", self._mss.mss)() as display:  # `MSS` since 10.2

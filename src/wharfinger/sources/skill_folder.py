@@ -53,11 +53,16 @@ log = logging.getLogger("wharfinger.sources")
 
 MIB = 1 << 20
 SKILL_FILE = "SKILL.md"
-MAX_FILES = 512  # of one skill (skills extension, limits)
-MAX_BYTES = 16 * MIB  # of one skill (skills extension, limits)
-MAX_DIRECTORIES = 10_000  # that are searched for skills
-PAGE_FILES = 2_048  # in the skills of one page, so that its answer stays small
-PAGE_BYTES = 128 * MIB  # in the skills of one page, so that hashing them takes a short time
+MAX_FILES = 512
+"""Maximum number of files of a skill (skills extension, limits)."""
+MAX_BYTES = 16 * MIB
+"""Maximum bytes of all files of a skill (skills extension, limits)."""
+MAX_DIRECTORIES = 10_000
+"""Maximum number of directories that are searched for skills."""
+PAGE_FILES = 2_048
+"""Number of files in the skills of a page after which the page ends, so that its answer stays small."""
+PAGE_BYTES = 128 * MIB
+"""Bytes of files in the skills of a page after which the page ends, so that hashing them takes a short time."""
 MAX_CACHED_DIGESTS = 32_768
 MAX_CACHED_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
@@ -95,13 +100,13 @@ def skills(
 ) -> Skills:
     """Publish skills: `server.include(skills("skills"))`, or `skills("git:https://git.example.org/skills.git")`.
 
-    The folder has skills at any depth, or is one itself. `.gitignore` files are followed. Credential-like names,
-    symbolic links and special files are never published, and do not belong to their skills; nor, by default, do hidden
-    names.
+    The folder has skills at any depth, or is a skill itself. Files that `.gitignore` files exclude, files with
+    credential-like names, symbolic links and special files are not published, and do not belong to a skill. The same
+    holds for hidden files, unless `hidden` is true.
 
     Args:
         path: The folder, or `git:` with the path or address of a git repository, whose skills at HEAD are published.
-        prefix: Path before those of the skills in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
+        prefix: Path in URIs before the path of each skill, such as `acme/billing` in `skill://acme/billing/refunds/…`.
         hidden: Also publish names that begin with a dot.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
             reports no changes. For folders only.
@@ -146,7 +151,7 @@ class Skills(Source):
             self.name = usable_label("-".join(prefix_parts), UnusableFolder)
         self.uri = f"skill://{path}"
         # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).
-        # Other encodings stay bytes: the digest of a decoded text would differ from that of the file.
+        # Text in other encodings than UTF-8 stays bytes: the digest of a decoded text would differ from the file's.
         self.files = TreeResources(
             FileTree(root, choice),
             self.uri,
@@ -171,7 +176,7 @@ class Skills(Source):
         self._digests: dict[Parts, _Digest] = {}
         self._logged: set[str] = set()
         self._nested: list[Skills] = []
-        """Other folders of skills with URIs below those of this one."""
+        """Other sources of skills, whose URIs are below the prefix of this source."""
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
         """Return the pattern for a folder below this one."""
@@ -200,7 +205,7 @@ class Skills(Source):
         server.add_source(self)
 
     def matches(self, uri: str) -> bool:
-        """Return whether this URI belongs to these skills, not to others below the same prefix. It need not exist."""
+        """Return whether this URI belongs to these skills, not to others with a prefix below. It need not exist."""
         return self.files.matches(uri) and not any(other.matches(uri) for other in self._nested)
 
     # Which directories are skills
@@ -236,7 +241,8 @@ class Skills(Source):
         return _SkillFile(version_of_file(status), frontmatter, problem)
 
     def _report(self, parts: Parts, problem: str) -> None:
-        self._log_once(f"{'/'.join((self.location, *parts, SKILL_FILE))} is not published as a skill: {problem}")
+        path = shown("/".join((self.location, *parts, SKILL_FILE)))
+        self._log_once(f"{path} is not published as a skill: {problem}")
 
     def _log_once(self, message: str) -> None:
         if message not in self._logged and len(self._logged) < MAX_CACHED_SKILL_FILES:
@@ -384,8 +390,8 @@ class Skills(Source):
         """Return the resource of a file or directory of a skill, without reading it.
 
         Raises:
-            ResourceNotFound: it is missing, or neither in a skill nor a directory above one; the error does not say
-                which.
+            ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The
+                error does not say which of the two.
         """
         parts, _ = self.files.locate(split_query(uri)[0])
         if self._is_inside(parts):
@@ -397,8 +403,8 @@ class Skills(Source):
         """Read a file of a skill, or the listing of a directory in or above it.
 
         Raises:
-            ResourceNotFound: it is missing, or neither in a skill nor a directory above one; the error does not say
-                which.
+            ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The
+                error does not say which of the two.
         """
         if self._is_inside(self.files.locate(split_query(uri)[0])[0]):
             return t.ReadResourceResult(contents=self.files.read(uri).contents)
@@ -406,10 +412,6 @@ class Skills(Source):
         lines = [f"{shown(child.name)}/  {child.uri}\n" for child in children]
         text = t.ResourceContents(uri=uri, mime_type=TEXT, text="".join(["Folders with skills:\n", *lines]))
         return t.ReadResourceResult(contents=[text, *summaries(children)])
-
-    def _check(self, uri: str) -> None:
-        if not self._is_inside(self.files.locate(split_query(uri)[0])[0]):
-            raise ResourceNotFound(uri)
 
     def _as_skill(self, resource: t.Resource, parts: Parts) -> t.Resource:
         """Give the SKILL.md of a skill the name and description of the skill."""
@@ -463,9 +465,10 @@ class Skills(Source):
         """Return the text of a file of a skill in pieces.
 
         Raises:
-            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
+            ResourceNotFound: it does not exist, or is not part of a skill; the error does not say which of the two.
         """
-        self._check(uri)
+        if not self._is_inside(self.files.locate(split_query(uri)[0])[0]):
+            raise ResourceNotFound(uri)
         return self.files.text(uri)
 
     # Watching

@@ -47,7 +47,7 @@ def system() -> System:
 
 
 class _View(NamedTuple):
-    """A resource: its title, its measurement, and the rounded values that watchers compare."""
+    """A resource: its title, how it is measured, and how its values are rounded to be compared for watchers."""
 
     title: str
     measure: Callable[[_Machine], dict[str, Any]]
@@ -123,7 +123,7 @@ class System(Source):
 
         Raises:
             ResourceNotFound: there is no such resource.
-            InvalidArgument: the query of the URI has anything but valid `by=` and `limit=`.
+            InvalidArgument: the query of the URI is not valid.
         """
         if uri == TOP:
             children = [_describe(name) for name in _readable_views()]
@@ -197,6 +197,7 @@ class _Machine:
         psutil.cpu_percent()  # the first call only starts the measurement
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
+        """Return a shared measurement, or a new one if it is too old."""
         with self._lock:
             at, values = self._measurements.get(name, (float("-inf"), {}))
             if time.monotonic() - at < CACHE_SECONDS:

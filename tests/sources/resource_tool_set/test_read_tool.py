@@ -238,7 +238,7 @@ def large_server(tmp_path: Path) -> Runner:
 def test_a_log_is_read_from_its_end_within_the_budget(large_server: Runner) -> None:
     text, back, parts = texts(large_server, "read_resource", uri="log://app/app.log")
     assert text.endswith("request 39999 was served\n")
-    assert back.startswith("[For what is before, call read_resource with uri=log://app/app.log?before=")
+    assert back.startswith("[For earlier lines, call read_resource with uri=log://app/app.log?before=")
     assert "?level=error" in parts
     earlier = back.partition("uri=")[2].removesuffix("]")
     before = texts(large_server, "read_resource", uri=earlier)[0]

@@ -64,7 +64,7 @@ def test_hits_that_do_not_fit_are_counted() -> None:
     found, length = asyncio.run(main())
     assert length <= DEFAULT_TOKENS * 4
     assert found["note"] == (
-        f"{20 - len(found['results'])} more results are too long for this answer: narrow it by path or source."
+        f"{20 - len(found['results'])} more results are too long for this answer: narrow the search by path or source."
     )
 
 

@@ -115,7 +115,7 @@ def test_descriptions_name_new_sources_but_never_change_the_tools_of_the_author(
         async with Client(server) as client:
             return {tool.name: str(tool.description) for tool in await client.list_tools()}
 
-    assert "Ask for less by a query" not in asyncio.run(tool_descriptions())["read_resource"]
+    assert "To read less, add a query" not in asyncio.run(tool_descriptions())["read_resource"]
     (tmp_path / "app.log").write_text("quiet\n")
     server.include(logs(tmp_path / "*.log", label="app"))
     descriptions = asyncio.run(tool_descriptions())

@@ -180,6 +180,6 @@ def test_the_declared_parameters_of_a_source_are_explained_in_one_line_of_limite
 def test_a_description_explains_each_kind_of_source_once_up_to_a_limit() -> None:
     kinds: list[Any] = [type(f"Tides{number}", (Tides,), {}) for number in range(MAX_SOURCES + 5)]
     text = with_queries("Read.", [kind() for kind in kinds for _ in range(3)])
-    assert text.startswith("Read.\n\nAsk for less by a query:\ntides://top/{port}?day=today; tides://top/…?unit=m\n")
+    assert text.startswith("Read.\n\nTo read less, add a query:\ntides://top/{port}?day=today; tides://top/…?unit=m\n")
     assert text.count("{port}") == MAX_SOURCES
     assert with_queries("Read.", [Source()]) == "Read."

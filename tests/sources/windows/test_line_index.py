@@ -86,7 +86,7 @@ def test_a_search_ends_in_a_content_that_shrinks_during_the_read() -> None:
 
 
 def test_the_index_is_kept_while_the_content_only_grows() -> None:
-    indexes = LineIndexes(most=2)
+    indexes = LineIndexes(max_contents=2)
     data = b"line\n" * 100
     index = indexes.of("a", "1", BytesContent(data), "inode")
     index.find(BytesContent(data), 100)

@@ -22,7 +22,7 @@ def read(
 ) -> list[t.ResourceContents]:
     uri = URI + ("?" + query if query else "")
     base, parsed_query = split_query(uri)
-    return read_content(uri, base, name, BytesContent(data), window.parse(parsed_query), max_bytes=max_bytes)
+    return read_content(uri, base, name, BytesContent(data), window.parse_window(parsed_query), max_bytes=max_bytes)
 
 
 def value_of(contents: t.ResourceContents) -> str | bytes:
@@ -94,7 +94,7 @@ def test_an_empty_or_repeated_parameter_is_refused(uri: str) -> None:
     ],
 )
 def test_a_window_is_parsed_and_formatted(text: str, expected: window.Window) -> None:
-    assert window.parse(split_query(f"x:///a?{text}")[1]) == expected
+    assert window.parse_window(split_query(f"x:///a?{text}")[1]) == expected
     assert str(expected) == text
 
 
@@ -105,7 +105,7 @@ def test_a_window_is_parsed_and_formatted(text: str, expected: window.Window) ->
 )  # fmt: skip
 def test_the_error_for_an_invalid_window_shows_a_valid_one(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"lines=1-200|bytes=0-65535|tail=200"):
-        window.parse(split_query(f"x:///a?{text}")[1])
+        window.parse_window(split_query(f"x:///a?{text}")[1])
 
 
 # Without a query
@@ -339,8 +339,8 @@ def test_a_window_reads_little_more_than_its_own_bytes(small_windows: None) -> N
         ("lines=5-7", 1_300_000),
     ):
         content.read_bytes = 0
-        read_content(URI, URI, "a.log", content, window.parse(split_query(f"{URI}?{query}" if query else URI)[1]),
-                     max_bytes=1000, lines=index)  # fmt: skip
+        parsed = window.parse_window(split_query(f"{URI}?{query}" if query else URI)[1])
+        read_content(URI, URI, "a.log", content, parsed, max_bytes=1000, lines=index)
         assert content.read_bytes < max_read_bytes, query
 
 
@@ -354,7 +354,7 @@ def test_the_error_for_a_line_not_reached_in_time_links_to_the_reached_position(
         next_uri = caught.value.data["next"]  # type: ignore[index]
         assert next_uri == f"{URI}?bytes=1048576-"
         base, query = split_query(next_uri)
-        assert read_content(next_uri, base, "a.log", BytesContent(data), window.parse(query))[0].text
+        assert read_content(next_uri, base, "a.log", BytesContent(data), window.parse_window(query))[0].text
     assert read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)[0].text
 
 

@@ -39,7 +39,7 @@ TOO_MUCH_MEMORY = f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memor
 XML_ERR_NO_MEMORY = 2
 """The code of lxml's error, which `xmlerror.h` of libxml2 defines."""
 SECONDS = 20
-"""Processor time of one document, and the time that the server waits for it."""
+"""Maximum processor time of one document, and the time that the server waits for the answer."""
 STANDARD_FILES = 3
 """stdin, stdout and stderr: the only files of the process, once it has loaded its parser."""
 
@@ -61,11 +61,11 @@ ENCODINGS = ("cp437", "latin-1", "utf-16", "utf-16-be", "utf-16-le", "utf-8-sig"
 Parser = Callable[[bytes, PageList], None]
 
 
-def main(name: str) -> None:
+def main(format_name: str) -> None:
     """Parse documents of this format until stdin is closed."""
     stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    module = importlib.import_module(f"wharfinger.sources.document_text.{PARSERS[name]}")
-    parser: Parser = getattr(module, f"read_{name}")
+    module = importlib.import_module(f"wharfinger.sources.document_text.{PARSERS[format_name]}")
+    parser: Parser = getattr(module, f"read_{format_name}")
     parser(module.example(), PageList())  # loads what the libraries load on first use, while files can be opened
     for encoding in ENCODINGS:
         codecs.lookup(encoding)
@@ -73,7 +73,7 @@ def main(name: str) -> None:
     if sys.platform != "win32":
         os.nice(5)
     set_limits(LIMITS)
-    while (data := _read(stdin)) is not None:
+    while (data := _read_document(stdin)) is not None:
         _limit_processor_time()
         answer = msgspec.msgpack.encode(_extract(parser, data))
         del data
@@ -81,7 +81,8 @@ def main(name: str) -> None:
         stdout.flush()
 
 
-def _read(stdin: BinaryIO) -> bytes | None:
+def _read_document(stdin: BinaryIO) -> bytes | None:
+    """Return the bytes of the next document, or None if stdin was closed."""
     head = stdin.read(LENGTH_BYTES)
     if len(head) < LENGTH_BYTES:
         return None
@@ -119,7 +120,7 @@ def _end_with_the_server() -> None:
     if sys.platform == "win32":
         return
     poll = select.poll()
-    poll.register(0, 0)  # only errors and the end
+    poll.register(0, 0)  # reports only errors and the end of stdin
 
     def wait() -> None:
         poll.poll()

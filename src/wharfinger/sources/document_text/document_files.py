@@ -1,9 +1,9 @@
 """The text of the documents in a folder: PDF, DOCX, PPTX and EPUB files.
 
 The bytes of a file come from a descriptor that the folder opened, never from a path, and go to a process that parses
-them (`parser_pool`). The text is kept in memory under the identity, size and times of the file, as long as there is
-room, and so is the reason why a file has no text. Callers that want the same file at the same time share one parse; if
-the one that began it does not wait for a free process any longer, another one does.
+them (`parser_pool`). The text, or the reason why there is none, is kept in memory under the identity, size
+and times of the file, as long as there is room. Callers that want the same file at the same time share one parse; if
+the caller that began it gives up waiting for a free process, another caller begins again.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class DocumentFiles:
             ResourceNotFound: there is no such file.
             InvalidArgument: the query is not valid, or the file is not a document.
         """
-        document, _ = read_document_query(uri)
-        resource = self.files.stat(document)
+        document_uri, _ = read_document_query(uri)
+        resource = self.files.stat(document_uri)
         resource.uri, resource.size, resource.description = uri, UNSET, UNSET
-        resource.mime_type = self._format(document, resource.mime_type or "").text_type
+        resource.mime_type = self._format(document_uri, resource.mime_type or "").text_type
         return resource
 
     def read(self, uri: str, cache_scope: t.CacheScope) -> t.ReadResourceResult:
@@ -102,10 +102,10 @@ class DocumentFiles:
                 message says why.
             Overloaded: too many documents are being parsed.
         """
-        document, query = read_document_query(uri)
-        format = self._format(document, self.files.stat(document).mime_type or "")
-        pages, status = self._pages_at(document, format, READ_PATIENCE_SECONDS)
-        pages.check(document, query.first)
+        document_uri, query = read_document_query(uri)
+        format = self._format(document_uri, self.files.stat(document_uri).mime_type or "")
+        pages, status = self._pages_at(document_uri, format, READ_PATIENCE_SECONDS)
+        pages.require_page(document_uri, query.first)
         text = "".join(pages.texts(query.first, query.last))
         meta: dict[str, object] = {VERSION: version_of_file(status)}
         contents = read_content(
@@ -116,27 +116,27 @@ class DocumentFiles:
             last = query.last or pages.count
             width = last - query.first + 1
             if last < pages.count:
-                first.meta[NEXT] = pages_uri(document, last + 1, min(last + width, pages.count))
+                first.meta[NEXT] = pages_uri(document_uri, last + 1, min(last + width, pages.count))
             if query.first > 1:
-                first.meta[PREVIOUS] = pages_uri(document, max(1, query.first - width), query.first - 1)
+                first.meta[PREVIOUS] = pages_uri(document_uri, max(1, query.first - width), query.first - 1)
         if pages.cut:
             contents.append(remark(uri, pages.cut))
         if pages.is_empty:
             contents.append(remark(uri, f"No {format.page} has text. They may be pictures, such as scanned paper."))
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=cache_scope)
 
-    def _format(self, document: str, kind: str) -> DocumentFormat:
-        format = FORMATS.get(kind)
+    def _format(self, document_uri: str, mime_type: str) -> DocumentFormat:
+        format = FORMATS.get(mime_type)
         if format is None:
             raise InvalidArgument(
-                f"{document} is not a PDF, DOCX, PPTX or EPUB file, of which ?text and ?pages= can be read: "
+                f"{document_uri} is not a PDF, DOCX, PPTX or EPUB file, of which ?text and ?pages= can be read: "
                 "read it without them."
             )
         return format
 
     # Finding
 
-    def text(self, uri: str, kind: str) -> Iterator[str]:
+    def text(self, uri: str, mime_type: str) -> Iterator[str]:
         """Yield the text of each page of a document, or nothing if it has no text.
 
         Raises:
@@ -146,15 +146,15 @@ class DocumentFiles:
         if not can_read_documents():
             return
         try:
-            pages, _ = self._pages_at(uri, FORMATS[kind], SEARCH_PATIENCE_SECONDS)
+            pages, _ = self._pages_at(uri, FORMATS[mime_type], SEARCH_PATIENCE_SECONDS)
         except InvalidArgument:
             return
         yield from pages.texts()
 
-    def place(self, uri: str, kind: str, line: int) -> TextPlace | None:
+    def place(self, uri: str, mime_type: str, line: int) -> TextPlace | None:
         """Return the page with this line of the text; None if the document cannot be read now."""
         try:
-            pages, _ = self._pages_at(uri, FORMATS[kind], READ_PATIENCE_SECONDS)
+            pages, _ = self._pages_at(uri, FORMATS[mime_type], READ_PATIENCE_SECONDS)
         except (ResourceNotFound, InvalidArgument, Overloaded):
             return None
         page = pages.page_of_line(line)
@@ -164,8 +164,8 @@ class DocumentFiles:
     def complete_pages(self, uri: str, value: str) -> list[str]:
         """Return ranges of pages that begin with `value`: all pages, then each, or the ends of a range."""
         try:
-            kind = self.files.stat(uri).mime_type or ""
-            pages, _ = self._pages_at(uri, self._format(uri, kind), READ_PATIENCE_SECONDS)
+            mime_type = self.files.stat(uri).mime_type or ""
+            pages, _ = self._pages_at(uri, self._format(uri, mime_type), READ_PATIENCE_SECONDS)
         except (ResourceNotFound, InvalidArgument, Overloaded):
             return []
         begin, dash, _ = value.partition("-")

@@ -82,12 +82,10 @@ class DocumentPages:
         """Yield the text of each page, from `first` to `last`."""
         for number in range(first, min(last or self.count, self.count) + 1):
             text = self.pages[number - 1]
-            yield f"[{self.format.page} {number} of {self.count}]\n{text}\n\n" if text else self._empty(number)
+            place = f"{self.format.page} {number} of {self.count}"
+            yield f"[{place}]\n{text}\n\n" if text else f"[{place}: no text]\n\n"
 
-    def _empty(self, number: int) -> str:
-        return f"[{self.format.page} {number} of {self.count}: no text]\n\n"
-
-    def check(self, uri: str, first: int) -> None:
+    def require_page(self, uri: str, first: int) -> None:
         """Check that the document has a page with this number.
 
         Raises:

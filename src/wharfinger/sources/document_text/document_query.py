@@ -10,7 +10,7 @@ from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import UriParameter
 from wharfinger.sources.document_text.document_pages import FORMATS
-from wharfinger.sources.windows.window import Window, parse
+from wharfinger.sources.windows.window import Window, parse_window
 
 __all__ = ["PARAMETERS", "DocumentQuery", "is_document_uri", "pages_uri", "read_document_query", "text_uri"]
 
@@ -68,7 +68,7 @@ def read_document_query(uri: str) -> tuple[str, DocumentQuery]:
     if values.pop("text", ""):
         raise InvalidArgument("Ask for the text of a document by ?text, without a value.")
     pages = values.pop("pages", None)
-    window = parse(values)
+    window = parse_window(values)
     if pages is None:
         return document, DocumentQuery(text_uri(document), window=window)
     match = _RANGE(pages)

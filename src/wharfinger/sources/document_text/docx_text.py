@@ -79,18 +79,18 @@ def read_docx(data: bytes, pages: PageList) -> None:
     section: list[_Block] = []
     for block in blocks:
         if top and block.level == top:
-            section = _end(section, body, pages)
+            section = _end_section(section, body, pages)
         before, *after = block.text.split(_BREAK)
         section.append(block._replace(text=before))
         for text in after:
-            section = _end(section, body, pages)
+            section = _end_section(section, body, pages)
             section.append(_Block(text))
-    _end(section, body, pages)
+    _end_section(section, body, pages)
     if not pages.pages:
         pages.add("")
 
 
-def _end(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
+def _end_section(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
     """Add a section and its notes to the pages, if it has text. Returns the next section, which is empty."""
     with_text = [block._replace(text=block.text.rstrip()) for block in section if block.text.strip()]
     if with_text:
@@ -109,7 +109,7 @@ class _Body:
         self.styles = styles
         self.notes = notes
         self.section_kinds = iter(section_kinds)
-        """The kind of break before each section of the layout, after the first."""
+        """The kind of break before each section of the layout except the first."""
 
     def blocks(self, element: Any) -> Iterator[_Block]:
         """Yield the paragraphs and tables in an element, including those in content controls and inserted parts."""
@@ -205,7 +205,10 @@ def _is_on(element: Any) -> bool:
 
 
 def _section_kinds(body: Any) -> list[str]:
-    """Return the kind of break before each section of the layout, after the first. Its properties are at its end."""
+    """Return the kind of break before each section of the layout except the first.
+
+    The properties of a section, among them this kind, are at its end.
+    """
     kinds: list[str] = []
     for section in body.iter(qn("w:sectPr")):
         if section.getparent().tag != qn("w:sectPrChange"):

@@ -49,7 +49,7 @@ def read_epub(data: bytes, pages: PageList) -> None:
     )
     with open_zip(data) as archive:
         chapters = _chapters(archive)
-        encrypted = _encrypted(archive)
+        encrypted = _encrypted_paths(archive)
         if encrypted.intersection(chapters):
             raise Refused("its chapters are encrypted (DRM): publish a copy without that")
         for path in chapters:
@@ -77,7 +77,7 @@ def _chapters(archive: zipfile.ZipFile) -> list[str]:
     return [path if kind in _TEXT_TYPES else "" for path, kind in spine]
 
 
-def _encrypted(archive: zipfile.ZipFile) -> set[str]:
+def _encrypted_paths(archive: zipfile.ZipFile) -> set[str]:
     """Return the paths of encrypted files; often only fonts are."""
     try:
         root = parse_xml(archive.read(_ENCRYPTION))

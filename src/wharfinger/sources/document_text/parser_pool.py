@@ -51,8 +51,8 @@ class ContentChanged(OSError):
 class _Parser:
     """A child process that parses documents of one format."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, format_name: str) -> None:
+        self.format_name = format_name
         self.owner: object = None
         self.reused = False
         """Whether it has parsed another document before. Since then, something else may have killed it."""
@@ -65,7 +65,7 @@ class _Parser:
         if sys.platform == "win32":
             environment["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
         self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-B", "-c", _PROGRAM, kind, path],
+            [sys.executable, "-I", "-B", "-c", _PROGRAM, format_name, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -166,11 +166,11 @@ class ParserPool:
         with self._changed:
             return [parser.process.pid for parser in (*self._idle, *self._busy)]
 
-    def extract(self, kind: str, content: RandomAccess, owner: object, patience: float) -> ExtractedText:
+    def extract(self, format_name: str, content: RandomAccess, owner: object, patience: float) -> ExtractedText:
         """Parse a document, and return its pages or the failure. Blocks.
 
         Args:
-            kind: The format: `pdf`, `docx`, `pptx` or `epub`.
+            format_name: The format: `pdf`, `docx`, `pptx` or `epub`.
             content: The bytes. They are read again if the process that was chosen had already ended.
             owner: The object to pass to `cancel`.
             patience: Seconds to wait for a free process.
@@ -180,7 +180,7 @@ class ParserPool:
             OSError: the document cannot be read, or no process can be started.
         """
         while True:
-            parser = self._take(kind, owner, patience)
+            parser = self._take(format_name, owner, patience)
             reusable = False
             try:
                 extracted = parser.parse(content)
@@ -195,7 +195,7 @@ class ParserPool:
             if not parser.reused or parser.timed_out:
                 return ExtractedText(failure=parser.failure())
 
-    def _take(self, kind: str, owner: object, patience: float) -> _Parser:
+    def _take(self, format_name: str, owner: object, patience: float) -> _Parser:
         deadline = time.monotonic() + patience
         surplus: _Parser | None = None
         with self._changed:
@@ -210,7 +210,7 @@ class ParserPool:
                 finally:
                     self._waiting -= 1
             for parser in reversed(self._idle):
-                if parser.kind == kind:
+                if parser.format_name == format_name:
                     self._idle.remove(parser)
                     parser.owner, parser.reused = owner, True
                     self._busy.add(parser)
@@ -221,7 +221,7 @@ class ParserPool:
         try:
             if surplus is not None:
                 surplus.end()
-            started = _Parser(kind)
+            started = _Parser(format_name)
         except BaseException:
             with self._changed:
                 self._starting -= 1

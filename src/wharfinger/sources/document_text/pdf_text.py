@@ -27,13 +27,13 @@ def read_pdf(data: bytes, pages: PageList) -> None:
     """
     try:
         document = _library.PdfDocument(data)
-        number = len(document)
+        page_count = len(document)
     except _library.PdfiumError as error:
         if getattr(error, "err_code", None) in (_ENCRYPTED, _SECURITY):
             raise Refused("it is encrypted: publish a copy without a password") from None
         raise Refused("it is damaged, or not a PDF: save it again with the program that made it") from None
     unreadable = readable = 0
-    for index in range(min(number, MAX_PAGES)):
+    for index in range(min(page_count, MAX_PAGES)):
         text = ""
         try:
             page = document[index]
@@ -50,8 +50,8 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         raise Refused("it is damaged: none of its pages can be read")
     if unreadable:
         del pages.pages[readable:]  # the document only claims to have these pages
-        pages.cut = f"{unreadable:,} of its {number:,} pages are damaged, and empty or left out here."
-    elif number > MAX_PAGES:
+        pages.cut = f"{unreadable:,} of its {page_count:,} pages are damaged, and empty or left out here."
+    elif page_count > MAX_PAGES:
         pages.add("")  # raises TooMuchText, with the sentence about missing pages
 
 

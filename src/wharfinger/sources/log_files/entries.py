@@ -38,11 +38,11 @@ BLOCK_BYTES = 64 << 10
 MAX_LINE_BYTES = 256 << 20
 """Bytes of the longest line that is skipped to find a time after it."""
 MAX_BLOCKS = 32
-"""Blocks of twice `BLOCK_BYTES` that are searched for an entry near an offset."""
+"""Maximum number of blocks, each of twice `BLOCK_BYTES`, that are searched for the first entry since a time."""
 ORDER_PROBES = 16
 """Offsets at which times are compared, to check that they are in order."""
 LATE_SECONDS = 60.0
-"""How much older than one before it an entry may be in a log whose times are in order."""
+"""Times are not in order if an entry is older than an earlier one by more than this."""
 
 
 class LogEntry(NamedTuple):
@@ -69,25 +69,28 @@ class EntryFilter(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def matches(self, data: bytes, entry: LogEntry, offset: int, around: ByteReader) -> bool:
-        """Return whether an entry meets all conditions except `until`. `data` begins at `offset` of the log."""
+    def matches(self, data: bytes, entry: LogEntry, offset: int, content: ByteReader) -> bool:
+        """Return whether an entry meets all conditions except `until`. `data` begins at `offset` of `content`.
+
+        The text is searched in the entry as it is shown, without the secrets that are redacted.
+        """
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
         if self.level is not None:
             rank = level_of(data[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
             if rank is None or rank < self.level:
                 return False
-        return not self.text or self._has_text(data[entry.start : entry.end], offset + entry.start, around)
+        if not self.text:
+            return True
+        part = data[entry.start : entry.end]
+        if not self.may_be_in(part):
+            return False
+        shown_text = render(part, offset + entry.start, content, redact=self.redact, cut=False)
+        return self.text in shown_text.casefold()
 
     def may_be_in(self, data: bytes) -> bool:
         """Return whether the text may be in these bytes. This quick check may return True by mistake."""
         return not self.text.isascii() or self.text.encode() in data.lower()
-
-    def _has_text(self, data: bytes, offset: int, around: ByteReader) -> bool:
-        """Return whether the text is in the entry as it is shown. Redacted secrets are not searched."""
-        if not self.may_be_in(data):
-            return False
-        return self.text in render(data, offset, around, redact=self.redact, cut=False).casefold()
 
 
 def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
@@ -104,11 +107,14 @@ _CONTINUES = re.compile(
 _EXCEPTION = re.compile(rb"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Warning|Interrupt|Exit|Group|Iteration)\b").match
 
 
-def _begins(line: bytes, before: bytes) -> bool:
-    """Return whether a line begins an entry, in a log without times. The line before it begins with `before`."""
+def _begins(line: bytes, previous_start: bytes) -> bool:
+    """Return whether a line begins an entry, in a log without times.
+
+    `previous_start` is the first byte of the line before it.
+    """
     if line[:1] in (b" ", b"\t", b"\r", b"\n", b"") or _CONTINUES(line):
         return False
-    return not (before in (b" ", b"\t") and _EXCEPTION(line))
+    return not (previous_start in (b" ", b"\t") and _EXCEPTION(line))
 
 
 def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
@@ -155,7 +161,7 @@ def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int | None:
-    """Return the offset of the first entry in `data`, which is at `offset`, or None if none begins in it."""
+    """Return the offset of the first entry that begins in `data`, or None. `data` begins at `offset` of the log."""
     if head_before(content, offset, zone, now) == offset:
         return offset
     heads = list(islice(entries(data, zone, now), 2))
@@ -170,7 +176,7 @@ def end_of_last_entry(content: RandomAccess, offset: int, data: bytes, zone: tzi
 
 
 def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
-    """Find the first line after `offset` that has a time, within `BLOCK_BYTES` of the first line end."""
+    """Return the offset and time of the first line after `offset` that has a time. Searches `BLOCK_BYTES` for it."""
     begin = _line_after(content, offset)
     for length in (4 << 10, BLOCK_BYTES):
         data = content.read(begin, length)

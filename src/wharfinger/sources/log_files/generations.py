@@ -25,7 +25,7 @@ __all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "InflatedLogs", "LogCont
 MAX_INFLATED_BYTES = 64 << 20
 """Maximum decompressed bytes of a log that are read. A remark reports the omission of the rest."""
 MAX_GZIP_MEMBERS = 10_000
-"""Maximum number of members of a compressed log that are read. Each program that appends to the file adds one."""
+"""Maximum number of members of a compressed log that are read. A program adds one each time it appends to the file."""
 MAX_ROTATED_FILES = 1_000
 """Maximum number of rotated files of one log that are read, newest first."""
 MAX_LISTINGS = 50
@@ -43,7 +43,11 @@ class LogMoved(Exception):
 
 
 class Generation(NamedTuple):
-    """One file of a log. `size` (bytes) and `modified` (ns) are from the listing of its directory."""
+    """One file of a log. `size` (bytes) and `modified` (ns) are from the listing of its directory.
+
+    `identity` is its device and inode. `live` is True for the file that the program writes to, and False for a rotated
+    one.
+    """
 
     name: str
     identity: tuple[int, int]
@@ -111,9 +115,9 @@ class _InflatedFile:
 class InflatedLogs:
     """Decompressed logs in unnamed files. The last few are kept."""
 
-    def __init__(self, most: int = MAX_INFLATED_BYTES, most_files: int = 2) -> None:
-        self.most = most
-        self._most_files = most_files
+    def __init__(self, max_bytes: int = MAX_INFLATED_BYTES, max_files: int = 2) -> None:
+        self.max_bytes = max_bytes
+        self._max_files = max_files
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
 
@@ -121,9 +125,9 @@ class InflatedLogs:
         """Decompress a file. The content ends at the first damaged byte, or at the limit."""
         key = (generation.identity, generation.size, generation.modified)
         with self._lock:
-            inflated = self._files.pop(key, None) or _inflate(file, self.most)
+            inflated = self._files.pop(key, None) or _inflate(file, self.max_bytes)
             self._files[key] = inflated
-            while len(self._files) > self._most_files:
+            while len(self._files) > self._max_files:
                 self._files.popitem(last=False)
         return inflated.content(generation)
 
@@ -133,10 +137,10 @@ class InflatedLogs:
             self._files.clear()
 
 
-def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
+def _inflate(file: IO[bytes], max_bytes: int) -> _InflatedFile:
     """Decompress the members of a gzip file."""
     target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
-    remaining, data, members = most, b"", 0
+    remaining, data, members = max_bytes, b"", 0
     decompressor = zlib.decompressobj(wbits=31)
     try:
         while remaining and (data := data or file.read(1 << 16)):
@@ -152,7 +156,7 @@ def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
     return _InflatedFile(target, bool(data or not remaining))
 
 
-Shows = Callable[[str], bool]
+FileCheck = Callable[[str], bool]
 """Returns whether the caller may read a file of a log, by its name."""
 
 
@@ -160,11 +164,11 @@ class Chain:
     """A log's files at one moment, newest first. The `ExitStack` closes those that were opened."""
 
     def __init__(
-        self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack, shows: Shows | None = None
+        self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack, may_read: FileCheck | None = None
     ) -> None:
-        self.generations = _list_settled_files(handle, name, shows)
+        self.generations = _list_settled_files(handle, name, may_read)
         self._handle = handle
-        self._shows = shows
+        self._may_read = may_read
         self._name = name
         self._inflated = inflated
         self._stack = stack
@@ -196,7 +200,7 @@ class Chain:
             raise LogMoved
         return self._inflated.open(file, generation) if generation.packed else LogContent(file, generation)
 
-    def forget(self, at: int) -> None:
+    def close_file(self, at: int) -> None:
         """Close one of the files."""
         content = self._open.pop(at, None)
         if content is not None and not content.generation.packed:
@@ -204,7 +208,7 @@ class Chain:
 
     def is_current(self) -> bool:
         """Return whether the directory still has the same files, and the rotated ones have the same sizes."""
-        return _states(_list_files(self._handle, self._name, self._shows)) == _states(self.generations)
+        return _states(_list_files(self._handle, self._name, self._may_read)) == _states(self.generations)
 
     def length(self, at: int) -> int:
         """Return the length of one of `generations`. For a compressed file, it is an estimate from the last bytes."""
@@ -214,18 +218,18 @@ class Chain:
         try:
             with missing_as_not_served(), os.fdopen(open_file(self._handle, generation.name), "rb", 0) as file:
                 file.seek(max(0, generation.size - 4))
-                return min(int.from_bytes(file.read(4), "little"), self._inflated.most)
+                return min(int.from_bytes(file.read(4), "little"), self._inflated.max_bytes)
         except NotServed:
             raise LogMoved from None
 
 
 @contextmanager
 def open_chain(
-    tree: FileTree, parts: Parts, inflated: InflatedLogs, shows: Shows | None = None
+    tree: FileTree, parts: Parts, inflated: InflatedLogs, may_read: FileCheck | None = None
 ) -> Generator[Chain, None, None]:
     """Open the files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
-    If `shows` is given, it returns whether a file is used, by its name.
+    If `may_read` is given, only files for which it returns True are used.
 
     Raises:
         NotServed: the log and its rotated files do not exist, or may not be read.
@@ -237,17 +241,17 @@ def open_chain(
         directory = stack.enter_context(tree.directory(parts[:-1]))
         if directory.rules.judge(name, False):
             raise NotServed
-        chain = Chain(directory.handle, name, inflated, stack, shows)
+        chain = Chain(directory.handle, name, inflated, stack, may_read)
         if not chain.generations:
             raise NotServed
         yield chain
 
 
-def _list_settled_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
+def _list_settled_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[Generation]:
     """List the files until two listings agree: a listing may miss a file that is renamed at that moment."""
-    previous = _list_files(handle, name, shows)
+    previous = _list_files(handle, name, may_read)
     for _ in range(MAX_LISTINGS):
-        current = _list_files(handle, name, shows)
+        current = _list_files(handle, name, may_read)
         if [(new.name, new.identity) for new in current] == [(old.name, old.identity) for old in previous]:
             return current
         previous = current
@@ -256,10 +260,11 @@ def _list_settled_files(handle: Handle, name: str, shows: Shows | None) -> list[
 
 
 def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
+    """Return the name, identity and size of each file. The size of the live one is left out, because it grows."""
     return [(item.name, item.identity, item.live or item.size) for item in generations]
 
 
-def _list_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
+def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[Generation]:
     keyed: list[tuple[tuple[int, int, str], Generation]] = []
     try:
         with missing_as_not_served(), os.scandir(handle) as entries:
@@ -267,7 +272,7 @@ def _list_files(handle: Handle, name: str, shows: Shows | None) -> list[Generati
     except NotServed:
         names = []
     for other in [name, *names]:
-        if shows is not None and not shows(other):
+        if may_read is not None and not may_read(other):
             continue
         age = _age(name, other)
         try:

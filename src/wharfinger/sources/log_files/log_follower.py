@@ -1,9 +1,9 @@
 """Reads a log from a position, across growth, rotation and truncation, and returns every line once.
 
-A position names a file by its inode and a digest of the bytes before it (`positions`). `read_on` finds that file under
-any name, reads complete lines from it, and continues in the next newer file when the older one was read to its end and
-the newer one has content. After each read, the bytes are compared with the file again: if it was truncated or replaced,
-`LogMoved` is raised and the read is repeated (`tries`).
+A position names a file by its inode and a digest of the bytes before it (`positions`). `locate` finds that file under
+any name. `read_on` reads complete lines from it, and continues in the next newer file when the older one was read to
+its end and the newer one has content. After each read, the bytes are compared with the file again: if it was truncated
+or replaced, `LogMoved` is raised and the read is repeated (`tries`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Piece(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """The pieces after a position, and the position after them. If `lost` is True, bytes in between are gone."""
+    """The pieces after a position, and the position after them.
+
+    If `lost` is True, bytes between the first position and the pieces are gone. If `more` is True, others follow.
+    """
 
     pieces: list[Piece]
     position: LogPosition
@@ -132,7 +135,8 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
     """Read the end of a file that was rotated. Returns its data, and the offset to continue at in the newer file.
 
-    Between the copy and the truncation of `copytruncate`, both files have the same bytes. The log itself is then read.
+    Between the copy and the truncation of `copytruncate`, both files have the same bytes. Then only complete lines of
+    the older file are returned, and the rest is read from the newer one.
     """
     end = position_of(content, offset + len(data))
     if end.offset and contains_position(following, end):
@@ -157,7 +161,8 @@ def _check_unchanged(content: LogContent, begin: LogPosition, data: bytes) -> No
 def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool) -> tuple[bytes, bool]:
     """Read complete lines from `offset`. Returns them, and whether more follow.
 
-    The last line of a finished file is complete. A line that is longer than a window is returned in parts.
+    If the file is `finished`, its last line is complete even without a line end. A line that is longer than a window is
+    returned in parts.
     """
     data = content.read(offset, bounds.bytes)
     reaches_end = offset + len(data) >= content.size
@@ -167,22 +172,17 @@ def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: 
         if not cut and len(data) >= bounds.bytes:
             cut = len(data)
     if data.count(b"\n", 0, cut) > bounds.lines:
-        cut = _after_lines(data, bounds.lines)
+        cut = 0
+        for _ in range(bounds.lines):
+            cut = data.index(b"\n", cut) + 1
         return data[:cut], True
     return data[:cut], not reaches_end
-
-
-def _after_lines(data: bytes, lines: int) -> int:
-    position = 0
-    for _ in range(lines):
-        position = data.index(b"\n", position) + 1
-    return position
 
 
 class Follower:
     """Follows one log file. Each `read()` returns the new lines, every line once.
 
-    It keeps no file open between reads. Its only state is `position`: to continue later, create a follower with it.
+    It keeps no file open between reads. To continue later, create a follower with the `position` of this one.
 
     Args:
         path: The file, which may be missing.

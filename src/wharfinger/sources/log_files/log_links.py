@@ -32,13 +32,13 @@ PARAMETERS: Mapping[str, UriParameter] = {
 
 
 def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTemplate]:
-    """Return the templates for logs, and for parts of them."""
+    """Return the templates for logs, and for parts of them. `whole` and `filtered` are their URI templates."""
     return [
         t.ResourceTemplate(
             uri_template=whole,
             name=label,
             title=f"Any log in {label}",
-            description="A log's newest lines. Its _meta names what comes later (wharfinger/next) and what is before.",
+            description="A log's newest lines. Its _meta has the URIs of later (wharfinger/next) and earlier lines.",
             mime_type=mime.TEXT,
         ),
         t.ResourceTemplate(

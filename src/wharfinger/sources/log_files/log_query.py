@@ -78,7 +78,7 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
     window_query = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
     return LogQuery(
-        window=window.parse(window_query),
+        window=window.parse_window(window_query),
         after=LogPosition.read("after", query["after"]) if "after" in query else None,
         before=LogPosition.read("before", query["before"]) if "before" in query else None,
         since=since,

@@ -28,25 +28,25 @@ class ByteReader(Protocol):
         ...
 
 
-def render(data: bytes, start: int, around: ByteReader, *, redact: bool = True, cut: bool = True) -> str:
+def render(data: bytes, start: int, content: ByteReader, *, redact: bool = True, cut: bool = True) -> str:
     """Convert the bytes of a log from `start` to text.
 
     Args:
         data: The bytes.
-        start: Their offset in `around`.
-        around: The complete log, for secrets that begin before the data or end after it.
+        start: Their offset in `content`.
+        content: The complete log. Secrets may begin before the data, or end after it.
         redact: Leave out secrets.
         cut: Cut lines that are longer than `MAX_SHOWN_LINE_BYTES`.
     """
     end = start + len(data)
     if cut and len(data) > MAX_SHOWN_LINE_BYTES:
         data = _cut_lines(data)
-    if data.endswith(b"\r") and around.read(end, 1) == b"\n":  # a line end that the window cuts
-        return render(data[:-1], start, around, redact=redact, cut=cut) + "\r"
+    if data.endswith(b"\r") and content.read(end, 1) == b"\n":  # a line end that the window cuts
+        return render(data[:-1], start, content, redact=redact, cut=cut) + "\r"
     if not redact:
         return _shown(data)
-    before = around.read(max(0, start - CONTEXT_BYTES), min(CONTEXT_BYTES, start))
-    after = b"" if data.endswith(b"\n") else around.read(end, CONTEXT_BYTES)
+    before = content.read(max(0, start - CONTEXT_BYTES), min(CONTEXT_BYTES, start))
+    after = b"" if data.endswith(b"\n") else content.read(end, CONTEXT_BYTES)
     first, last = len(before), len(before) + len(data)
     parts: list[str] = []
     position = first

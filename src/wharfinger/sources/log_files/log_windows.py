@@ -133,14 +133,13 @@ class LogReader:
             return log_read
         last = log_read.pieces[-1]
         content = chain.content(chain.generations.index(last.generation))
-        end = last.end if last.end >= content.size else self._end_of_last_entry(content, last.start, last.data)
+        end = last.end
+        if end < content.size:
+            end = end_of_last_entry(content, last.start, last.data, self.zone, content.modified / 1e9)
         if end == last.end:
             return log_read
         cut = Piece(last.generation, last.start, last.data[: end - last.start])
         return log_read._replace(pieces=[*log_read.pieces[:-1], cut], position=position_of(content, end))
-
-    def _end_of_last_entry(self, content: LogContent, start: int, data: bytes) -> int:
-        return end_of_last_entry(content, start, data, self.zone, content.modified / 1e9)
 
     def _filter(
         self, chain: Chain, log_read: LogRead, entry_filter: EntryFilter, notes: tuple[str, ...], query: LogQuery
@@ -163,7 +162,7 @@ class LogReader:
                 if selected and size + len(data) > max_bytes:
                     return Selection(selected, position_of(content, start), more=True, notes=notes)
                 if len(data) > max_bytes:
-                    data = _first_lines(data, max_bytes)
+                    data = data[: data.rfind(b"\n", 0, max_bytes) + 1 or max_bytes]  # up to a line end if there is one
                     _add(selected, Piece(piece.generation, start, data))
                     stop = start + len(data)
                     return Selection(selected, position_of(content, stop), more=True, notes=notes)
@@ -328,9 +327,10 @@ class LogReader:
         return _joined(selected[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
-        """Read as few bytes before `end` as possible. Returns their start, the bytes, and whether an entry begins them.
+        """Read as few bytes before `end` as possible.
 
-        An entry begins them unless it is so long that it begins before `lowest`.
+        Returns their start, the bytes, and whether they begin with an entry. They do, unless their first entry is so
+        long that it begins before `lowest`.
         """
         length = SCAN_BYTES
         while True:
@@ -468,11 +468,6 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
         skip = data.find(b"\n") + 1
         start, data = (start + skip, data[skip:]) if skip < len(data) else (start, data)
     return ([Piece(content.generation, start, data)] if data else []), start
-
-
-def _first_lines(data: bytes, size: int) -> bytes:
-    """Return at most `size` bytes of some data, up to a line end if there is one."""
-    return data[: data.rfind(b"\n", 0, size) + 1 or size]
 
 
 def _last_lines(data: bytes, size: int) -> int:

@@ -95,7 +95,7 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
     for at in order:
         if chain.length(at) >= position.offset and contains_position(chain.content(at), position):
             return LogPlace(at, position.offset)
-        chain.forget(at)
+        chain.close_file(at)
     if not chain.is_current():
         raise LogMoved
     return _oldest_since(chain, position)

@@ -33,7 +33,7 @@ from wharfinger.sources.log_files.generations import (
     LogMoved,
     open_chain,
 )
-from wharfinger.sources.log_files.log_follower import Piece, tries
+from wharfinger.sources.log_files.log_follower import tries
 from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
 from wharfinger.sources.log_files.log_remarks import HOW_TO_ASK, nothing_shown
@@ -159,8 +159,8 @@ class Logs(Source):
 
     # One log
 
-    def _shows(self, parts: Parts) -> Callable[[str], bool] | None:
-        """Return a function that returns whether the caller may read a file of a log; None if all may be read."""
+    def _file_check(self, parts: Parts) -> Callable[[str], bool] | None:
+        """Return a function that checks by its name whether the caller may read a file; None if all may be read."""
         view = self.files.view()
         return None if view is None else view.names(parts[:-1])
 
@@ -168,7 +168,7 @@ class Logs(Source):
         """Call `use` with the files of a log, and again if they changed during the call."""
         for _ in tries():
             try:
-                with open_chain(self.files.tree, parts, self._inflated, self._shows(parts)) as chain:
+                with open_chain(self.files.tree, parts, self._inflated, self._file_check(parts)) as chain:
                     return use(chain)
             except NotServed:
                 raise ResourceNotFound(uri) from None
@@ -183,7 +183,7 @@ class Logs(Source):
             with suppress(NotServed), self.files.tree.directory(parts):
                 directory = True
         if directory:
-            window.refuse_window(window.parse(written))
+            window.refuse_window(window.parse_window(written))
         return base, parts, directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
@@ -221,10 +221,25 @@ class Logs(Source):
 
     def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
         selection = self._reader.select(chain, query)
-        text = "".join([self._text_of(chain, piece, query) for piece in selection.pieces])
+        exact = query.window is not None and query.window.kind == "bytes"
+        text = "".join(
+            [
+                render(
+                    piece.data,
+                    piece.start,
+                    chain.content(chain.generations.index(piece.generation)),
+                    redact=self.redact,
+                    cut=not exact,
+                )
+                for piece in selection.pieces
+            ]
+        )
         live = chain.live
         modified = (live.modified if live else chain.generations[0].modified) / 1e9
-        version = self._version_of_all(base, chain) if query.plain else selection.version
+        version = selection.version
+        if query.plain:  # that of the log's file as it was when it was opened
+            is_packed = chain.generations[0].packed
+            version = version_of(self.stat(base)) if is_packed else version_of_file(chain.content(0).status)
         facts: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
         if selection.pieces:
             first, last = selection.pieces[0], selection.pieces[-1]
@@ -236,17 +251,6 @@ class Logs(Source):
         open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
-
-    def _version_of_all(self, base: str, chain: Chain) -> str:
-        """Return the version of the log's file as it was when it was opened."""
-        if chain.generations[0].packed:
-            return version_of(self.stat(base))
-        return version_of_file(chain.content(0).status)
-
-    def _text_of(self, chain: Chain, piece: Piece, query: LogQuery) -> str:
-        content = chain.content(chain.generations.index(piece.generation))
-        exact = query.window is not None and query.window.kind == "bytes"
-        return render(piece.data, piece.start, content, redact=self.redact, cut=not exact)
 
     def _remarks(
         self, uri: str, chain: Chain, query: LogQuery, selection: Selection, facts: Mapping[str, object]
@@ -266,7 +270,7 @@ class Logs(Source):
         if selection.more and next_uri:
             return [continuation(str(next_uri), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous_uri:
-            notes.append(f"For what is before, read {previous_uri}")
+            notes.append(f"For earlier lines, read {previous_uri}")
         if query.plain and not has_budget():  # the tool gives this hint itself
             notes.append(f"Parts of it: {HOW_TO_ASK}")
         return [remark(str(next_uri or previous_uri or uri), " ".join(notes))] if notes else []
@@ -309,7 +313,7 @@ class Logs(Source):
         uri = self.files.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
-            with open_chain(self.files.tree, entry.parts, self._inflated, self._shows(entry.parts)) as chain:
+            with open_chain(self.files.tree, entry.parts, self._inflated, self._file_check(entry.parts)) as chain:
                 content = None if entry.name.endswith(".gz") else chain.content(0)
                 if content is None or content.size <= LOG_WINDOW_BYTES:
                     if not first:

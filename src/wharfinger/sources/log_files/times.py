@@ -75,10 +75,10 @@ def _plain_time(line: bytes, zone: tzinfo | None, now: float | None) -> float | 
         if found.start() > TIME_START_BYTES:
             return None
         year, month, day, hour, minute, second, fraction, offset = found.groups()
-        return _moment(int(year), int(month), int(day), (hour, minute, second), fraction, _offset(offset) or zone)
+        return _moment(int(year), int(month), int(day), (hour, minute, second), fraction, _zone_of(offset) or zone)
     if found := _APACHE(line):
         day, name, year, hour, minute, second, offset = found.groups()
-        return _moment(int(year), _MONTHS[name], int(day), (hour, minute, second), None, _offset(offset) or zone)
+        return _moment(int(year), _MONTHS[name], int(day), (hour, minute, second), None, _zone_of(offset) or zone)
     if found := _SYSLOG(line):
         name, day, hour, minute, second, fraction, year = found.groups()
         clock = (hour, minute, second)
@@ -107,7 +107,7 @@ def _epoch(digits: bytes) -> float:
     return float(digits) / 10.0 ** max(0, (whole - 10) // 3 * 3)
 
 
-def _offset(text: bytes | None) -> tzinfo | None:
+def _zone_of(text: bytes | None) -> tzinfo | None:
     if text is None:
         return None
     if text == b"Z":

@@ -12,7 +12,7 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.object_store.library import LibraryStore, refuse_scheme
-from wharfinger.sources.object_store.object_store_contract import StoreFailed, StoreUnavailable, served
+from wharfinger.sources.object_store.object_store_contract import StoreFailed, StoreUnavailable, is_served
 from wharfinger.sources.object_store.s3 import S3Store
 from wharfinger.sources.object_store.source import Objects
 
@@ -43,7 +43,7 @@ def objects(url: str, *, label: str | None = None, **storage_options: object) ->
     if label is not None:
         usable_label(label)
     if scheme in ("zip", "tar") and not slashes:
-        return _archive(scheme, rest, label)
+        return _open_archive(scheme, rest, label)
     if "::" in url:
         raise UnusableSource(f"{_safe(url)} wraps one store in another: give the inner one.")
     refuse_scheme(scheme)
@@ -52,14 +52,14 @@ def objects(url: str, *, label: str | None = None, **storage_options: object) ->
     if "?" in rest or "#" in rest:
         raise UnusableSource(f"{_safe(url)} has a query or fragment: leave out everything from ? or #.")
     host, _, path = rest.partition("/")
-    if path.rstrip("/") and not served(path.rstrip("/")):
+    if path.rstrip("/") and not is_served(path.rstrip("/")):
         raise UnusableSource(f"{_safe(url)} has empty parts, . or .. in its path: leave them out.")
     if scheme in ("s3", "s3a"):
-        return _bucket(host, path.strip("/"), label, storage_options)
-    return _library(scheme, host, path.strip("/"), url, label, storage_options)
+        return _open_bucket(host, path.strip("/"), label, storage_options)
+    return _open_library(scheme, host, path.strip("/"), url, label, storage_options)
 
 
-def _archive(scheme: str, path: str, label: str | None) -> Objects:
+def _open_archive(scheme: str, path: str, label: str | None) -> Objects:
     from wharfinger.sources.object_store.tar_archive import TarStore
     from wharfinger.sources.object_store.zip_archive import ZipStore
 
@@ -70,7 +70,7 @@ def _archive(scheme: str, path: str, label: str | None) -> Objects:
     return source
 
 
-def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:
+def _open_bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:
     if not _BUCKET(bucket):
         raise UnusableSource(
             "Give a bucket as s3://bucket/prefix, without credentials or endpoint: "
@@ -84,7 +84,7 @@ def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]
     return source
 
 
-def _library(scheme: str, host: str, path: str, url: str, label: str | None, options: dict[str, Any]) -> Objects:
+def _open_library(scheme: str, host: str, path: str, url: str, label: str | None, options: dict[str, Any]) -> Objects:
     address = host.rpartition("@")[2]
     top = _top(scheme, address, path)
     return Objects(

@@ -16,7 +16,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     StoreFailed,
     StoreUnavailable,
     direct_entries,
-    served,
+    is_served,
 )
 
 __all__ = [
@@ -64,7 +64,7 @@ class ArchiveStore(Generic[F, M]):
     noun = "archive"
     every = 1.0
     rest = 20.0
-    kind = "archive"
+    format_name = "archive"
     """The format, for messages."""
     withheld_kinds = "links or unsafe"
     """The members that are not served, for messages."""
@@ -113,7 +113,7 @@ class ArchiveStore(Generic[F, M]):
             except OSError as error:
                 raise StoreUnavailable(f"{os.path.basename(self.path)} cannot be read: {error.strerror}.") from None
             except self.damage as error:
-                message = f"{self.path} cannot be read as a {self.kind}: {error}"
+                message = f"{self.path} cannot be read as a {self.format_name}: {error}"
                 self._failure = (now, message)
                 raise StoreFailed(message) from None
             return self._archive
@@ -124,11 +124,10 @@ class ArchiveStore(Generic[F, M]):
         """List a page of all members, in the order of their names."""
         archive = self.current()
         begin = bisect_right(archive.keys, after)
-        return [self._info(archive, key) for key in archive.keys[begin : begin + limit]], begin + limit < len(
-            archive.keys
-        )
+        end = begin + limit
+        return [self._info(archive, key) for key in archive.keys[begin:end]], end < len(archive.keys)
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
+    def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory."""
         archive = self.current()
         entries = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
@@ -157,7 +156,7 @@ class ArchiveStore(Generic[F, M]):
 
 def stays_inside(name: str) -> bool:
     """Return whether the name of a member stays inside the archive on every operating system, and is short enough."""
-    return served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= MAX_NAME_BYTES
+    return is_served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= MAX_NAME_BYTES
 
 
 def stamp_of_status(status: os.stat_result) -> FileStamp:

@@ -21,7 +21,7 @@ from wharfinger.sources.object_store.object_store_contract import (
     ObjectInfo,
     StoreFailed,
     StoreUnavailable,
-    served,
+    is_served,
 )
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -78,13 +78,13 @@ class LibraryStore:
 
     def _walk(self, directory: str, after: str) -> Iterator[ObjectInfo]:
         for info in self._list(directory):
-            if not info.directory:
+            if not info.is_directory:
                 if info.key > after:
                     yield info
             elif info.key > after or after.startswith(info.key):
                 yield from self._walk(info.key, after)
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
+    def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory."""
         start = directory + begin
         objects = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
@@ -99,16 +99,20 @@ class LibraryStore:
             entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
         except FileNotFoundError:
             return []
-        infos = (self._info(entry) for entry in entries)
-        inside = (info for info in infos if info is not None and info.key.startswith(directory))
-        return sorted(info for info in inside if _is_direct_child(info.key, directory))
+        children: list[ObjectInfo] = []
+        for info in map(self._info, entries):
+            if info is not None and info.key.startswith(directory):
+                name = info.key[len(directory) :]
+                if name and "/" not in name[:-1]:  # a direct child: only the key of a directory ends with a slash
+                    children.append(info)
+        return sorted(children)
 
     def _info(self, entry: Mapping[str, Any]) -> ObjectInfo | None:
         name, kind = str(entry.get("name", "")), entry.get("type")
         if not name.startswith(self._prefix) or entry.get("islink") or kind not in ("file", "directory"):
             return None
         key = name[len(self._prefix) :].rstrip("/")
-        if not served(key):
+        if not is_served(key):
             return None
         return ObjectInfo(key + "/") if kind == "directory" else _object_info(key, entry, name)
 
@@ -178,11 +182,6 @@ def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str
     if getattr(fs, "local_file", False) or hasattr(fs, "fs"):
         raise UnusableSource(f"{location} cannot be published as objects: {_FILES}.")
     return fs, str(path)
-
-
-def _is_direct_child(key: str, directory: str) -> bool:
-    relative_key = key[len(directory) :]
-    return bool(relative_key) and "/" not in relative_key[:-1]
 
 
 def _object_info(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:

@@ -11,11 +11,11 @@ from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.object_store.object_store_contract import ObjectInfo
 
-__all__ = ["describe"]
+__all__ = ["resource_of"]
 
 
-def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
-    """Return an object or directory as a resource. Its type is guessed from its name."""
+def resource_of(info: ObjectInfo, uri: str, top: str) -> t.Resource:
+    """Return an object or directory as a resource. Its type is guessed from its name; `top` names the top directory."""
     path = shown(info.key.rstrip("/")) or top
     name = path.rpartition("/")[2]
     meta: dict[str, object] | UnsetType = {VERSION: info.version} if info.version else UNSET
@@ -23,8 +23,8 @@ def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
         uri=uri,
         name=name,
         title=path,
-        mime_type=mime.DIRECTORY if info.directory else mime.by_name(name) or UNSET,
-        size=UNSET if info.directory or info.size is None else info.size,
+        mime_type=mime.DIRECTORY if info.is_directory else mime.by_name(name) or UNSET,
+        size=UNSET if info.is_directory or info.size is None else info.size,
         annotations=modified_annotations(info.modified),
         meta=meta,
     )

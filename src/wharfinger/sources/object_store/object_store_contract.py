@@ -24,11 +24,11 @@ __all__ = [
     "StoreUnavailable",
     "UnreadableObject",
     "after_directory",
+    "digest_of_keys",
     "direct_entries",
-    "outline",
-    "served",
-    "signature",
-    "writable",
+    "is_served",
+    "is_valid_key",
+    "with_directories",
 ]
 
 LAST_CHARACTER = "\U0010ffff"
@@ -46,7 +46,7 @@ class ObjectInfo(NamedTuple):
     """A value that the store needs to read the object."""
 
     @property
-    def directory(self) -> bool:
+    def is_directory(self) -> bool:
         """Whether this is a directory."""
         return self.key.endswith("/") or not self.key
 
@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
         """List at most `limit` objects after the key `after`. Returns them, and whether more follow."""
         ...
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
+    def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List at most `limit` entries of a directory after the key `after`, with names that start with `begin`.
 
         Returns them, and whether more follow.
@@ -136,9 +136,9 @@ class ObjectContent:
         return self._store.range(self._info, offset, length) if length > 0 else b""
 
 
-def served(key: str) -> bool:
+def is_served(key: str) -> bool:
     """Return whether a URI can contain this key safely: it has no empty part, no `.` or `..`, and no NUL."""
-    if not writable(key):
+    if not is_valid_key(key):
         return False
     parts = key.split("/")
     if not parts[-1]:
@@ -146,7 +146,7 @@ def served(key: str) -> bool:
     return bool(parts) and not any(part in ("", ".", "..") for part in parts)
 
 
-def writable(key: str) -> bool:
+def is_valid_key(key: str) -> bool:
     """Return whether a store accepts this key: UTF-8 without NUL."""
     try:
         return b"\0" not in key.encode()
@@ -159,7 +159,7 @@ def after_directory(directory: str) -> str:
     return directory + LAST_CHARACTER
 
 
-def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
+def with_directories(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
     """Yield the objects of a list, and each directory before the first object in it.
 
     `after` is the key after which the list continues. It alone determines which directories were listed before, because
@@ -172,7 +172,7 @@ def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
             if not last.startswith(info.key[: slash + 1]):
                 yield ObjectInfo(info.key[: slash + 1])
             slash = info.key.find("/", slash + 1)
-        if not info.directory:
+        if not info.is_directory:
             yield info
         last = info.key
 
@@ -198,6 +198,6 @@ def direct_entries(keys: Sequence[str], directory: str, begin: str, after: str) 
         index = bisect_right(keys, after_directory(inner), index)
 
 
-def signature(infos: Iterable[ObjectInfo]) -> str:
+def digest_of_keys(infos: Iterable[ObjectInfo]) -> str:
     """Return a digest of a list, which differs if the keys do."""
     return digest(*[info.key for info in infos])

@@ -103,7 +103,7 @@ class S3Store:
         infos = [self._info_of(item) for item in answer.get("Contents", ())]
         return [info for info in infos if info.key], bool(answer.get("IsTruncated"))
 
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
+    def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory. The store itself groups the keys by the delimiter."""
         start = after_directory(after) if after.endswith("/") else after
         answer = self._list(start, limit + 1, directory + begin, "/")

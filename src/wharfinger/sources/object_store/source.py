@@ -16,24 +16,31 @@ from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
-from wharfinger.sources.object_store.object_descriptions import describe
+from wharfinger.sources.object_store.object_descriptions import resource_of
 from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
     ObjectInfo,
     ObjectStore,
     StoreFailed,
     UnreadableObject,
-    outline,
-    served,
-    signature,
-    writable,
+    digest_of_keys,
+    is_served,
+    is_valid_key,
+    with_directories,
 )
 from wharfinger.sources.object_store.read_ahead import ReadAhead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
-from wharfinger.sources.windows.window import PARAMETERS, LineIndexes, RandomAccess, parse, read_content, split_query
+from wharfinger.sources.windows.window import (
+    PARAMETERS,
+    LineIndexes,
+    RandomAccess,
+    parse_window,
+    read_content,
+    split_query,
+)
 
 __all__ = ["Objects"]
 
@@ -51,11 +58,13 @@ READ_ATTEMPTS = 3
 """Maximum number of attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"
 """Start of each key of a page."""
-MAX_KEY_LENGTH = 4_096
+MAX_KEY_CHARACTERS = 4_096
 """Maximum number of characters in the key of a page."""
 
 MAX_TEXT_BYTES = 8 << 20
 """Maximum size of an object whose text is searched."""
+_NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/")
+"""Beginnings of the types whose text is not searched. SVG is text."""
 
 T = TypeVar("T")
 
@@ -112,7 +121,7 @@ class Objects(Source):
         if not parts or not uri.startswith(self.uri):
             raise ResourceNotFound(uri)
         key = "/".join(parts)
-        if not writable(key):
+        if not is_valid_key(key):
             raise ResourceNotFound(uri)
         return key + ("/" if ends_with_slash else "")
 
@@ -122,16 +131,16 @@ class Objects(Source):
         """List at most `limit` objects and directories in the order of their keys. Returns them and the next key."""
         position = _position(after)
         if not reads_all_below(self.uri):
-            return self._readable_page(after is None, position, limit)
+            return self._readable_page(position, limit, is_first=after is None)
         resources = [self._resource(ObjectInfo(""))] if after is None else []
         for _ in range(MAX_REQUESTS):
             if len(resources) >= limit:
                 return resources, KEY_PREFIX + position
             objects, more = self.store.page(position, max(1, limit - len(resources)))
-            for info in outline(objects, position):
+            for info in with_directories(objects, position):
                 if len(resources) >= limit:
                     return resources, KEY_PREFIX + position
-                if served(info.key):
+                if is_served(info.key):
                     resources.append(self._resource(info))
                 position = info.key
             if not more:
@@ -139,18 +148,18 @@ class Objects(Source):
             position = max([position, *(info.key for info in objects[-1:])])
         return resources, KEY_PREFIX + position
 
-    def _readable_page(self, first: bool, position: str, limit: int) -> tuple[list[t.Resource], str | None]:
+    def _readable_page(self, position: str, limit: int, *, is_first: bool) -> tuple[list[t.Resource], str | None]:
         """Return a page as `page` does, for a caller who may not read everything.
 
         A directory is listed before the first object in it that the caller may read.
         """
         reads = readable_uris()
-        readable = [ObjectInfo("")] if first and may_read(self.uri) else []
+        readable = [ObjectInfo("")] if is_first and may_read(self.uri) else []
         last_key = position
         for _ in range(MAX_REQUESTS):
             objects, more = self.store.page(position, MAX_CHILDREN)
-            visible = [info for info in objects if served(info.key) and reads(self.uri_of(info.key))]
-            for info in outline(visible, last_key):
+            visible = [info for info in objects if is_served(info.key) and reads(self.uri_of(info.key))]
+            for info in with_directories(visible, last_key):
                 if reads(self.uri_of(info.key)):
                     if len(readable) == limit:  # so a key is only returned if the caller may read what follows
                         return [self._resource(listed) for listed in readable], KEY_PREFIX + last_key
@@ -181,29 +190,31 @@ class Objects(Source):
         directory = self._directory(base)
         if query or directory is None:
             raise ResourceNotFound(uri)
-        infos, more = self._level(directory, _position(after), limit)
+        infos, more = self._directory_page(directory, _position(after), limit)
         return [self._resource(info) for info in infos], KEY_PREFIX + infos[-1].key if more and infos else None
 
-    def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
+    def _directory_page(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
         """List the entries of a directory whose keys a URI can contain."""
         entries: list[ObjectInfo] = []
         if not reads_all_below(self.uri_of(directory)):
-            return self._readable_level(directory, after, limit, begin)
+            return self._readable_directory_page(directory, after, limit, begin)
         for _ in range(MAX_REQUESTS):
-            infos, more = self.store.level(directory, begin, after, limit - len(entries))
-            entries += [info for info in infos if served(info.key)]
+            infos, more = self.store.directory_page(directory, begin, after, limit - len(entries))
+            entries += [info for info in infos if is_served(info.key)]
             if not more or not infos or len(entries) >= limit:
                 return entries[:limit], more or len(entries) > limit
             after = infos[-1].key
         return entries, True
 
-    def _readable_level(self, directory: str, after: str, limit: int, begin: str) -> tuple[list[ObjectInfo], bool]:
+    def _readable_directory_page(
+        self, directory: str, after: str, limit: int, begin: str
+    ) -> tuple[list[ObjectInfo], bool]:
         """List the entries of a directory that the caller may read, and return whether there are more of them."""
         reads = readable_uris()
         entries: list[ObjectInfo] = []
         for _ in range(MAX_REQUESTS):
-            infos, more = self.store.level(directory, begin, after, MAX_CHILDREN)
-            entries += [info for info in infos if served(info.key) and reads(self.uri_of(info.key))]
+            infos, more = self.store.directory_page(directory, begin, after, MAX_CHILDREN)
+            entries += [info for info in infos if is_served(info.key) and reads(self.uri_of(info.key))]
             if not more or not infos or len(entries) > limit:
                 return entries[:limit], len(entries) > limit
             after = infos[-1].key
@@ -213,13 +224,15 @@ class Objects(Source):
         """Return the key of the directory with this URI, or None if it does not exist."""
         key = self._locate(uri)
         directory = key if not key or key.endswith("/") else key + "/"
-        whole = reads_all_below(self.uri_of(directory))
-        inside = self.store.level(directory, "", "", 1) if whole else self._readable_level(directory, "", 1, "")
-        exists = not key or inside[0] or self.store.info(directory)
+        if reads_all_below(self.uri_of(directory)):
+            entries, _ = self.store.directory_page(directory, "", "", 1)
+        else:
+            entries, _ = self._readable_directory_page(directory, "", 1, "")
+        exists = not key or entries or self.store.info(directory)
         return directory if exists else None
 
     def _resource(self, info: ObjectInfo, uri: str = "") -> t.Resource:
-        return describe(info, uri or self.uri_of(info.key), self.title)
+        return resource_of(info, uri or self.uri_of(info.key), self.title)
 
     def stat(self, uri: str) -> t.Resource:
         """Describe a URI as a resource.
@@ -229,7 +242,7 @@ class Objects(Source):
             StoreFailed: the store does not answer.
         """
         base, query = split_query(uri)
-        parse(query)
+        parse_window(query)
         info = self._object(base)
         if info is None:
             directory = self._directory(base)
@@ -255,7 +268,7 @@ class Objects(Source):
             StoreFailed: the store does not answer.
         """
         base, query = split_query(uri)
-        window = parse(query)
+        window = parse_window(query)
 
         def contents(info: ObjectInfo, content: RandomAccess) -> t.ReadResourceResult:
             name = info.key.rpartition("/")[2]
@@ -286,13 +299,13 @@ class Objects(Source):
         raise StoreFailed(f"{uri} changes faster than it can be read: try again later.")
 
     def _read_directory(self, uri: str, directory: str) -> t.ReadResourceResult:
-        infos, more = self._level(directory, "", MAX_CHILDREN)
+        infos, more = self._directory_page(directory, "", MAX_CHILDREN)
         children = [self._resource(info) for info in infos]
-        folders = sum(info.directory for info in infos)
+        folders = sum(info.is_directory for info in infos)
         counted = f"{many(folders, 'folder')} and {many(len(infos) - folders, 'object')}"
         where = shown(f"{self.title}/{directory}")
         text = listing_text(where, f"more than {counted}" if more else counted, children, self.template if more else "")
-        meta: dict[str, object] = {VERSION: signature(infos)}
+        meta: dict[str, object] = {VERSION: digest_of_keys(infos)}
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=meta), *summaries(children)]
         return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope=self.cache_scope)
 
@@ -311,7 +324,7 @@ class Objects(Source):
         if slash and not parts:
             return []
         directory = "".join([f"{part}/" for part in parts])
-        infos, _ = self._level(directory, "", MAX_COMPLETIONS, begin)
+        infos, _ = self._directory_page(directory, "", MAX_COMPLETIONS, begin)
         return [self.uri_of(info.key)[len(self.uri) :] for info in infos]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
@@ -326,7 +339,7 @@ class Objects(Source):
                 mime_type=mime.by_name(info.key.rpartition("/")[2]),
             )
             for info in infos
-            if served(info.key) and not info.directory and reads(self.uri_of(info.key))
+            if is_served(info.key) and not info.is_directory and reads(self.uri_of(info.key))
         ]
         return documents, KEY_PREFIX + infos[-1].key if more and infos else None
 
@@ -335,7 +348,10 @@ class Objects(Source):
         info = self._object(split_query(uri)[0])
         if info is None:
             raise ResourceNotFound(uri)
-        return self._text(info) if _searched(info) else iter(())
+        mime_type = mime.by_name(info.key.rpartition("/")[2])
+        if mime_type.startswith(_NO_TEXT) or (info.size is not None and info.size > MAX_TEXT_BYTES):
+            return iter(())
+        return self._text(info)
 
     def _text(self, info: ObjectInfo) -> Iterator[str]:
         try:
@@ -357,7 +373,7 @@ class Objects(Source):
         watched = self._polling.watched
         self._round = None
         if None in watched or len(watched) > FEW_WATCHED:
-            self._round = {info.key: info.version for info in self._first(MAX_WATCHED_OBJECTS)}
+            self._round = {info.key: info.version for info in self._first_objects(MAX_WATCHED_OBJECTS)}
 
     def _look(self, uri: str | None) -> Hashable:
         if uri is None:
@@ -377,14 +393,14 @@ class Objects(Source):
         return self._directory_version(directory)
 
     def _directory_version(self, directory: str) -> str:
-        return signature(self._level(directory, "", MAX_CHILDREN)[0])
+        return digest_of_keys(self._directory_page(directory, "", MAX_CHILDREN)[0])
 
-    def _first(self, number: int) -> Iterator[ObjectInfo]:
+    def _first_objects(self, number: int) -> Iterator[ObjectInfo]:
         """Yield the first objects that are served."""
         position, more = "", True
         while more and number > 0:
             infos, more = self.store.page(position, POLL_PAGE)
-            visible = [info for info in infos if served(info.key) and not info.directory][:number]
+            visible = [info for info in infos if is_served(info.key) and not info.is_directory][:number]
             yield from visible
             number -= len(visible)
             more = more and bool(infos)
@@ -412,15 +428,6 @@ def _position(after: str | None) -> str:
     """
     if after is None:
         return ""
-    if not after.startswith(KEY_PREFIX) or len(after) > MAX_KEY_LENGTH or not writable(after):
+    if not after.startswith(KEY_PREFIX) or len(after) > MAX_KEY_CHARACTERS or not is_valid_key(after):
         raise bad_cursor()
     return after[len(KEY_PREFIX) :]
-
-
-def _searched(info: ObjectInfo) -> bool:
-    """Return whether an object may be text that is searched."""
-    kind = mime.by_name(info.key.rpartition("/")[2])
-    return not kind.startswith(_NO_TEXT) and (info.size is None or info.size <= MAX_TEXT_BYTES)
-
-
-_NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/")

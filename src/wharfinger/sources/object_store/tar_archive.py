@@ -44,7 +44,7 @@ MAX_HEADER_BYTES = 1 << 20
 MAX_GLOBAL_HEADERS = 100
 """Maximum number of records of pax headers that apply to all later members: `tarfile` copies them for each."""
 MAX_CHECKED_BYTES = 256 << 20
-"""Bytes at the beginning of an archive in which members have checksums, as their versions; this takes half a second."""
+"""Members within this many bytes from the beginning have checksums as versions, which take half a second."""
 MAX_DIGITS = 100
 """Maximum number of digits in a row in extended headers; `tarfile` may take quadratic time (CVE-2024-6232)."""
 MAX_EXTENTS = 500_000
@@ -73,7 +73,7 @@ class TarMember(NamedTuple):
 class TarStore(ArchiveStore[RandomAccess, TarMember]):
     """One tar archive."""
 
-    kind = "tar archive"
+    format_name = "tar archive"
     withheld_kinds = "links, devices or unsafe"
     damage = (tarfile.TarError, LookupError, ArithmeticError, RecursionError, TypeError, AttributeError, *DAMAGE)
 
@@ -179,7 +179,7 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
     members: dict[str, TarMember] = {}
     withheld: set[str] = set()
     position = count = end = extent_count = 0
-    while content.read(position, tarfile.BLOCKSIZE).strip(b"\0"):  # the end is a block of zeros, or that of the file
+    while content.read(position, tarfile.BLOCKSIZE).strip(b"\0"):  # until a block of zeros, or the end of the file
         file.seek(position)
         file.remaining = MAX_HEADER_BYTES
         try:

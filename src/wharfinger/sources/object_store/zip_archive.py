@@ -69,7 +69,7 @@ _OpenZip = OpenArchive[zipfile.ZipFile, zipfile.ZipInfo]
 class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
     """One ZIP archive."""
 
-    kind = "ZIP archive"
+    format_name = "ZIP archive"
     withheld_kinds = "links, unsafe or overlapping"
     damage = (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, RecursionError)
 

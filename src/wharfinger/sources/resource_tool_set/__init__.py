@@ -5,8 +5,8 @@ They read through the context, so that hooks and per-user rules apply to them as
 `search` and `fetch` return the shapes that ChatGPT's connectors expect: a text block of JSON, and the same as
 structured content.
 
-The description of `read_resource` lists the queries that the sources take, and that of `query` lists the databases. So
-the descriptions change when a source is included.
+The description of `read_resource` lists the queries that the sources take, and the description of `query` lists the
+databases. So these descriptions change when a source is included.
 """
 
 from __future__ import annotations

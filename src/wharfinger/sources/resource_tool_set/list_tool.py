@@ -20,7 +20,13 @@ from wharfinger.server.owners import owner_of
 from wharfinger.server.source_calls import MISSING_META_KEY
 from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.answer_budget import NOTES_CHARACTERS, Budget, count_fitting
-from wharfinger.sources.resource_tool_set.tool_text import as_json, brief, clipped, errors_for_models, read
+from wharfinger.sources.resource_tool_set.tool_text import (
+    as_json,
+    clipped,
+    errors_for_models,
+    read,
+    resource_entry,
+)
 from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 
 __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
@@ -43,31 +49,32 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
     Args:
         cursor: `nextCursor` of the previous result; leave it out to start.
     """
-    server_cursor, last = _open_cursor(cursor)
+    server_cursor, last = _split_cursor(cursor)
     with errors_for_models():
         page = await ctx.list_resources(server_cursor)
     resources = page.resources
     begin = next((at + 1 for at, resource in enumerate(resources) if resource.uri == last), 0)
-    entries = [brief(resource) for resource in resources[begin : begin + MAX_ENTRIES]]
+    entries = [resource_entry(resource) for resource in resources[begin : begin + MAX_ENTRIES]]
     del entries[count_fitting(entries, ENTRIES_CHARACTERS) :]
     following: str | None = None
     if begin + len(entries) < len(resources):
-        following = _cursor(server_cursor, entries[-1]["uri"])
+        following = _join_cursor(server_cursor, entries[-1]["uri"])
     elif page.next_cursor is not UNSET:
-        following = _cursor(page.next_cursor, None)
-    notes = _missing(page)
+        following = _join_cursor(page.next_cursor, None)
+    missing_sources: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING_META_KEY, [])
+    notes = [source["message"] for source in missing_sources]
     if not entries and following is None:
         notes.append(
             "No resources are listed here. There may be templates: call read_directory without uri to see them."
         )
-    structured: dict[str, Any] = {"resources": entries, **_next("list_resources", following)}
+    structured: dict[str, Any] = {"resources": entries, **_next_page("list_resources", following)}
     if notes:
         structured["note"] = " ".join([*notes, structured.get("note", "")]).rstrip()
     return as_json(structured)
 
 
 async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> t.CallToolResult:
-    """List a folder, up to 100 entries at a time; without `uri`, the top of each source and what can be asked of it.
+    """List a folder, up to 100 entries at a time; without `uri`, the top folders, all templates and their parameters.
 
     Args:
         uri: URI of the folder.
@@ -79,7 +86,7 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
     if source is None or children is None:
-        parts = [_content_entry(each) for each in contents if each.uri != uri]
+        parts = [{"uri": each.uri, "mimeType": each.mime_type or ""} for each in contents if each.uri != uri]
         if not parts:
             raise ToolError(f"{clipped(uri)} is not a folder: call read_resource.")
         return as_json(_folder(parts[:MAX_ENTRIES], None))
@@ -88,11 +95,11 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         try:
             after = _open_key(ctx, uri, cursor)
             listed, key = await _readable_children(ctx, list_children, uri, after, MAX_ENTRIES)
-            entries = [brief(resource) for resource in listed]
+            entries = [resource_entry(resource) for resource in listed]
             if (number := count_fitting(entries, ENTRIES_CHARACTERS)) < len(entries):
                 # Only the source knows the key after an entry.
                 listed, key = await _readable_children(ctx, list_children, uri, after, number)
-                entries = [brief(resource) for resource in listed]
+                entries = [resource_entry(resource) for resource in listed]
         except (ResourceNotFound, InvalidParams):
             raise ToolError(f"{clipped(uri)} is not a folder, or the cursor does not belong to it.") from None
     return as_json(_folder(entries, _seal_key(ctx, uri, key)))
@@ -116,14 +123,14 @@ async def _readable_children(
 
 
 def _seal_key(ctx: Context[Any], uri: str, key: str | None) -> str | None:
-    """Return a source's key as a cursor. Under a policy it is encrypted, since it may name what is hidden."""
+    """Return a source's key as a cursor. Under a policy it is encrypted, since it may contain a hidden name."""
     if key is None or ctx.request.access is None:
         return key
     return keys_for(ctx.server.services.keys, ctx.request).seal("read_directory", [uri, key])
 
 
 def _open_key(ctx: Context[Any], uri: str, cursor: str) -> str | None:
-    """Return the key in a cursor of this folder.
+    """Return the source's key from a cursor that `_seal_key` made for this folder.
 
     Raises:
         InvalidParams: the cursor is not one of this folder for this caller.
@@ -137,12 +144,6 @@ def _open_key(ctx: Context[Any], uri: str, cursor: str) -> str | None:
     if place != uri:
         raise InvalidParams("This cursor belongs to another folder.")
     return key
-
-
-def _missing(page: t.ListResourcesResult) -> list[str]:
-    """Return the messages about sources that are missing from a page."""
-    missing: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING_META_KEY, [])
-    return [each["message"] for each in missing]
 
 
 def _top(ctx: Context[Any]) -> dict[str, Any]:
@@ -178,25 +179,26 @@ def _folder(entries: list[dict[str, Any]], cursor: str | None) -> dict[str, Any]
     structured: dict[str, Any] = {"entries": entries}
     if not entries:
         structured["note"] = "This folder is empty, or nothing in it is published."
-    return structured | _next("read_directory for the same uri", cursor)
+    return structured | _next_page("read_directory for the same uri", cursor)
 
 
-def _content_entry(content: t.ResourceContents) -> dict[str, Any]:
-    return {"uri": content.uri, "mimeType": content.mime_type or ""}
-
-
-def _next(call: str, cursor: str | None) -> dict[str, str]:
+def _next_page(call: str, cursor: str | None) -> dict[str, str]:
+    """Return the cursor of the next page and how to pass it, or an empty dictionary if there are no more pages."""
     if cursor is None:
         return {}
     return {"nextCursor": cursor, "note": f"To continue, call {call} with cursor set to nextCursor."}
 
 
-def _cursor(server_cursor: str | None, last: str | None) -> str:
+def _join_cursor(server_cursor: str | None, last: str | None) -> str:
+    """Return the cursor that `_split_cursor` splits."""
     return msgspec.json.encode((server_cursor, last)).decode()
 
 
-def _open_cursor(cursor: str) -> tuple[str | None, str | None]:
-    """Split a cursor into the server's own cursor, and the URI of the last resource of its page that was shown."""
+def _split_cursor(cursor: str) -> tuple[str | None, str | None]:
+    """Split a cursor into the cursor of the server's page, and the URI of the last resource of that page in the result.
+
+    Both are None for the beginning of the list; the URI is None for the beginning of a page.
+    """
     if not cursor:
         return None, None
     try:

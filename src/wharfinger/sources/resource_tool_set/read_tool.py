@@ -27,9 +27,9 @@ from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, W
 __all__ = ["MAX_IMAGE_BYTES", "fetch", "read_resource"]
 
 MAX_IMAGE_BYTES = 3 << 20
-"""Largest image that is returned without `binary`. Hosts refuse larger ones."""
+"""Maximum size of an image that is returned without `binary`. Hosts refuse larger images."""
 HINT_CHARACTERS = 700
-"""Longest list of further queries."""
+"""Maximum length of a list of further queries."""
 MAX_READS = 3
 """Maximum number of reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
 
@@ -124,12 +124,12 @@ async def _read_within(
 
 
 class _Answer(NamedTuple):
-    """The blocks of an answer, and which characters of the whole text they have."""
+    """The blocks of an answer, and the part of the whole text that they contain."""
 
     blocks: list[t.ContentBlock]
     begin: int
     end: int
-    """0 if the answer reaches the end of the text."""
+    """The index after the last character of the answer; 0 if the answer reaches the end of the text."""
     length: int
 
 
@@ -223,7 +223,7 @@ def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceCon
     notes = [" ".join([*remarks, f"To continue, call {call}={next_uri}{budget.argument}"] if next_uri else remarks)]
     query = uri.partition("?")[2]
     if previous and previous not in notes[0] and (not query or "tail=" in query):
-        notes.append(f"For what is before, call {call}={previous}{budget.argument}")
+        notes.append(f"For the part before this, call {call}={previous}{budget.argument}")
     return [note for note in notes if note]
 
 

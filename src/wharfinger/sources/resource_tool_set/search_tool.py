@@ -83,16 +83,17 @@ async def search(
     results = [_result(hit) for hit in hits]
     notes = [note for note in (hits.remark, hits.truncated) if note]
     if (number := count_fitting(results, RESULTS_CHARACTERS // (2 if links else 1))) < len(results):
-        notes.append(f"{len(results) - number} more results are too long for this answer: narrow it by path or source.")
+        notes.append(
+            f"{len(results) - number} more results are too long for this answer: narrow the search by path or source."
+        )
         del results[number:], hits[number:]
     if not results:
         notes.append(_nothing_found(ctx, query, source, type, path, hits))
     structured: dict[str, Any] = {"results": results}
     if notes:
         structured["note"] = " ".join(notes)
-    return as_json(
-        structured, *(map(_link, hits) if links else ())
-    )  # AutoGen, Semantic Kernel and LangChain fail on links
+    # Links only on request: AutoGen, Semantic Kernel and LangChain fail on them.
+    return as_json(structured, *(map(_link, hits) if links else ()))
 
 
 async def query(statement: str, ctx: Context[Any], source: str = "", skip: int = 0) -> t.CallToolResult:
@@ -112,7 +113,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         raise ToolError(f"Choose a database with `source`: {names}.")
     database: Any = matching[0]
     run = partial(ctx.server.resources.calls.call, database, partial(database.query, limit=skip + MAX_ROWS))
-    with errors_for_models(), window_budget(RESULTS_CHARACTERS):  # which shortens long values already in the database
+    with errors_for_models(), window_budget(RESULTS_CHARACTERS):  # lets the source shorten long values in the database
         answer: QueryResult = await run(owner_of(ctx.request), statement)
     if len(answer.columns) > MAX_COLUMNS:
         raise ToolError(f"The statement returns {len(answer.columns):,} columns: name at most {MAX_COLUMNS} of them.")
@@ -128,7 +129,7 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     if shortened := _optional(answer, "shortened"):
         structured["shortened"] = shortened
     if number < len(rows) or answer.truncated:
-        structured["cut"] = _rest(skip, number)
+        structured["cut"] = _how_to_continue(skip, number)
     elif not rows:
         structured["note"] = (
             f"No rows: the statement returns at most {skip:,} rows." if skip else "No rows match the statement."
@@ -142,8 +143,8 @@ def _optional(source: object, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _rest(skip: int, number: int) -> str:
-    """Return a sentence that says how to get the rows after these."""
+def _how_to_continue(skip: int, number: int) -> str:
+    """Return a sentence that says how to get the rows after `number` rows, before which `skip` rows were skipped."""
     if not number:
         return f"The rows before {skip + 1:,} are too large to skip: narrow the statement, or use its own OFFSET."
     sentence = (

@@ -14,7 +14,7 @@ from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound, To
 from wharfinger.server.context import Context
 from wharfinger.sources.windows.window_budget import window_budget
 
-__all__ = ["as_json", "brief", "clipped", "errors_for_models", "read"]
+__all__ = ["as_json", "clipped", "errors_for_models", "read", "resource_entry"]
 
 MAX_DESCRIPTION_LENGTH = 200
 """Maximum number of characters of a title or description in a list."""
@@ -54,8 +54,8 @@ def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text), *more], structured_content=value)
 
 
-def brief(resource: t.Resource) -> dict[str, Any]:
-    """Return the members of a resource that help a model to choose."""
+def resource_entry(resource: t.Resource) -> dict[str, Any]:
+    """Return the entry of a resource in a list: the members that help a model to choose."""
     entry = {
         "uri": resource.uri,
         "title": _short(resource.title or resource.name),

@@ -28,19 +28,20 @@ MAX_LINE_CHARACTERS = 300
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 
 
-def _names(template: str) -> list[str]:
+def _query_variables(template: str) -> list[str]:
     """Return the variables in the query of a template: `["level", "text"]` of `log://app/{+path}{?level,text}`."""
     return [name.rstrip("*") for query in _QUERY.findall(template) for name in query.split(",")]
 
 
 def _example(source: Source, name: str) -> str:
+    """Return a parameter as it is written in a query, such as `level=error`."""
     example = source.parameters[name].example
     return f"{name}={example}" if example else name
 
 
 def _common_parameters(source: Source) -> list[str]:
     """Return the parameters that all URIs of a source take."""
-    template_names = {name for template in source.templates for name in _names(template.uri_template)}
+    template_names = {name for template in source.templates for name in _query_variables(template.uri_template)}
     return [name for name in source.parameters if name not in template_names]
 
 
@@ -52,7 +53,7 @@ def queries_of(source: Source) -> Iterator[str]:
     """
     general = {name for name, parameter in source.parameters.items() if not parameter.types}
     for template in source.templates:
-        names = [name for name in _names(template.uri_template) if name in general]
+        names = [name for name in _query_variables(template.uri_template) if name in general]
         if names and may_read_below(template.uri_template.partition("{")[0]):
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
     if names := [name for name in _common_parameters(source) if name in general]:
@@ -87,7 +88,7 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
             lines[type(source)] = line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + "…"
     if not lines:
         return description
-    return "\n".join([description, "", "Ask for less by a query:", *list(lines.values())[:MAX_SOURCES]])
+    return "\n".join([description, "", "To read less, add a query:", *list(lines.values())[:MAX_SOURCES]])
 
 
 def parameters_of_type(source: Source, kind: str) -> list[str]:
@@ -104,8 +105,10 @@ def parameters_at(source: Source, uri: str) -> list[str]:
     base = uri.partition("?")[0]
     names: list[str] = []
     for template in source.templates:
-        if (own := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
-            names += own
+        with suppress(InvalidTemplate, UnmatchableTemplate):
+            own = _query_variables(template.uri_template)
+            if own and UriTemplate(_QUERY.sub("", template.uri_template)).match(base) is not None:
+                names += own
     names += _common_parameters(source)
     kind = mime.by_name(unquote(base.rpartition("/")[2]))
     valid_names = [
@@ -116,12 +119,6 @@ def parameters_at(source: Source, uri: str) -> list[str]:
     return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in valid_names]
 
 
-def _matches(template: str, uri: str) -> bool:
-    with suppress(InvalidTemplate, UnmatchableTemplate):
-        return UriTemplate(template).match(uri) is not None
-    return False
-
-
 def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
     """Describe a template for a model: its text, its description, and the parameters of its query."""
     entry: dict[str, Any] = {"uriTemplate": template.uri_template}
@@ -130,7 +127,7 @@ def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
     if source is not None:
         parameters = {
             name: f"such as {parameter.example}: {parameter.meaning}"
-            for name in _names(template.uri_template) or _common_parameters(source)
+            for name in _query_variables(template.uri_template) or _common_parameters(source)
             if (parameter := source.parameters.get(name)) is not None
         }
         entry |= {"parameters": parameters} if parameters else {}

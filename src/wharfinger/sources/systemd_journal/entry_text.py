@@ -42,8 +42,8 @@ def moment_of(entry: ExportedEntry) -> float:
 def unit_of(entry: ExportedEntry) -> str:
     """Return the unit that an entry is about, or `KERNEL`; an empty string if it is about neither.
 
-    systemd (process 1) and programs of root log about other units; any other program could name one by mistake or to
-    deceive, so only its own unit counts, which the journal adds by itself.
+    systemd (process 1) and programs of root may name another unit. Any other program could name one by mistake or to
+    deceive: for it, only its own unit counts, which the journal itself adds.
     """
     if entry.fields.get("_PID") == b"1" and (unit := entry.text("UNIT")):
         return unit
@@ -72,7 +72,7 @@ def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> byte
 
 
 def _as_utf8(message: bytes, max_bytes: int) -> bytes:
-    """Return the beginning of a message. If it is not UTF-8, other bytes become escapes such as `\\xff`."""
+    """Return the beginning of a message. Bytes that are not UTF-8 become escapes such as `\\xff`."""
     try:
         message.decode()
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def _as_utf8(message: bytes, max_bytes: int) -> bytes:
 
 
 def has_text(line: bytes, text: str, redact: bool) -> bool:
-    """Return whether the shown part of a line contains a text, which must be casefolded."""
+    """Return whether a line, as it is shown, contains a text. The text must be casefolded."""
     if text.isascii() and text.encode() not in line.lower():
         return False
     if redact and _KEY_LINE(line.partition(b": ")[2].strip()):
@@ -90,7 +90,7 @@ def has_text(line: bytes, text: str, redact: bool) -> bool:
 
 
 def all_fields(entry: ExportedEntry, redact: bool) -> bytes:
-    """Return all fields of an entry as text, each as `NAME=value`, without secrets."""
+    """Return all fields of an entry as text, each as `NAME=value`; with `redact`, without secrets."""
     parts = [
         b"%s=%s\n" % (name.encode(), value.replace(b"\n", _INDENT)) for name, value in sorted(entry.fields.items())
     ]

@@ -29,11 +29,14 @@ _LENGTH = struct.Struct("<Q")
 
 
 class ExportedEntry(msgspec.Struct):
-    """One entry: its fields, the first value of each; the bytes of all values; and how many bytes were left out."""
+    """One entry."""
 
     fields: dict[str, bytes]
+    """The first value of each field."""
     size: int = 0
+    """Number of bytes of all values."""
     left_out: int = 0
+    """Number of bytes of values that are not in `fields`."""
 
     def text(self, name: str) -> str:
         """Return a field as text, or an empty string if the entry does not have it."""
@@ -86,7 +89,7 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _skip(stream: IO[bytes], size: int) -> bool:
-    """Skip `size` bytes. Returns False if the stream ends before."""
+    """Skip `size` bytes. Returns False if the stream ends before that."""
     while size > 0:
         piece = stream.read(min(size, _SKIPPED_BYTES))
         if not piece:

@@ -47,7 +47,7 @@ class JournalRun:
         self._process = process
 
     def entries(self) -> Iterator[ExportedEntry]:
-        """Yield the entries, or those until the time is over.
+        """Yield the entries, up to the end of the time for the run (see `timed_out`).
 
         Raises:
             SourceUnavailable: the journal cannot be read; the message says why.
@@ -62,7 +62,7 @@ class JournalRun:
         self.kill()
 
     def kill(self) -> None:
-        """End the process, and any that it started, which could keep the pipe open."""
+        """End the process and those that it started, which could keep the pipe open."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -88,7 +88,7 @@ class JournalRun:
 
 
 class Journalctl:
-    """The program journalctl, for the journal in a directory, or for that of this machine."""
+    """The program journalctl, for the journal in a directory or, if `directory` is empty, of this machine."""
 
     def __init__(self, directory: str) -> None:
         # A program in a relative folder of PATH depends on where the server was started.
@@ -105,13 +105,13 @@ class Journalctl:
 
     @contextmanager
     def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
-        """Run journalctl for entries with these fields, or with all. The process ends with the block."""
+        """Run journalctl for entries with these fields, by default with all. The process ends with the `with` block."""
         output_fields = [f"--output-fields={','.join(fields)}"] if fields else []
         with self._start([*self._command, "--output=export", *output_fields, *arguments]) as run:
             yield run
 
     def values(self, field: str) -> list[str]:
-        """Return the values of a field in all entries, in order, as far as they fit into `MAX_VALUES_BYTES`."""
+        """Return the sorted values that a field has in all entries, as far as they fit into `MAX_VALUES_BYTES`."""
         with self._start([*self._command, f"--field={field}"]) as run:
             output = run.output.read(MAX_VALUES_BYTES)
             if len(output) < MAX_VALUES_BYTES:

@@ -52,7 +52,7 @@ class JournalQuery(NamedTuple):
     text: str = ""
     boot: str = ""
     entry: str = ""
-    """The cursor of the one entry to read with all its fields."""
+    """The cursor of an entry that is read alone, with all its fields."""
     window: window.Window | None = None
     """The lines or bytes of that entry to return (`lines=`, `bytes=`); None for all of it."""
     filters: str = ""
@@ -65,12 +65,12 @@ class JournalQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether it is read forward from `after` or `since`, not backward from `before` or the newest entry."""
+        """Whether entries are read forward from `after` or `since`, not backward from `before` or the newest one."""
         return bool(self.after) or (self.since is not None and self.lines is None and not self.before)
 
 
 def position_of_cursor(cursor: str) -> str:
-    """Return a cursor as it is written in a URI; an empty string if it is not one."""
+    """Return a cursor as a URI has it; an empty string if the text is not a cursor."""
     match = _CURSOR(cursor)
     return ".".join(match.groups()) if match else ""
 
@@ -89,7 +89,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
     """
     if "entry" in query and set(query) <= set(_ENTRY_NAMES):
         part = {name: value for name, value in query.items() if name != "entry"}
-        return JournalQuery(entry=_cursor("entry", query["entry"]), window=window.parse(part))
+        return JournalQuery(entry=_read_cursor("entry", query["entry"]), window=window.parse_window(part))
     places = [name for name in query if name in _PLACES]
     other_names = [name for name in query if name not in _PLACES + _FILTERS]
     if other_names or (len(places) > 1 and set(places) != {"before", "tail"}):
@@ -108,11 +108,11 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
     boot = query.get("boot", "")
     if "boot" in query and not _BOOT(boot):
         raise InvalidArgument("boot= takes 0 (the last boot), -1 (the one before it), or the 32 digits of a boot's ID.")
-    tail = window.parse({"tail": query["tail"]}) if "tail" in query else None
+    tail = window.parse_window({"tail": query["tail"]}) if "tail" in query else None
     return JournalQuery(
         lines=tail.first if tail else None,
-        after=_cursor("after", query["after"]) if "after" in query else "",
-        before=_cursor("before", query["before"]) if "before" in query else "",
+        after=_read_cursor("after", query["after"]) if "after" in query else "",
+        before=_read_cursor("before", query["before"]) if "before" in query else "",
         since=since,
         until=until,
         priority=_PRIORITIES.get(read_level(query["level"]), 7) if "level" in query else None,
@@ -122,7 +122,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
     )
 
 
-def _cursor(name: str, written: str) -> str:
+def _read_cursor(name: str, written: str) -> str:
     match = _POSITION(written)
     if match is None:
         raise InvalidArgument(f"{name}= takes a position from the _meta of another window: read without it.")

@@ -46,9 +46,9 @@ class JournalSelection(NamedTuple):
     after: str = ""
     """The cursor of the newest examined entry; empty if none was examined."""
     before: str = ""
-    """The cursor of the oldest examined entry, if there may be older ones."""
+    """The cursor of the oldest examined entry; empty if none was examined, or none can be older."""
     closed: bool = False
-    """Whether later entries cannot belong to the window."""
+    """Whether no later entry can belong to the window."""
     more: bool = False
     """Whether the window ends at a limit, so that further entries may belong to it."""
     full: bool = False
@@ -70,8 +70,8 @@ class JournalReader:
         self.redact = redact
 
     def newest(self, log: str, sees: Sees) -> str:
-        """Return the cursor of the newest entry of a log that the caller may read, or an empty string."""
-        with self.journalctl.run([*_of_log(log), "--reverse"], FIELDS[1:]) as run:
+        """Return the cursor of the newest entry that the caller may read in a log, or an empty string."""
+        with self.journalctl.run([*_log_arguments(log), "--reverse"], FIELDS[1:]) as run:
             return next((cursor_of(entry) for entry in _bounded(run.entries()) if sees(entry)), "")
 
     def entry(self, log: str, cursor: str, sees: Sees) -> ExportedEntry:
@@ -80,7 +80,7 @@ class JournalReader:
         Raises:
             InvalidArgument: the entry is not, or no longer, in this log.
         """
-        with self.journalctl.run([*_of_log(log), f"--cursor={cursor}"]) as run:
+        with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}"]) as run:
             entry = next(run.entries(), None)
         if entry is None or cursor_of(entry) != cursor or not sees(entry):
             raise _gone("entry", cursor)
@@ -93,7 +93,7 @@ class JournalReader:
             InvalidArgument: the entry that `after=` or `before=` names no longer exists, or the boot does not.
         """
         anchor = query.after or query.before
-        arguments = [*_of_log(log), *_conditions(query)]
+        arguments = [*_log_arguments(log), *_condition_arguments(query)]
         if anchor:
             arguments.append(f"--cursor={anchor}")
         if not query.forward:
@@ -144,9 +144,9 @@ class JournalReader:
                 more = True
                 notes.append(f"Ended after {RUN_SECONDS:g} s.")
         if anchor and not run.timed_out and (anchor_missing or not anchor_checked):
-            self._require(query, anchor)
+            self._require_entry(query, anchor)
         if query.forward:
-            # An entry has the time at which it was written, so none are added to a time in the past.
+            # An entry has the time at which it was written, so no entry is added to a time in the past.
             closed = closed or (not more and query.until is not None and query.until <= time.time())
             return JournalSelection(
                 lines, cursors, last or query.after, first, closed=closed, more=more, notes=tuple(notes)
@@ -156,8 +156,8 @@ class JournalReader:
         closed = bool(query.before) or query.until is not None
         return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))
 
-    def _require(self, query: JournalQuery, cursor: str) -> None:
-        """Check that the entry at a cursor exists: journalctl would continue from another one."""
+    def _require_entry(self, query: JournalQuery, cursor: str) -> None:
+        """Check that the entry at a cursor exists. If not, journalctl continues from another one, without an error."""
         with self.journalctl.run([f"--cursor={cursor}"], ("_PID",)) as run:
             entry = next(run.entries(), None)
         if entry is None or cursor_of(entry) != cursor:
@@ -173,7 +173,7 @@ class JournalReader:
         """Return the lines before an entry, because a secret is recognised by the text before it."""
         lines: list[bytes] = []
         size = 0
-        with self.journalctl.run([*_of_log(log), f"--cursor={cursor}", "--reverse"], FIELDS) as run:
+        with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}", "--reverse"], FIELDS) as run:
             entries = run.entries()
             next(entries, None)
             for entry in entries:
@@ -195,15 +195,15 @@ def _bounded(entries: Iterator[ExportedEntry]) -> Iterator[ExportedEntry]:
         yield entry
 
 
-def _of_log(log: str) -> list[str]:
+def _log_arguments(log: str) -> list[str]:
     """Return the arguments that select the entries of a log."""
     if log == ALL:
         return []
     return ["_TRANSPORT=kernel"] if log == KERNEL else [f"--unit={log}"]
 
 
-def _conditions(query: JournalQuery) -> list[str]:
-    """Return the arguments for the conditions that journalctl checks itself: with a cursor, not those of time."""
+def _condition_arguments(query: JournalQuery) -> list[str]:
+    """Return the arguments for the conditions that journalctl checks. With a cursor, `select` checks the times."""
     arguments: list[str] = []
     if query.priority is not None:
         arguments.append(f"--priority=0..{query.priority}")

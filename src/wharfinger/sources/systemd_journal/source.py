@@ -131,8 +131,11 @@ class Journal(Source):
         self._reader = JournalReader(Journalctl(directory), redact)
         self._lock = threading.Lock()
         self._known_logs: tuple[Hashable, list[str]] | None = None
+        """The names of the logs, with the journal files in which they were found."""
         self._states: dict[str | None, tuple[Hashable, Hashable]] = {}
+        """The version of each watched URI, with the journal files in which it was found."""
         self._round: Hashable = None
+        """The journal files in this round of checks for changes."""
         self._polling = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
         self.template = f"{self.uri}/{{log}}"
         self._filtered = f"{self.template}{{?{','.join(_PARAMETERS)}}}"
@@ -149,8 +152,9 @@ class Journal(Source):
                 name=f"{self.name}-part",
                 title=f"A part of a log in {self.name}",
                 description=(
-                    "The last lines (tail=200), since= and until= a time (2026-11-20T10:00:00Z, or 15m ago), of at "
-                    "least a level (error), with a text, of one boot (-1 is the one before the last); any together."
+                    "The last lines (tail=200), or entries since= or until= a time (2026-11-20T10:00:00Z; 15m is 15 "
+                    "minutes ago), of at least a level= (error), with a text=, or of one boot= (-1 is the one before "
+                    "the last). Parameters can be combined."
                 ),
                 mime_type=mime.TEXT,
             ),
@@ -361,7 +365,9 @@ class Journal(Source):
         text = self._reader.text(log, selection)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
         contents += _remarks(uri, log, query, selection, facts)
-        ttl = MAX_TTL_MS if _is_past(query, began) else 0 if query.after else 1_000
+        # Entries are written with the current time, so a window in the past no longer changes.
+        is_past = query.until is not None and query.until < began - 60
+        ttl = MAX_TTL_MS if is_past else 0 if query.after else 1_000
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _read_entry(self, uri: str, base: str, log: str, query: JournalQuery) -> t.ReadResourceResult:
@@ -395,17 +401,17 @@ class Journal(Source):
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of the logs of units and of the kernel, whose newest entries are searched.
 
-        The version of a log is its newest entry, if that is among the newest of the journal.
+        The version of a log changes with its newest entry, if that is among the newest entries of the journal.
         """
         names = self._after([name for name in self._readable_logs() if name != ALL], after)
-        recent = self._recent() if names else {}
+        recent = self._recent_versions() if names else {}
         documents = [
             Document(uri=self.uri_of(name), title=name, version=recent.get(name, "old"), mime_type=mime.TEXT)
             for name in names[:limit]
         ]
         return documents, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
-    def _recent(self) -> dict[str, str]:
+    def _recent_versions(self) -> dict[str, str]:
         """Return a digest of the newest entry of each unit that has one among the newest entries of the journal."""
         versions: dict[str, str] = {}
         size = 0
@@ -466,7 +472,7 @@ class Journal(Source):
         self._round = tuple(self._files())
 
     def _look(self, uri: str | None) -> Hashable:
-        """Return the version of a URI. It is computed again only if a journal file has changed."""
+        """Return the version of a URI, or of the list if it is None: the last one if no journal file has changed."""
         with self._lock:
             cached = self._states.get(uri)
         if cached is not None and cached[0] == self._round:
@@ -514,11 +520,6 @@ def _title(child: t.Resource) -> str:
     return str(child.title) if child.title != child.name else "entries of a unit"
 
 
-def _is_past(query: JournalQuery, now: float) -> bool:
-    """Return whether the window can no longer change: entries are written with the current time."""
-    return query.until is not None and query.until < now - 60
-
-
 def _links(base: str, query: JournalQuery, selection: JournalSelection, began: float) -> dict[str, object]:
     """Return the links to the windows before and after, with the filters of the query."""
     links: dict[str, object] = {}
@@ -554,7 +555,7 @@ def _remarks(
     if query.forward and selection.more and following:
         return [continuation(str(following), " ".join([*notes, "More follows."]))]
     if not query.forward and not selection.full and previous:
-        notes.append(f"For what is before, read {previous}")
+        notes.append(f"For earlier entries, read {previous}")
     if query.plain and not has_budget():  # the tool gives this hint itself
         notes.append(f"Parts of it: {HOW_TO_ASK}")
     return [remark(str(following or previous or uri), " ".join(notes))] if notes else []

@@ -92,14 +92,14 @@ def upstream(
         label: The name in errors, and for narrowing a search; by default the host, or the program's name.
         allow_private_networks: Also connect to this machine and to private networks (URLs only).
         headers: Sent with each request to the server (URLs only). No data of the caller is sent.
-        env: Environment variables of the command, added to the few that every program needs; it inherits no others.
-        cwd: The folder in which the command runs. Default: the current one.
+        env: Environment variables of the command, added to the few that every program needs. No others are inherited.
+        cwd: The folder in which the command runs; by default the current folder.
         timeout: Seconds that one request may take.
         revision: The revision of the protocol. By default, it is negotiated.
 
     Raises:
-        UnusableSource: it is not an http(s) URL or is at a private address; there is no such program or folder; or an
-            option does not apply to this kind of target.
+        UnusableSource: the target is not an http(s) URL or is at a private address; there is no such program or folder;
+            or an option does not apply to this kind of target.
     """
     if isinstance(target, str):
         if env is not None or cwd is not None:
@@ -177,14 +177,14 @@ class UpstreamSource(Source):
         return f"upstream({self.location!r}, label={self.name!r})"
 
     def include_into(self, server: Server) -> None:
-        """Add this source to a server. It then never matches URIs of the server's other sources."""
+        """Add this source to a server. Then it matches no URI of the server's other sources."""
         self._server = server
         server.add_source(self)
 
     # Matching
 
     def matches(self, uri: str) -> bool:
-        """Return whether the other server may have this URI, and no source here has it."""
+        """Return whether the other server may have this URI, and no other source of this server has it."""
         return uri == self.status or (self._index.covers(uri) and not self._belongs_elsewhere(uri))
 
     def _belongs_elsewhere(self, uri: str) -> bool:
@@ -258,7 +258,8 @@ class UpstreamSource(Source):
             ResourceNotFound: the other server has no resource with this URI.
         """
         if uri == self.status:
-            return self._status()
+            title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reachable"
+            return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
         resource = await self._find_listed(uri) or await self._stat_by_reading(uri)
         self._stats[uri] = msgspec.json.encode(resource)
         if len(self._stats) > MAX_STATS:
@@ -315,6 +316,8 @@ class UpstreamSource(Source):
         return await UpstreamLists(self.name, fetch).page(after, limit)
 
     async def _reads_directories(self) -> bool:
+        """Return whether the other server declares that it can list directories."""
+
         async def look(client: Client) -> bool:
             extensions = client.capabilities.extensions
             skills = None if isinstance(extensions, UnsetType) else extensions.get(SKILLS)
@@ -354,10 +357,6 @@ class UpstreamSource(Source):
             ttl_ms=0 if answer.ttl_ms is UNSET else max(0, answer.ttl_ms),
             cache_scope="private" if answer.cache_scope is UNSET else answer.cache_scope,
         )
-
-    def _status(self) -> t.Resource:
-        title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reachable"
-        return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
 
     # Completion and search
 
@@ -423,7 +422,7 @@ class UpstreamSource(Source):
             self._status_changed(self.status)
 
     async def _may_have_changed(self, uri: str) -> bool:
-        """Return whether a resource may have changed since `stat`: True if it has no version or date."""
+        """Return whether a resource may have changed since its last `stat`. It may if it has no version and no date."""
         known_stat = self._stats.pop(uri, None)
         self._lists.forget()
         try:

@@ -51,7 +51,7 @@ UNREACHABLE_ERRORS = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, 
 
 
 class UpstreamClient:
-    """Calls the server that `make()` connects to. Use it in one event loop until it is closed.
+    """Calls a server through the client that `make()` returns. Use it in one event loop until it is closed.
 
     `name` is the server's name in errors. `on_state` is called when the server becomes unreachable or reachable again:
     see `down`.
@@ -137,7 +137,7 @@ class UpstreamClient:
                 await client.close()
 
     def failed(self, error: WharfingerError, began: float | None = None) -> None:
-        """Record an error of a request that began at `began`; some mean that the server cannot be reached."""
+        """Record an error of a request that began at `began`, if the error means that the server cannot be reached."""
         if self.closed or not isinstance(error, UNREACHABLE_ERRORS):
             return
         was_down = self._breaker.down

@@ -28,7 +28,7 @@ MAX_RESOURCES = 5_000
 MAX_TEMPLATES = 5_000
 """Maximum number of templates that are requested."""
 START_SECONDS = 2.0
-"""Longest wait of `start`. Discovery then continues in the background."""
+"""The maximum time that `start` waits. Discovery then continues in the background."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 """The first and the longest delay between attempts to reach the server. Each failure doubles it."""
 
@@ -65,7 +65,7 @@ class Discovery:
             await asyncio.wait((task,))
 
     def restart(self) -> None:
-        """Start again after the server is reachable again: its lists may have changed."""
+        """Start again when the server has become reachable: its lists may have changed."""
         self._lists.forget()
         self._reachable.set()
         if self._task is not None and self._task.done():
@@ -94,7 +94,7 @@ class Discovery:
                 await self._discover()
                 return
             except UpstreamUnreachable as error:
-                log.debug("%s could not be listed, and is tried again: %s", self._name, error)
+                log.debug("%s could not be listed; retrying: %s", self._name, error)
             except WharfingerError as error:  # another attempt would get the same answer
                 log.warning("%s could not be listed: %s", self._name, error)
                 self._done = True

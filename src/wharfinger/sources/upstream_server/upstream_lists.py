@@ -1,9 +1,9 @@
 """Divides another server's list into pages of our own size.
 
 Our key of the next page contains the other server's cursor, the number of resources of its page that were shown, and
-digests of the last ones. If the page has changed since, the list continues after the last shown resource that it still
-has, so that none is left out or shown twice. A list that never ends is an error: it returns to an earlier cursor
-(detected with Brent's algorithm, which remembers one cursor), or has too many pages.
+digests of the last of them. If that page has changed since, the list continues after the last shown resource that the
+page still has, so that none is left out or shown twice. A list that never ends is an error: it returns to an earlier
+cursor (detected with Brent's algorithm, which remembers one cursor), or has too many pages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_CURSOR_LENGTH = 16 * 1024
 MAX_FETCHES = 50
 """Maximum number of pages of the other server that are fetched for one of ours."""
 MAX_DIGESTS = 8
-"""Digests of shown resources in a key. The list continues at the right place if one of these still exists."""
+"""Digests of shown resources in a key. The list continues at the right place if one of these resources still exists."""
 SEARCHED_PAGES = 4
 """Number of later pages that are searched for these resources."""
 CACHED_PAGES, CACHE_SECONDS = 4, 1.0
@@ -46,10 +46,12 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
     """The position at which a list continues: in the page at `cursor`, after `index` resources."""
 
     cursor: str | None = None
+    """The other server's cursor; None for its first page."""
     shown: tuple[str, ...] = ()
     """Digests of the last resources that were shown, the latest first."""
     index: int = 0
     pages: int = 0
+    """The number of pages of the other server before this one."""
     earlier: str = ""
     """The digest of an earlier cursor: a list that returns to it never ends."""
 

@@ -26,12 +26,13 @@ LIST_INTERVAL_SECONDS = 1.0
 
 
 class UpstreamWatch:
-    """Watches in bundles: one watch at the other server for all URIs that were watched in one turn of the event loop.
+    """Watches URIs in bundles: URIs whose watch began in the same turn of the event loop share one upstream watch.
 
     Args:
         client: Connects to the server.
         name: The server's name in the log.
-        missed: Called when a watch has begun. Returns whether the URI may have changed since its last `stat`.
+        may_have_changed: Called with each URI when its watch has begun. Returns whether the resource may have changed
+            since its last `stat`.
         list_changed: Awaited before the watcher of the list is notified.
     """
 
@@ -39,12 +40,12 @@ class UpstreamWatch:
         self,
         client: UpstreamClient,
         name: str,
-        missed: Callable[[str], Awaitable[bool]],
+        may_have_changed: Callable[[str], Awaitable[bool]],
         list_changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._client = client
         self._name = name
-        self._missed = missed
+        self._may_have_changed = may_have_changed
         self._list_changed = list_changed
         self._watchers: dict[str | None, Changed] = {}
         self._new: list[str] = []
@@ -53,7 +54,7 @@ class UpstreamWatch:
         self._tasks = BackgroundTasks()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Watch a URI, or the list if it is None."""
+        """Watch a URI, or the list if `uri` is None, and call `changed` after each change."""
         self._watchers[uri] = changed
         if uri is None:
             if self._list is None:
@@ -117,12 +118,14 @@ class UpstreamWatch:
                     backoff.succeeded()
                     self._client.succeeded()
                     for uri in uris:
-                        if reopened or (uri is not None and uri in self._watchers and await self._missed(uri)):
+                        if reopened or (
+                            uri is not None and uri in self._watchers and await self._may_have_changed(uri)
+                        ):
                             await self._notify(uri)
                     await self._pass_on(watch, uris)
             except (RemoteResourceNotFound, RemoteInvalidParams, RemoteMethodNotFound) as error:
                 log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
-                if len(uris) > 1:  # one missing resource must not keep the others from being watched
+                if len(uris) > 1:  # one missing resource must not end the watch of the other resources
                     for uri in uris:
                         if uri is not None and uri in self._watchers:
                             self._start_bundle((uri,))

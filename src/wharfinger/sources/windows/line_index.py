@@ -242,8 +242,8 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
 class LineIndexes:
     """The indexes of a source's contents. The least recently used ones are dropped."""
 
-    def __init__(self, most: int = MAX_CONTENTS) -> None:
-        self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(most)
+    def __init__(self, max_contents: int = MAX_CONTENTS) -> None:
+        self._indexes: BoundedCache[Hashable, tuple[str, Hashable, LineIndex]] = BoundedCache(max_contents)
 
     def of(
         self,

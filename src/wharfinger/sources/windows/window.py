@@ -50,7 +50,7 @@ __all__ = [
     "digest_of",
     "is_continuation",
     "is_remark",
-    "parse",
+    "parse_window",
     "read_content",
     "refuse_window",
     "remark",
@@ -137,7 +137,7 @@ def split_window(uri: str) -> tuple[str, Window | None]:
     if "?" not in uri:
         return uri, None
     base, query = split_query(uri)
-    return base, parse(query)
+    return base, parse_window(query)
 
 
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})?").fullmatch
@@ -146,7 +146,7 @@ _LOWEST = {"lines": 1, "bytes": 0, "tail": 1}
 _EXAMPLES = {"lines": "lines=1-200 or lines=201-", "bytes": "bytes=0-65535 or bytes=65536-", "tail": "tail=200"}
 
 
-def parse(query: Mapping[str, str]) -> Window | None:
+def parse_window(query: Mapping[str, str]) -> Window | None:
     """Return the window of a query: `lines=A-B`, `lines=A-`, `bytes=A-B`, `bytes=A-` or `tail=N`; None if it is empty.
 
     Raises:
@@ -225,17 +225,17 @@ def read_content(
         if neighbour is not None:
             facts[key] = with_query(base, str(neighbour))
     text = view.text(part)
-    contents = [_blob(uri, view.kind, part.data, facts)]
+    contents = [_blob(uri, view.mime_type, part.data, facts)]
     if text is not None:
-        contents = [_text(uri, view.kind, text, not view.text_encoding.bom_bytes, facts)]
+        contents = [_text(uri, view.mime_type, text, not view.text_encoding.bom_bytes, facts)]
     if part.ended_early and part.next is not None:
         next_uri = with_query(base, str(part.next))
-        contents.append(continuation(next_uri, view.words(part)))
+        contents.append(continuation(next_uri, view.describe(part)))
     return contents
 
 
 def continuation(next_uri: str, text: str) -> t.ResourceContents:
-    """Return a remark about the window that was read, which names the next one. It is not part of the content."""
+    """Return a remark that describes the window that was read, and names the next one. It is no part of the content."""
     contents = remark(next_uri, f"{text} To continue, read {next_uri}")
     contents.meta = {SUMMARY: True, REMARK: text, NEXT: next_uri}
     return contents
@@ -269,25 +269,27 @@ def _whole_contents(
     size = content.size
     if keep is not None and size > STREAM_ABOVE_BYTES:
         head = content.read(0, HEAD_BYTES)
-        kind = mime.classify(name, head[: mime.SNIFFED_BYTES], detect_encoding(head, size).is_text)
-        if kind == mime.PDF or not detect_encoding(head, size).is_text:
-            return _blob(uri, kind, t.stored_blob(keep()), meta)
+        mime_type = mime.classify(name, head[: mime.SNIFFED_BYTES], detect_encoding(head, size).is_text)
+        if mime_type == mime.PDF or not detect_encoding(head, size).is_text:
+            return _blob(uri, mime_type, t.stored_blob(keep()), meta)
     data = content.read(0, size)
     decoded = mime.decode_text(data)
-    kind = mime.classify(name, data[: mime.SNIFFED_BYTES], decoded is not None)
-    if decoded is None or kind == mime.PDF:
-        return _blob(uri, kind, data, meta)
-    return _text(uri, kind, decoded, decoded[1] != "utf-8" and mime.is_guess(data, decoded[1]), meta)
+    mime_type = mime.classify(name, data[: mime.SNIFFED_BYTES], decoded is not None)
+    if decoded is None or mime_type == mime.PDF:
+        return _blob(uri, mime_type, data, meta)
+    return _text(uri, mime_type, decoded, decoded[1] != "utf-8" and mime.is_guess(data, decoded[1]), meta)
 
 
-def _blob(uri: str, kind: str, data: bytes, meta: dict[str, object]) -> t.ResourceContents:
-    return t.ResourceContents(uri=uri, mime_type=kind, blob=data, meta=meta or UNSET)
+def _blob(uri: str, mime_type: str, data: bytes, meta: dict[str, object]) -> t.ResourceContents:
+    return t.ResourceContents(uri=uri, mime_type=mime_type, blob=data, meta=meta or UNSET)
 
 
-def _text(uri: str, kind: str, decoded: mime.Decoded, guessed: bool, meta: dict[str, object]) -> t.ResourceContents:
+def _text(
+    uri: str, mime_type: str, decoded: mime.Decoded, guessed: bool, meta: dict[str, object]
+) -> t.ResourceContents:
     text, encoding = decoded
     if encoding != "utf-8":
         meta[ENCODING] = encoding
         if guessed:
             meta[GUESSED] = True
-    return t.ResourceContents(uri=uri, mime_type=kind, text=text, meta=meta or UNSET)
+    return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, meta=meta or UNSET)

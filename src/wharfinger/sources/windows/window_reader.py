@@ -120,8 +120,8 @@ class View:
         self.max_bytes = max_bytes
         head = content.read(0, min(HEAD_BYTES, self.size))
         self.text_encoding = detect_encoding(head, self.size)
-        self.kind = mime.classify(name, head[: mime.SNIFFED_BYTES], self.text_encoding.is_text)
-        if self.kind == mime.PDF:
+        self.mime_type = mime.classify(name, head[: mime.SNIFFED_BYTES], self.text_encoding.is_text)
+        if self.mime_type == mime.PDF:
             self.text_encoding = BINARY
         if self.text_encoding.is_text:
             self.max_bytes = within_budget(max_bytes)
@@ -255,7 +255,7 @@ class View:
         return self.line_or_character_begin(offset)
 
     def line_or_character_begin(self, offset: int) -> int:
-        """Return the first offset from here at which a line begins; if no line begins, that of a character."""
+        """Return the first offset from this one at which a line begins, or a character if no line begins."""
         if not offset or not self.text_encoding.is_text:
             return offset
         offset = offset // self.text_encoding.unit * self.text_encoding.unit
@@ -290,7 +290,7 @@ class View:
             facts["lastLine"] = part.line + ends.count(mark) - (ends.endswith(mark) or not part.data)
         return facts
 
-    def words(self, part: WindowContent) -> str:
+    def describe(self, part: WindowContent) -> str:
         """Return the place of a window as a sentence, for models that see only the text."""
         facts = self.facts(part)
         lines = f", lines {facts['firstLine']:,}-{facts['lastLine']:,}" if "firstLine" in facts else ""
