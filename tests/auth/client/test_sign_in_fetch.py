@@ -70,7 +70,7 @@ async def test_large_and_slow_responses_are_refused() -> None:
         with pytest.raises(ConnectionFailed, match="more than"):
             await fetch_for(f"{origin}/mcp")("GET", f"{origin}/large", {}, None)
         with pytest.raises(ConnectionFailed, match=r"within 0\.2 s"):
-            await fetch_for(f"{origin}/mcp", time=0.2)("GET", f"{origin}/slow", {}, None)
+            await fetch_for(f"{origin}/mcp", timeout=0.2)("GET", f"{origin}/slow", {}, None)
 
 
 async def test_a_remote_server_cannot_cause_requests_to_private_addresses() -> None:

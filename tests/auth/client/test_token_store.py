@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wharfinger.auth import FileTokens, MemoryTokens, Tokens
+from wharfinger.auth import FileTokens, MemoryTokens, SignIn, Tokens
 from wharfinger.auth.client.grants import Grant
 from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.auth.client.token_store import default_folder
@@ -53,6 +53,19 @@ async def test_the_newest_grant_of_a_server_is_returned(tokens: Tokens) -> None:
     grant = await tokens.grant(GRANT.server)
     assert grant is not None
     assert grant.access_token == "next"
+
+
+async def test_sign_in_forgets_all_grants_of_a_server(tokens: Tokens) -> None:
+    """A bug: only the newest was deleted, and an older one of another issuer was used after a logout."""
+    other_server = msgspec.structs.replace(GRANT, server="https://pier.example/mcp")
+    for grant in (GRANT, msgspec.structs.replace(GRANT, issuer="https://other.example", taken_at=2.0), other_server):
+        await tokens.keep(grant)
+    sign_in = SignIn(tokens=tokens)
+    assert await sign_in.headers(GRANT.server)
+    assert await sign_in.forget(GRANT.server)
+    assert await tokens.grants() == [other_server]
+    assert await sign_in.headers(GRANT.server) == {}
+    assert not await sign_in.forget(GRANT.server)
 
 
 async def test_a_client_is_returned_for_its_issuer(tokens: Tokens) -> None:

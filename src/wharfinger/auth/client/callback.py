@@ -20,15 +20,15 @@ MAX_REQUEST_BYTES = 32 * 1024
 MAX_CONNECTIONS = 16
 
 ReadRedirect = Callable[[str], str]
-"""Returns the code in the query of a redirect. Raises LookupError if it belongs to another sign-in, NotAuthorized if
-the sign-in was refused."""
+"""Returns the code in the query of a redirect. Raises LookupError if the redirect belongs to another sign-in, and
+NotAuthorized if the sign-in was refused."""
 
 
 class Callback:
     """Listens on 127.0.0.1 for the redirect that ends a sign-in: `async with Callback() as callback`."""
 
     def __init__(self, port: int = 0) -> None:
-        """`port` 0 is any free port."""
+        """A `port` of 0 means any free port."""
         self._port = port
         self._server: asyncio.Server | None = None
         self._read_redirect: ReadRedirect | None = None

@@ -28,7 +28,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The scopes that it requires, in order, or an empty tuple if it names none."""
+        """The required scopes, in order; empty if the challenge names none."""
         return tuple(dict.fromkeys(self.params.get("scope", "").split()))
 
     @property
@@ -61,7 +61,7 @@ def parse_challenges(text: str) -> list[Challenge]:
 
 
 def bearer_challenge(text: str) -> Challenge | None:
-    """Return the first challenge for a bearer token; an empty one if the header is missing.
+    """Return the first challenge for a bearer token; a challenge without parameters if the header is missing.
 
     Returns None if the server requires other credentials, which a sign-in does not provide.
     """

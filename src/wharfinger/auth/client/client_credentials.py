@@ -27,7 +27,7 @@ ASSERTION_SECONDS = 120
 class ClientCredentials:
     """Authorizes a program by its own secret or private key: `Client(url, auth=ClientCredentials("id", secret=…))`.
 
-    Tokens are kept as long as the object lives.
+    The object keeps its tokens in memory.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class ClientCredentials:
     ) -> None:
         """Give `secret`, or `private_key` (PEM) with the `algorithm` to sign with (needs the extra `auth`).
 
-        `issuer` is the authorization server that issued the credentials: they are sent to no other. Without it they
-        belong to the first one that a server names. `scopes`, `allow_private_networks` and `fetch` are those of
-        `SignIn`.
+        `issuer` is the authorization server that issued the credentials: they are sent to no other. Without it, they
+        are sent only to the first one that each MCP server names. `scopes`, `allow_private_networks` and `fetch` are
+        those of `SignIn`.
 
         Raises:
             MissingExtra: a key was given, but the extra `auth` is not installed.
@@ -59,7 +59,7 @@ class ClientCredentials:
         self._sign = None if private_key is None else _signer(client_id, private_key, algorithm)
         self._issuer = issuer
         self._issuers: dict[str, str] = {}
-        """The issuer that each server named first."""
+        """By server: the first issuer that it named, to which the credentials are bound."""
         self._manager = TokenManager(
             self._obtain,
             MemoryTokens(),
@@ -127,7 +127,7 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
 
     try:
         key = key_types[algorithm[:2]].import_key(pem)
-        sign("", 0)  # a public key, or one that does not fit the algorithm, fails only here
+        sign("", 0)  # a key that is public, or does not fit the algorithm, fails only here
     except (JoseError, ValueError, KeyError) as error:
         raise ValueError(f"The private key is not valid for {algorithm}: {type(error).__name__}.") from None
     return sign

@@ -4,8 +4,8 @@ Written as generator steps (see `steps`), so that this module does no I/O:
 
 1. Get the server's own metadata: the URL in `WWW-Authenticate`, or a well-known URL on its origin. Its `resource` must
    cover the server.
-2. Take one of the authorization servers that it names, and get that one's metadata. Its `issuer` must be exactly the
-   name that the server's metadata has.
+2. Choose an authorization server that this metadata names, and get the metadata of that server. The `issuer` in it must
+   be exactly the URL by which it was named.
 3. A server without metadata follows 2025-03-26: it is its own authorization server.
 """
 
@@ -34,8 +34,8 @@ class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     """The authorization server that issues tokens for an MCP server.
 
     `server` is the URL of the MCP server. `resource` is the member of its metadata; None if it publishes no metadata
-    (2025-03-26). `assumed` is true if the authorization server has no metadata either, and the default endpoints of
-    2025-03-26 are used.
+    (2025-03-26). `scopes` are those that the server requires. `assumed` is true if the authorization server has no
+    metadata either, and the default endpoints of 2025-03-26 are used.
     """
 
     server: str
@@ -60,17 +60,17 @@ def discover(server: str, challenge: Challenge, known: Collection[str], trace: T
     """
     if (fault := forbidden_reason(server, server)) is not None:
         raise NotAuthorized(f"{server} cannot be used for signing in: {fault}. The token would be sent unencrypted.")
-    published = yield from _resource(server, challenge, trace)
+    published = yield from _get_resource_metadata(server, challenge, trace)
     if published is None:
-        return (yield from _without_resource(server, challenge, trace))
+        return (yield from _use_own_auth_server(server, challenge, trace))
     issuer = next((issuer for issuer in published.authorization_servers if issuer in known), None)
     issuer = issuer or published.authorization_servers[0]
-    metadata = yield from _server(server, issuer, trace)
+    metadata = yield from _get_server_metadata(server, issuer, trace)
     scopes = challenge.scope or published.scopes_supported or ()
     return AuthServer(server=server, resource=published.resource, scopes=scopes, metadata=metadata)
 
 
-def _resource(server: str, challenge: Challenge, trace: Trace) -> Steps[ResourceMetadata | None]:
+def _get_resource_metadata(server: str, challenge: Challenge, trace: Trace) -> Steps[ResourceMetadata | None]:
     """Get the server's own metadata; None if it publishes none."""
     metadata_url = challenge.resource_metadata
     urls = resource_metadata_urls(server, metadata_url)
@@ -79,50 +79,54 @@ def _resource(server: str, challenge: Challenge, trace: Trace) -> Steps[Resource
         problem = f"{shown(metadata_url)} is on another origin, and is not requested"
         trace.append(TraceStep("resource_metadata in WWW-Authenticate", False, problem, fix))
     for url in urls:
-        document = yield from _document("the server's metadata", url, ResourceMetadata, trace)
+        document = yield from _get_document("the server's metadata", url, ResourceMetadata, trace)
         if document is None:
             continue
         if not covers(document.resource, server):
             problem = f"its resource {shown(document.resource)!r} does not cover {server}"
-            raise _stop(trace, url, problem, "Publish the URL under which clients reach the server as `resource`.")
+            raise _record_failure(
+                trace, url, problem, "Publish as `resource` the URL under which clients reach the server."
+            )
         if not document.authorization_servers:
             fix = "Ask its operator for a token, or to list the issuer in `authorization_servers`."
-            raise _stop(trace, url, "it names no authorization server", fix)
+            raise _record_failure(trace, url, "it names no authorization server", fix)
         servers = ", ".join(shown(issuer) for issuer in document.authorization_servers[:5])
         trace.append(TraceStep(url, True, f"resource {document.resource}; authorization servers: {servers}"))
         return document
     return None
 
 
-def _server(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
-    """Get the authorization server's metadata. Its `issuer` must be exactly this one (RFC 8414 §3.3)."""
+def _get_server_metadata(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
+    """Get the authorization server's metadata. The `issuer` in it must be exactly this one (RFC 8414 §3.3)."""
     if (fault := forbidden_reason(issuer, server)) is not None:
-        raise _stop(trace, issuer, f"the authorization server is not used: {fault}", "Publish its https issuer.")
+        raise _record_failure(
+            trace, issuer, f"the authorization server is not used: {fault}", "Name an issuer with a public https URL."
+        )
     other: str | None = None
     for url in server_metadata_urls(issuer):
-        metadata = yield from _document("the authorization server's metadata", url, ServerMetadata, trace)
+        metadata = yield from _get_document("the authorization server's metadata", url, ServerMetadata, trace)
         if metadata is None:
             continue
         if metadata.issuer != issuer:
             other = metadata.issuer
             problem = f"not used: its issuer is {shown(other)!r}, and the server names {issuer!r}"
-            trace.append(TraceStep(url, False, problem, "Both must be the same text, to the last slash."))
+            trace.append(TraceStep(url, False, problem, "Both must be exactly the same, including a slash at the end."))
             continue
         return _check_endpoints(server, url, metadata, trace)
     if other is not None:
         raise NotAuthorized(
             f"The metadata of the authorization server {issuer} names another issuer, {shown(other)!r}, and is not "
-            "used: both must be the same text."
+            "used: both must be exactly the same."
         )
     raise NotAuthorized(f"The authorization server {issuer} publishes no metadata (RFC 8414, OpenID Connect).")
 
 
-def _without_resource(server: str, challenge: Challenge, trace: Trace) -> Steps[AuthServer]:
+def _use_own_auth_server(server: str, challenge: Challenge, trace: Trace) -> Steps[AuthServer]:
     """Return the server as its own authorization server, without resource metadata (2025-03-26, authorization §2.3)."""
     origin = origin_of(server)
     assert origin is not None
     url = f"{origin}/.well-known/oauth-authorization-server"
-    metadata = yield from _document("metadata at the server's root", url, ServerMetadata, trace)
+    metadata = yield from _get_document("metadata at the server's root", url, ServerMetadata, trace)
     assumed = metadata is None
     if metadata is None:
         trace.append(TraceStep(origin, None, "no metadata: trying /authorize, /token and /register of 2025-03-26"))
@@ -135,25 +139,25 @@ def _without_resource(server: str, challenge: Challenge, trace: Trace) -> Steps[
         )
     elif metadata.issuer.rstrip("/") != origin:
         problem = f"its issuer is {shown(metadata.issuer)!r}, not {origin}"
-        raise _stop(trace, url, problem, "Serve metadata of the resource (RFC 9728) that names the issuer.")
+        raise _record_failure(trace, url, problem, "Serve metadata of the resource (RFC 9728) that names the issuer.")
     else:
         metadata = _check_endpoints(server, url, metadata, trace)
     return AuthServer(server=server, resource=None, scopes=challenge.scope, metadata=metadata, assumed=assumed)
 
 
 def _check_endpoints(server: str, document_url: str, metadata: ServerMetadata, trace: Trace) -> ServerMetadata:
-    """Return the metadata if each of its endpoints may be requested."""
+    """Return the metadata. Raises NotAuthorized if one of its endpoints must not be requested."""
     for name in _ENDPOINTS:
         url: str | None = getattr(metadata, name)
         if url is not None and (fault := forbidden_reason(url, server)) is not None:
-            raise _stop(
-                trace, document_url, f"its {name} {shown(url)!r} is not used: {fault}", "Publish an https address."
+            raise _record_failure(
+                trace, document_url, f"its {name} {shown(url)!r} is not used: {fault}", "Publish a public https URL."
             )
     trace.append(TraceStep(document_url, True, f"issuer {metadata.issuer}"))
     return metadata
 
 
-def _document(purpose: str, url: str, kind: type[D], trace: Trace) -> Steps[D | None]:
+def _get_document(purpose: str, url: str, kind: type[D], trace: Trace) -> Steps[D | None]:
     """Get one document. Returns None if this URL has no such document, so that the next URL is tried."""
     try:
         answer = yield get(purpose, url)
@@ -172,7 +176,7 @@ def _document(purpose: str, url: str, kind: type[D], trace: Trace) -> Steps[D | 
     return document
 
 
-def _stop(trace: Trace, subject: str, problem: str, fix: str) -> NotAuthorized:
+def _record_failure(trace: Trace, subject: str, problem: str, fix: str) -> NotAuthorized:
     """Record a step that failed. Returns the error to raise."""
     trace.append(TraceStep(subject, False, problem, fix))
     return NotAuthorized(f"Signing in stops at {subject}: {problem}. {fix}")

@@ -12,10 +12,10 @@ from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, run,
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.interfaces import Fetch
 
-__all__ = ["explain", "first_request"]
+__all__ = ["explain", "request_without_token"]
 
 _REGISTRATIONS = {
-    "before": "with the client id that was given",
+    "preregistered": "with the client id that was given",
     "document": "with the client's own document (client ID metadata document)",
     "dynamic": "the client registers itself (RFC 7591)",
 }
@@ -28,14 +28,14 @@ async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Tra
     """
     trace: Trace = []
     try:
-        return trace, await run(_walk(url, identity, trace), fetch)
+        return trace, await run(_check_steps(url, identity, trace), fetch)
     except WharfingerError as error:
         if not any(step.good is False for step in trace[-1:]):
             trace.append(TraceStep("sign-in", False, str(error)))
         return trace, False
 
 
-def first_request(url: str) -> Steps[tuple[int, str]]:
+def request_without_token(url: str) -> Steps[tuple[int, str]]:
     """Send a request without a token. Returns the status and the `WWW-Authenticate` header of the response."""
     params = {
         "protocolVersion": "2025-11-25",
@@ -48,23 +48,23 @@ def first_request(url: str) -> Steps[tuple[int, str]]:
     return answer.status, answer.headers.get("www-authenticate", "")
 
 
-def _walk(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
-    status, header = yield from first_request(url)
-    challenge = _challenge(url, status, header, trace)
+def _check_steps(url: str, identity: ClientIdentity, trace: Trace) -> Steps[bool]:
+    status, header = yield from request_without_token(url)
+    challenge = _check_challenge(url, status, header, trace)
     if challenge is None:
         return False
     auth_server = yield from discover(url, challenge, [identity.issuer] if identity.issuer else [], trace)
-    good = _registration(auth_server, identity, trace)
-    good = _pkce(auth_server, trace) and good
+    good = _check_registration(auth_server, identity, trace)
+    good = _check_pkce(auth_server, trace) and good
     scopes = scopes_to_ask(auth_server, (), (), offline=True)
     trace.append(TraceStep("scopes", True, shown(" ".join(scopes)) or "the server names none, so none are requested"))
     resource = auth_server.resource or "none is published (2025-03-26)"
     trace.append(TraceStep("resource", True if auth_server.resource else None, shown(resource)))
-    _renewal(auth_server, trace)
+    _check_renewal(auth_server, trace)
     return good
 
 
-def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | None:
+def _check_challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | None:
     step = f"POST {url}"
     if status not in (401, 403):
         trace.append(TraceStep(step, None, f"{status}: `initialize` needs no token; other requests may need one"))
@@ -73,21 +73,21 @@ def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | 
     answer = f"{status}, WWW-Authenticate: {shown(header)}"
     if challenge is None:
         trace.append(
-            TraceStep(step, False, answer, "It requires credentials other than a token: send them in a header.")
+            TraceStep(step, False, answer, "The server requires credentials other than a token: send them in a header.")
         )
         return None
     if not header:
         answer, fix = f"{status} without WWW-Authenticate", 'Send WWW-Authenticate: Bearer resource_metadata="…".'
         trace.append(TraceStep(step, False, answer, fix))
     elif challenge.resource_metadata is None:
-        fix = "Add resource_metadata to it: otherwise clients must guess."
+        fix = "Add resource_metadata to the header: otherwise clients must guess its URL."
         trace.append(TraceStep(step, None, answer, fix))
     else:
         trace.append(TraceStep(step, True, answer))
     return challenge
 
 
-def _registration(auth_server: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
+def _check_registration(auth_server: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
     way = how_registered(auth_server, identity)
     if way:
         trace.append(TraceStep("registration", True, _REGISTRATIONS[way]))
@@ -99,7 +99,7 @@ def _registration(auth_server: AuthServer, identity: ClientIdentity, trace: Trac
     return False
 
 
-def _pkce(auth_server: AuthServer, trace: Trace) -> bool:
+def _check_pkce(auth_server: AuthServer, trace: Trace) -> bool:
     methods = auth_server.metadata.code_challenge_methods_supported
     if methods and "S256" in methods:
         trace.append(
@@ -114,7 +114,7 @@ def _pkce(auth_server: AuthServer, trace: Trace) -> bool:
     return False
 
 
-def _renewal(auth_server: AuthServer, trace: Trace) -> None:
+def _check_renewal(auth_server: AuthServer, trace: Trace) -> None:
     grants = auth_server.metadata.grant_types_supported
     if grants is not None and "refresh_token" not in grants:
         trace.append(

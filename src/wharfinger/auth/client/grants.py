@@ -26,7 +26,7 @@ __all__ = [
     "renew",
     "scopes_to_ask",
     "take_tokens",
-    "token_form",
+    "token_request",
 ]
 
 MAX_TOKEN_CHARACTERS = 16 * 1024
@@ -68,7 +68,7 @@ class UnrelatedRedirect(LookupError):
 def scopes_to_ask(
     auth_server: AuthServer, earlier: Iterable[str], wanted: Iterable[str], *, offline: bool
 ) -> tuple[str, ...]:
-    """Return the scopes to request: `earlier` ones, those of the server, and `wanted` (2026-07-28: the union).
+    """Return the scopes to request: the `earlier` ones, those of the server, and `wanted` (2026-07-28: the union).
 
     `offline_access` is added if the authorization server lists it and there are other scopes.
     """
@@ -102,7 +102,7 @@ def authorization_url(
         "state": attempt.state,
         "code_challenge": challenge.decode(),
         "code_challenge_method": "S256",
-        **_optional(auth_server.resource, scopes),
+        **_resource_and_scope(auth_server.resource, scopes),
     }
     if OFFLINE_ACCESS in scopes:
         query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be ignored
@@ -113,7 +113,7 @@ def authorization_url(
 def read_redirect(query: str, auth_server: AuthServer, attempt: Attempt) -> str:
     """Return the code in the query of a redirect.
 
-    The issuer is compared before an error is read (RFC 9207 §2.4), so that one from another issuer is not shown.
+    The issuer is compared before an error is read (RFC 9207 §2.4), so that the error of another issuer is not shown.
 
     Raises:
         UnrelatedRedirect: the redirect does not belong to this authorization.
@@ -161,7 +161,7 @@ def exchange_code(
         "code": code,
         "redirect_uri": attempt.redirect_uri,
         "code_verifier": attempt.verifier,
-        **_optional(auth_server.resource, ()),
+        **_resource_and_scope(auth_server.resource, ()),
     }
     return (yield from take_tokens(auth_server, client, form, scopes, now, trace))
 
@@ -180,13 +180,13 @@ def take_tokens(
         NotAuthorized: the token endpoint refuses, or its response cannot be used.
     """
     endpoint = auth_server.metadata.token_endpoint
-    answer = yield token_form("tokens", endpoint, client, form)
+    answer = yield token_request("tokens", endpoint, client, form)
     if answer.status != 200:
         _, refused = refusal(f"The token request at {endpoint}", answer)
         trace.append(TraceStep(endpoint, False, str(refused)))
         raise refused
-    tokens = _tokens(endpoint, answer.body)
-    trace.append(TraceStep(endpoint, True, "a token" + (", and one to renew it" if tokens.refresh_token else "")))
+    tokens = _read_tokens(endpoint, answer.body)
+    trace.append(TraceStep(endpoint, True, "a token" + (" and a refresh token" if tokens.refresh_token else "")))
     return Grant(
         server=auth_server.server,
         issuer=auth_server.issuer,
@@ -195,7 +195,7 @@ def take_tokens(
         token_endpoint=endpoint,
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or None,
-        expires_at=_expiry(tokens, now),
+        expires_at=_expiry_time(tokens, now),
         scope=tuple(dict.fromkeys((*scopes, *(tokens.scope or "").split()))),
         granted=None if tokens.scope is None else tuple(tokens.scope.split()),
         taken_at=now,
@@ -215,25 +215,25 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
     form = {
         "grant_type": "refresh_token",
         "refresh_token": grant.refresh_token,
-        **_optional(grant.resource, ()),
+        **_resource_and_scope(grant.resource, ()),
     }
-    answer = yield token_form("new tokens", grant.token_endpoint, grant.client, form)
+    answer = yield token_request("new tokens", grant.token_endpoint, grant.client, form)
     if answer.status != 200:
         code, refused = refusal(f"The renewal at {grant.token_endpoint}", answer)
         if code in ("invalid_grant", "invalid_client", "unauthorized_client"):
             return None
         raise refused
-    tokens = _tokens(grant.token_endpoint, answer.body)
+    tokens = _read_tokens(grant.token_endpoint, answer.body)
     return msgspec.structs.replace(
         grant,
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or grant.refresh_token,
-        expires_at=_expiry(tokens, now),
+        expires_at=_expiry_time(tokens, now),
         taken_at=now,
     )
 
 
-def token_form(purpose: str, endpoint: str, client: RegisteredClient, form: Mapping[str, str]) -> HttpStep:
+def token_request(purpose: str, endpoint: str, client: RegisteredClient, form: Mapping[str, str]) -> HttpStep:
     """Return a request to the token endpoint, with the client's authentication (RFC 6749 §2.3.1)."""
     if client.method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
@@ -255,7 +255,7 @@ class _Tokens(msgspec.Struct, frozen=True):
     scope: str | None = None
 
 
-def _tokens(endpoint: str, body: bytes) -> _Tokens:
+def _read_tokens(endpoint: str, body: bytes) -> _Tokens:
     tokens = read_document(body, _Tokens)
     if isinstance(tokens, str):
         # Leave out the reason, which may quote the response and thus a token.
@@ -268,7 +268,7 @@ def _tokens(endpoint: str, body: bytes) -> _Tokens:
     return tokens
 
 
-def _expiry(tokens: _Tokens, now: float) -> float | None:
+def _expiry_time(tokens: _Tokens, now: float) -> float | None:
     try:
         seconds = float(tokens.expires_in or 0)
     except ValueError:
@@ -276,7 +276,7 @@ def _expiry(tokens: _Tokens, now: float) -> float | None:
     return now + seconds if 0 < seconds < 1e10 else None
 
 
-def _optional(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
+def _resource_and_scope(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
     """Return the parameters `resource`, exactly as published (RFC 8707 §2), and `scope`, if there are any."""
     parameters = {} if resource is None else {"resource": resource}
     scope = " ".join(scopes)

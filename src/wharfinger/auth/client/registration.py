@@ -1,4 +1,4 @@
-"""Register the client at an authorization server, or use an existing registration; as `Steps`, which do no I/O."""
+"""Registers the client at an authorization server, or uses an existing registration; as `Steps`, which do no I/O."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client at one authorization server; never sent to another one (2026-07-28, authorization).
+    """A client at one authorization server. Its credentials are never sent to another (2026-07-28, authorization).
 
     `method` is its authentication method at the token endpoint. `redirect_uri` is empty if none was registered.
+    `secret_expires_at` is in seconds since 1970, and 0 if the secret does not expire.
     """
 
     issuer: str
@@ -43,9 +44,9 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def how_registered(auth_server: AuthServer, identity: ClientIdentity) -> str:
-    """Return the first possible way to register (2025-11-25): `before`, `document`, `dynamic`, or empty."""
+    """Return the first possible way to register (2025-11-25): `preregistered`, `document`, `dynamic`, or empty."""
     if identity.client_id is not None and identity.issuer in (None, auth_server.issuer):
-        return "before"
+        return "preregistered"
     if identity.metadata_url is not None and auth_server.metadata.client_id_metadata_document_supported:
         return "document"
     return "dynamic" if auth_server.metadata.registration_endpoint is not None else ""
@@ -60,13 +61,13 @@ def register(
 ) -> Steps[RegisteredClient]:
     """Return a client of this authorization server, registering it if necessary.
 
-    `registered` is an earlier registration there.
+    `registered` is an earlier registration at this server, if there is one.
 
     Raises:
         NotAuthorized: there is no way to register, or it is refused; the message says what to ask the operator for.
     """
     way = how_registered(auth_server, identity)
-    if way == "before" and identity.client_id is not None:
+    if way == "preregistered" and identity.client_id is not None:
         return _existing_client(auth_server, identity.client_id, identity.client_secret, redirect_uri, trace)
     if way == "document" and identity.metadata_url is not None:
         fault = _document_fault(identity.metadata_url)
@@ -96,7 +97,7 @@ def _existing_client(
         issuer=auth_server.issuer,
         client_id=client_id,
         client_secret=secret,
-        method=_method(auth_server.metadata, secret, None),
+        method=_auth_method(auth_server.metadata, secret, None),
         redirect_uri=redirect_uri,
     )
 
@@ -156,14 +157,14 @@ def _register_dynamically(
         issuer=auth_server.issuer,
         client_id=registration.client_id,
         client_secret=registration.client_secret or None,
-        method=_method(auth_server.metadata, registration.client_secret, registration.token_endpoint_auth_method),
+        method=_auth_method(auth_server.metadata, registration.client_secret, registration.token_endpoint_auth_method),
         redirect_uri=redirect_uri,
         secret_expires_at=registration.client_secret_expires_at,
     )
 
 
-def _method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
-    """Return the authentication method: that of the registration, else the first one that the server supports."""
+def _auth_method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
+    """Return the authentication method: the `agreed` one of the registration, else the best that is supported."""
     if not secret:
         return "none"
     if agreed in _WITH_SECRET:

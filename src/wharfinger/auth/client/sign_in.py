@@ -67,7 +67,7 @@ class SignIn:
         Args:
             client_id: An id that `issuer` issued; it is sent to no other authorization server.
             client_secret: The secret of that id.
-            issuer: The authorization server of that id. By default the first one that a server names.
+            issuer: The authorization server of that id. By default the first one that each server names.
             client_metadata_url: The https URL of the application's client ID metadata document. Without this and
                 without an id the client registers itself.
             client_name: The name under which it registers.
@@ -139,11 +139,14 @@ class SignIn:
                 f"{auth_server.server} requires you to sign in. Run: wharfinger auth login {auth_server.server}"
             )
         identity = self._identity_for(auth_server)
-        saved = await self._saved_client(auth_server, identity)
+        registers_itself = how_registered(auth_server, identity) == "dynamic"
+        saved = await self._tokens.client(auth_server.issuer) if registers_itself else None
+        if saved is not None and 0 < saved.secret_expires_at <= time.time():
+            saved = None
         async with AsyncExitStack() as stack:
             callback = await self._listen(stack, saved)
             client = await run(register(auth_server, identity, callback.url, trace, saved), fetch)
-            if client != saved and how_registered(auth_server, identity) == "dynamic":
+            if client != saved and registers_itself:
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
             code = await self._ask(
@@ -159,7 +162,7 @@ class SignIn:
             raise
 
     def _identity_for(self, auth_server: AuthServer) -> ClientIdentity:
-        """Bind a client id without an issuer to the first issuer that its server names."""
+        """Return the identity. A client id without an issuer is bound to the first issuer that the server named."""
         identity = self._identity
         if identity.client_id is None or identity.issuer is not None:
             return identity
@@ -171,12 +174,6 @@ class SignIn:
             metadata_url=identity.metadata_url,
             name=identity.name,
         )
-
-    async def _saved_client(self, auth_server: AuthServer, identity: ClientIdentity) -> RegisteredClient | None:
-        if how_registered(auth_server, identity) != "dynamic":
-            return None
-        saved = await self._tokens.client(auth_server.issuer)
-        return None if saved is None or 0 < saved.secret_expires_at <= time.time() else saved
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
         """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""
@@ -219,9 +216,9 @@ class SignIn:
 
 
 async def _open_page(url: str) -> None:
-    """Open the browser. If none is found, that is not an error: a person can open the URL.
+    """Open the browser. It is not an error if there is none: a person can open the URL.
 
-    It runs in a daemon thread, because some browsers return only when they are closed.
+    The call runs in a daemon thread, because with some browsers it returns only when they are closed.
     """
     import webbrowser  # imported on use: most programs never open one
 

@@ -18,7 +18,7 @@ MAX_BODY_BYTES = 256 * 1024
 """The maximum number of bytes of a response."""
 
 
-def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = FETCH_SECONDS) -> Fetch:
+def fetch_for(server: str, *, allow_private_networks: bool = False, timeout: float = FETCH_SECONDS) -> Fetch:
     """Return a fetch function for the sign-in of one server.
 
     It requests URLs that `urls.forbidden_reason` allows, at public addresses only. It also allows the server's own host
@@ -37,9 +37,9 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, time: float 
             allow=allow,
             refuse=lambda target: forbidden_reason(target, server),
             follow=None,
-            refusal=f"{{host}} is in a private network, which {server_host} may not name",
+            refusal=f"{{host}} is in a private network, to which {server_host} must not refer",
             max_body_bytes=MAX_BODY_BYTES,
-            timeout=time,
+            timeout=timeout,
             keep_alive=0,  # the few requests of a sign-in are minutes apart
         ) as fetcher:
             return await fetcher.request(verb, url, headers=headers, body=body)

@@ -1,6 +1,6 @@
 """A sign-in as generators: each yields the HTTP requests to send and receives their responses.
 
-So the logic of OAuth does no I/O: only `run` does. A `Trace` records the result of each step.
+The logic of OAuth therefore does no I/O; only `run` does. A `Trace` records the result of each step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class HttpStep(msgspec.Struct, frozen=True):
 
 
 class TraceStep(msgspec.Struct, frozen=True):
-    """The result of one step: `good` is None if it found nothing, but signing in can go on; `fix` says what to do."""
+    """The result of one step: `what` was checked, what was `found`, and what to do about it (`fix`).
+
+    `good` is None if the step did not succeed, but signing in can go on.
+    """
 
     what: str
     good: bool | None

@@ -63,7 +63,7 @@ class TokenManager:
         self._grants: dict[str, Grant] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._renewed: set[str] = set()
-        """Tokens that come from a renewal after a refusal. If such a token is refused, a new one is obtained."""
+        """Tokens that were renewed after a refusal. If one of them is refused too, it is not renewed but replaced."""
         self._authorization_times: dict[str, list[float]] = {}
         self._requested: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""
@@ -119,16 +119,17 @@ class TokenManager:
 
     async def forget(self, url: str) -> bool:
         """Delete the tokens for a server. Returns False if it has none."""
-        grant = self._grants.pop(url, None) or await self._tokens.grant(url)
-        if grant is not None:
+        self._grants.pop(url, None)
+        grants = [grant for grant in await self._tokens.grants() if grant.server == url]
+        for grant in grants:
             await self._tokens.forget(grant)
-        return grant is not None
+        return bool(grants)
 
     async def _replace(self, url: str, status: int, challenge: Challenge, old: Grant | None, trace: Trace) -> Grant:
         fetch = self._fetch(url)
         known = [issuer for issuer in (self._issuer, old.issuer if old is not None else None) if issuer is not None]
         auth_server = await run(discover(url, challenge, known, trace), fetch)
-        # Do not send tokens of another authorization server or resource there.
+        # Do not send this authorization server the tokens of another server or resource.
         same = old is not None and (old.issuer, old.resource) == (auth_server.issuer, auth_server.resource)
         earlier = old if same else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
@@ -138,13 +139,13 @@ class TokenManager:
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
-                raise self._useless(url, auth_server, trace, "the token that was just issued")
+                raise self._refused_again(url, auth_server, trace, "the token that was just issued")
         if status == 403 and earlier is not None:
-            # A new token would not add scopes that were granted, or already requested.
+            # A new token would not help if all scopes were already granted or requested.
             granted = earlier.scope if earlier.granted is None else earlier.granted
             if set(auth_server.scopes) <= {*granted, *self._requested.get(url, ())}:
                 scopes = shown(" ".join(auth_server.scopes)) or "more"
-                raise self._useless(url, auth_server, trace, f"a token with the requested scope {scopes}")
+                raise self._refused_again(url, auth_server, trace, f"a token with the requested scope {scopes}")
         self._count_authorization(url)
         scopes_to_request = scopes_to_ask(
             auth_server, earlier.scope if earlier else (), self._scopes, offline=self._offline
@@ -153,7 +154,7 @@ class TokenManager:
         self._requested[url] = {*before, *scopes_to_request}
         return await self._obtain(auth_server, scopes_to_request, fetch, trace)
 
-    def _useless(self, url: str, auth_server: AuthServer, trace: Trace, subject: str) -> NotAuthorized:
+    def _refused_again(self, url: str, auth_server: AuthServer, trace: Trace, subject: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
         trace.append(TraceStep(url, False, f"it refuses {subject}", fix))
         return NotAuthorized(f"{url} refuses {subject} by {auth_server.issuer}: signing in again would not help. {fix}")

@@ -24,7 +24,7 @@ class Tokens(Protocol):
     """Stores grants by issuer, client, resource and server, and registrations by issuer."""
 
     async def grant(self, server: str) -> Grant | None:
-        """Return the newest grant for the server at this URL; None if it has none."""
+        """Return the newest grant for the server at this URL; None if there is none."""
         ...
 
     async def grants(self) -> list[Grant]:
@@ -40,7 +40,7 @@ class Tokens(Protocol):
         ...
 
     async def client(self, issuer: str) -> RegisteredClient | None:
-        """Return the client that is registered at an issuer; None if it has none."""
+        """Return the client that is registered at an issuer; None if there is none."""
         ...
 
     async def keep_client(self, client: RegisteredClient) -> None:
@@ -107,7 +107,7 @@ class FileTokens:
         return _newest(server, await self.grants())
 
     async def grants(self) -> list[Grant]:
-        """Return all grants, without unreadable files.
+        """Return all grants. Files that cannot be decoded are skipped.
 
         Raises:
             StoreUnusable: See `grant`.

@@ -59,7 +59,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
             claims: Mapping[str, Any] = jwt.decode(proof, key, algorithms=[header["alg"]]).claims
         owner = key.thumbprint()
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
-        raise refuse("its signature is not that of its key") from None
+        raise refuse("it is not signed with the key in its header") from None
     if not hmac.compare_digest(owner.encode(), thumbprint.encode("utf-8", "replace")):
         raise refuse("its key is not the one that the token is bound to")
     if claims.get("htm") != method or _normalize_url(claims.get("htu")) != _normalize_url(url):
@@ -76,7 +76,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
 
 
 def _normalize_url(url: Any) -> str:
-    """Return a URL without query and fragment, which do not count, and with scheme and host in lower case."""
+    """Return a URL for comparison: without query and fragment, and with scheme and host in lower case."""
     bare = str(url).partition("?")[0].partition("#")[0]
     scheme, separator, rest = bare.partition("://")
     host, slash, path = rest.partition("/")
@@ -102,7 +102,7 @@ class UsedProofs:
         """
         key = "dpop/" + hashlib.sha256(f"{thumbprint} {id}".encode("utf-8", "surrogatepass")).hexdigest()
         now = self._clock()
-        until = now + 2 * PROOF_SECONDS  # it may have come from a clock that is ahead
+        until = now + 2 * PROOF_SECONDS  # the proof may come from a clock that is ahead
         if self._store is not None:
             new = await self._store.put(key, b"", expires=until, instead_of=None)
         else:

@@ -61,7 +61,7 @@ class IntrospectionVerifier:
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
         self._fetch = fetch
 
     trusted_seconds = 60.0
@@ -79,7 +79,7 @@ class IntrospectionVerifier:
         """Return the principal of a token; None if the authorization server does not report it as active.
 
         Raises:
-            InvalidToken: it is of another issuer, is meant for another server, or has no subject.
+            InvalidToken: the token is of another issuer, is meant for another server, or has no subject.
             VerifierUnavailable: the authorization server does not answer.
         """
         headers = {

@@ -81,7 +81,7 @@ class JWTVerifier:
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
+            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
         self._remote = RemoteKeys(issuer, fetch, url=jwks_url)
 
     trusted_seconds = 60.0
@@ -113,7 +113,7 @@ class JWTVerifier:
             raise InvalidToken(f"The token is signed with an algorithm that is not accepted: use {self.algorithms[0]}.")
         if "crit" in header or not isinstance(kind := header.get("typ", ""), str) or kind.lower() not in TYPES:
             raise InvalidToken("The token is not an access token (RFC 9068).")
-        claims = self._verified(token, header["alg"], await self._keys(header.get("kid")))
+        claims = self._verify_signature(token, header["alg"], await self._find_keys(header.get("kid")))
         now = self._clock()
         expires = read_time(claims, "exp")
         if expires is None or expires + self.leeway <= now:
@@ -123,14 +123,14 @@ class JWTVerifier:
         read_time(claims, "iat")
         return principal_of(claims, self.issuer, self.audiences, leeway=self.leeway)
 
-    async def _keys(self, id: Any) -> list[Key]:
+    async def _find_keys(self, id: Any) -> list[Key]:
         if id is not None and not isinstance(id, str):
             raise InvalidToken("The kid of the token is not a string.")
         if self._fixed is None:
             return await self._remote.find(id)
         return self._fixed.get(id, []) if id is not None else [key for keys in self._fixed.values() for key in keys]
 
-    def _verified(self, token: str, algorithm: str, keys: list[Key]) -> dict[str, Any]:
+    def _verify_signature(self, token: str, algorithm: str, keys: list[Key]) -> dict[str, Any]:
         """Return the claims if the signature is that of one of the keys; otherwise raise InvalidToken."""
         from joserfc import jwt
         from joserfc.errors import JoseError, SecurityWarning

@@ -1,9 +1,9 @@
 """The public keys of an authorization server (RFC 7517), which are fetched again after a rotation.
 
 Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
-are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
-that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that. The known
-keys remain in use in the meantime, and for `STALE_SECONDS` if fetching fails.
+are fetched again when they are older than `FRESH_SECONDS`, and when a token names an unknown key, but at most every
+`COOLDOWN_SECONDS`, so that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait
+for the new keys. The known ones remain in use in the meantime, and for `STALE_SECONDS` if fetching fails.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
             continue
         if metadata.issuer == issuer:
             return metadata
-        problem = f"{url} names the issuer {metadata.issuer[:200]!r}: both must be the same text, to the last slash"
+        problem = f"{url} names the issuer {metadata.issuer[:200]!r}: both must be exactly the same"
     raise VerifierUnavailable(f"The keys of {issuer} cannot be found: {problem}.")
 
 
@@ -96,7 +96,7 @@ class RemoteKeys:
             self._tried_at = now
             self._fetching = asyncio.get_running_loop().create_task(self._refresh())
             self._fetching.add_done_callback(self._fetched)
-        if unknown and self._fetching is not None:  # otherwise the known keys are used until there are new ones
+        if unknown and self._fetching is not None:  # for a known key, use it until there are new ones
             try:
                 await asyncio.shield(self._fetching)
             except VerifierUnavailable:
@@ -111,7 +111,7 @@ class RemoteKeys:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled():
-            task.exception()  # raised in the calls that waited for it, if there were any
+            task.exception()  # counts as retrieved, even if no call has waited for it
 
     async def _refresh(self) -> None:
         url = self._url

@@ -198,6 +198,7 @@ def revoke_token(path: str | os.PathLike[str], id: str) -> IssuedToken:
 
 
 Version = tuple[int, int, int]
+"""Changes when a file is replaced or written: its inode, size and time of modification."""
 
 
 def _version(file: Path) -> Version:

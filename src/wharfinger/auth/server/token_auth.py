@@ -55,7 +55,7 @@ class _Remembered(NamedTuple):
     until: float
     """When to verify it again."""
     no_proof_until: float
-    """Until when it is accepted without a proof: `until`, or minus infinity if each request needs one."""
+    """Until when the token is accepted without a proof: `until`, or minus infinity if each request needs a proof."""
 
     @property
     def is_bound(self) -> bool:
@@ -114,7 +114,7 @@ class TokenAuth:
     def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the principal of a token that was verified before and needs no proof; None if it must be checked.
 
-        It is the fast path of `authenticate`, tried for every request. It does not find the tokens of long headers.
+        This is the fast path of `authenticate`, tried for every request. It does not find the tokens of long headers.
         """
         remembered = self._remembered.get(headers.get(b"authorization", b""))
         return remembered.principal if remembered is not None and remembered.no_proof_until >= self._clock() else None
@@ -173,7 +173,7 @@ class TokenAuth:
         if is_bound:
             await self._prove(method, url, headers, scheme, token, principal)
         if generation != self._generation:
-            return principal  # its issuer has since withdrawn a key, perhaps the one that signed this token
+            return principal  # in the meantime a key was withdrawn, perhaps the one that signed this token
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
         self._remembered[key] = _Remembered(principal, until, -math.inf if is_bound else until)
@@ -203,7 +203,7 @@ class TokenAuth:
         return principal
 
     def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
-        """Return a 401 with a challenge. Without credentials it carries no error code (RFC 6750 §3.1)."""
+        """Return a 401 with a challenge; `code` is empty if there were no credentials (RFC 6750 §3.1)."""
         metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
         if scheme == "DPoP":
