@@ -108,6 +108,24 @@ def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(make_store: M
     run(test())
 
 
+@pytest.mark.parametrize("last", ["\ud7ff", "\uffff", "\U0010ffff"])
+def test_a_prefix_may_end_with_a_character_that_has_no_successor(
+    make_store: MakeStore, tmp_path: Path, last: str
+) -> None:
+    """A bug: the end of the range was the prefix with its last character plus one, such as a surrogate."""
+
+    async def test() -> None:
+        async with closing(make_store(tmp_path, FakeClock())) as store:
+            keys = [last, f"{last}/a", f"{last}\U0010ffff"]
+            for key in (*keys, "a", "\ue000"):
+                await store.put(key, b"12")
+            assert [key for key, _ in await store.scan(last)] == keys
+            assert await store.usage(last) == (3, 6)
+            assert (await store.usage("")) == (5, 10)
+
+    run(test())
+
+
 def test_a_scan_is_sorted_and_continues_after_a_key(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
         async with closing(make_store(tmp_path, FakeClock())) as store:

@@ -1,14 +1,14 @@
 """`RuleAccess`: the rules that apply to one principal, compiled for fast decisions.
 
-A list asks about each of its URIs, most of which are in the same few directories. So what the patterns can still match
-below a directory is remembered (`_Directory`), and a URI in it costs one more step:
+A list asks about each of its URIs, most of which are in the same few directories. The patterns that can still match
+below a directory are therefore remembered (`_Directory`), and each URI in it costs one more step:
 
 - a pattern whose next segment is a plain name is found by that name in a dictionary;
 - a pattern that matches everything below (`file:///docs/**`) needs no step, and of several such rules only the first
   of each kind is kept;
 - only the others, such as `**/*.md`, take a step each.
 
-So rules about other directories cost nothing, however many there are. The directories of all accesses of a policy share
+Rules about other directories cost nothing, however many there are. The directories of all accesses of a policy share
 one bounded memory: callers who ask for many URIs can only make each other's decisions slower by microseconds.
 """
 
@@ -29,7 +29,7 @@ MAX_DECISIONS = 16_384
 MAX_DIRECTORIES = 32_768
 """The maximum number of directories that are remembered for all accesses of a policy."""
 MAX_REMEMBERED_CHARACTERS = 512
-"""Nothing is remembered of longer URIs, so that a caller cannot fill the memory with them."""
+"""Longer URIs are not remembered, so that a caller cannot fill the memory with them."""
 
 
 class CompiledRule(NamedTuple):
@@ -61,6 +61,7 @@ class _Directory:
         self._by_name: dict[str, list[_Candidate]] = {}
         """The candidates whose next segment can only be this name."""
         self._others: list[_Candidate] = []
+        """The other candidates that may match below."""
         certain: dict[tuple[bool, frozenset[str], tuple[str, ...]], _Candidate] = {}
         allows = covers = denies = denies_all = False
         for candidate in candidates:
@@ -82,13 +83,16 @@ class _Directory:
                     allows = True
                     covers = covers or is_certain
         self._certain = list(certain.values())
+        """The candidates that match everything below: of those with equal effects, the first."""
         self.is_empty = not (certain or self._by_name or self._others)
-        """Nothing below can match."""
+        """Whether nothing below can match."""
         self.may_read = allows and not denies_all
+        """Whether something below may be readable."""
         self.reads_all = covers and not denies
+        """Whether everything below is certainly readable."""
 
     def candidates(self) -> Iterator[_Candidate]:
-        """Yield what can match below."""
+        """Yield all patterns that can match below."""
         yield from self._certain
         yield from chain.from_iterable(self._by_name.values())
         yield from self._others
@@ -102,21 +106,27 @@ class _Directory:
 
     def decide(self, action: str, segment: str) -> Decision:
         """Decide about an action on the URI or name that ends with this segment."""
-        candidates: list[_Candidate] = [one for one in self._certain if action in one.rule.actions]
+        matching = [candidate for candidate in self._certain if action in candidate.rule.actions]
         for candidate in (*self._by_name.get(segment, ()), *self._others):
             pattern = candidate.pattern
             if action in candidate.rule.actions and pattern.step(candidate.positions, segment) & pattern.final:
-                candidates.append(candidate)
-        return _decision(candidates) if candidates else REFUSED
+                matching.append(candidate)
+        if not matching:
+            return REFUSED
+        # A denial wins, then a rule that allows without further scopes; of several, the first.
+        rule = min(
+            matching, key=lambda match: (not match.rule.denies, bool(match.rule.missing_scopes), match.number)
+        ).rule
+        return Decision(False, "", rule.missing_scopes) if rule.missing_scopes else Decision(not rule.denies, rule.id)
 
 
 _KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
-"""Actions on names instead of URIs."""
+"""For each action on names instead of URIs: the kinds of these names."""
 _NO_MATCHES = _Directory(())
 REFUSED = Decision(False)
 Directories = dict[tuple[str, Segments], _Directory]
 Decisions = dict[tuple[str, str, str], Decision]
-"""By key of the access, action and target."""
+"""Decisions by key of the access, action and target."""
 
 
 class RuleAccess:
@@ -142,11 +152,11 @@ class RuleAccess:
             for pattern in rule.patterns
         ]
         self._names = {
-            kind: _Directory(one for one in candidates if one.pattern.kind in (kind, "any"))
+            kind: _Directory(candidate for candidate in candidates if candidate.pattern.kind in (kind, "any"))
             for kinds in _KINDS.values()
             for kind in kinds
         }
-        self._top = _Directory(one for one in candidates if one.pattern.kind in ("uri", "any"))
+        self._top = _Directory(candidate for candidate in candidates if candidate.pattern.kind in ("uri", "any"))
         self._directories: Directories = {} if directories is None else directories
         self._decisions: Decisions = {} if decisions is None else decisions
 
@@ -169,7 +179,7 @@ class RuleAccess:
         return REFUSED if segments is None else self._directory(segments[:-1]).decide(action, segments[-1])
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it. Lists call this for each entry, so the decision is not remembered."""
+        """Return whether `decide` allows the action. Lists ask for each entry, so the decision is not remembered."""
         return self._decide(action, target).allowed
 
     def may_read_below(self, prefix: str) -> bool:
@@ -208,7 +218,7 @@ class RuleAccess:
         return _NO_MATCHES if segments is None else self._directory(segments)
 
     def _directory(self, segments: Segments) -> _Directory:
-        """Return what may match below these segments, starting from the nearest directory that is remembered."""
+        """Return the directory with these segments, computed from the nearest one above it that is remembered."""
         directory = self._directories.get((self.key, segments))
         if directory is not None:
             return directory
@@ -260,11 +270,3 @@ class _NameTests:
 
 def _refuses_all(name: str) -> bool:
     return False
-
-
-def _decision(matching: list[_Candidate]) -> Decision:
-    """Return the decision of the rules that match: a denial wins, then the first that allows."""
-    first = min(matching, key=lambda one: (not one.rule.denies, bool(one.rule.missing_scopes), one.number)).rule
-    if first.missing_scopes:
-        return Decision(False, "", first.missing_scopes)
-    return Decision(not first.denies, first.id)

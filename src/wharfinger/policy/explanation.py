@@ -1,4 +1,4 @@
-"""Explains one decision of a policy: the rule that decides, or what each rule that almost allows it would need."""
+"""Explains one decision of a policy: the rule that decides, or the unmet condition of each rule that almost does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Explanation", "NearMiss", "explain"]
 
 
 class NearMiss(NamedTuple):
-    """A rule that would allow it, except for one thing."""
+    """A rule that would allow the action but for one unmet condition."""
 
     rule: str
     needs: str
@@ -41,12 +41,16 @@ def explain(policy: Policy, principal: Principal, action: str, target: str) -> E
     remark = ""
     if action not in ("call", "prompt") and segments_of(target) is None:
         remark = "No rule matches this spelling of a URI: leave out '..', '//', '#' and escapes that are not needed."
-    near = () if decision.allowed or decision.rule or remark else tuple(_near_misses(policy, principal, action, target))
+    near = (
+        ()
+        if decision.allowed or decision.rule or remark
+        else tuple(_find_near_misses(policy, principal, action, target))
+    )
     return Explanation(decision.allowed, decision.rule, decision.missing_scopes, near, remark)
 
 
-def _near_misses(policy: Policy, principal: Principal, action: str, target: str) -> Iterator[NearMiss]:
-    """Yield the rules about this target that would allow it but for one unmet condition."""
+def _find_near_misses(policy: Policy, principal: Principal, action: str, target: str) -> Iterator[NearMiss]:
+    """Yield the rules about this target that would allow the action but for one unmet condition."""
     for parsed in policy.rules:
         if parsed.denies or not any(pattern_matches(pattern, target) for pattern in parsed.patterns):
             continue

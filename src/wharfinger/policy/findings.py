@@ -1,7 +1,7 @@
-"""Finds rules that have no effect, or less than they seem to have, and what a policy lets everyone see.
+"""Finds rules that have no effect, or less effect than they seem to have, and what a policy lets everyone see.
 
-A rule that matches nothing often has a spelling mistake, for example in the label of a folder or the name of a tool. If
-it is a rule that denies, that is dangerous. So each pattern is compared with what is published, if that is known.
+A rule that matches nothing often has a spelling mistake, for example in the label of a folder or the name of a tool. In
+a rule that denies, that is dangerous. So each pattern is compared with the published URIs and names, if they are known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Published(NamedTuple):
     missing: frozenset[str] = frozenset()
     """URIs that are not listed, and that were not found when they were read."""
     roots: Callable[[str], Sequence[str]] | None = None
-    """Returns the patterns of the published files in a directory; None if this is not known."""
+    """Finds the patterns of the published files in a directory. Is None if nobody knows them."""
 
 
 class _RuleLike(Protocol):
@@ -102,7 +102,7 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
 
 
 def _find_unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
-    """Find patterns for tools in a rule about reading, and so on."""
+    """Find patterns that do not fit the actions of their rule, such as those for tools in a rule about reading."""
     for pattern in patterns:
         fitting = {"tool": {"call"}, "prompt": {"prompt"}, "uri": {"read", "query", "inspect"}}.get(pattern.kind)
         if fitting is not None and not fitting & actions:
@@ -144,19 +144,20 @@ def _find_shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[F
 def _find_unmatched(
     id: str, denies: bool, patterns: Iterable[TargetPattern], published: Published
 ) -> Iterator[Finding]:
+    """Find patterns that match nothing that is published."""
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
     for pattern in patterns:
         if pattern.kind in ("tool", "prompt"):
             names = published.tools if pattern.kind == "tool" else published.prompts
             if not any(pattern_matches(pattern, f"{pattern.kind}:{name}") for name in names):
-                yield Finding(id, f"There is no {pattern.text}.{_near(pattern.text.partition(':')[2], names)}")
+                yield Finding(id, f"There is no {pattern.text}.{_suggest(pattern.text.partition(':')[2], names)}")
             continue
         if pattern.kind != "uri" or any(pattern_matches(pattern, uri) for uri in published.uris):
             continue
         beginning = literal_beginning(pattern)
         top = top_of(beginning)
         if published.complete and top and top not in tops and beginning in published.missing:
-            yield Finding(id, f"{pattern.text} matches nothing: {top} is not published.{_near(top, tops)}")
+            yield Finding(id, f"{pattern.text} matches nothing: {top} is not published.{_suggest(top, tops)}")
         elif beginning in published.missing:
             yield Finding(id, f"{pattern.text} matches nothing: there is no {beginning}.")
         elif not denies:  # rules that deny are often written for files that do not exist yet
@@ -164,7 +165,7 @@ def _find_unmatched(
 
 
 def unmatched_beginnings(policy: Policy, uris: Sequence[str]) -> list[str]:
-    """Return the URIs to read in order to find out whether patterns that match none of `uris` are mistakes."""
+    """Return the URIs to read to find out whether patterns that match none of `uris` are mistakes."""
     beginnings: dict[str, None] = {}
     for parsed in policy.rules:
         for pattern in parsed.patterns:
@@ -184,7 +185,8 @@ def top_of(uri: str) -> str:
     return "/".join(uri.partition("?")[0].split("/")[: slashes + 1])
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def _suggest(name: str, names: Iterable[str]) -> str:
+    """Return a sentence with the name that is spelled most alike, or with the first names; empty if there are none."""
     known = list(names)
     near = get_close_matches(name, known, 1)
     if near:

@@ -21,8 +21,9 @@ _LOOKS_PRIVATE = re.compile(
     re.IGNORECASE,
 )
 _KEYS = ("*.key", "*.pem", "*.p12", ".env")
+"""Files that are denied in the same way."""
 MAX_PRIVATE_NAMES = 50
-_FILES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
+_FILE_SCHEMES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
 
 
 def first_policy(
@@ -41,7 +42,7 @@ def first_policy(
     passwords: `targets` says what is published, `file` will hold the policy, and `command` serves it.
     """
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
-    private = _private_names(published.uris)
+    private = _find_private_names(published.uris)
     readers = "Callers with a token, and local ones (over stdio), may read."
     example = shlex.quote(tops[0]) if tops else "URI"
     parts = [
@@ -57,30 +58,30 @@ def first_policy(
 # do:   read (with list, complete, search and watch), call, prompt, query; all if it is left out
 # what: URIs by segment (* for one, ** for any number), tool:NAME, prompt:NAME
 """,
-        _rule("allow", readers, do="read", what=[f"{top}/**" for top in tops] or ["**"]),
+        _format_rule("allow", readers, do="read", what=[f"{top}/**" for top in tops] or ["**"]),
     ]
     harmless = [name for name in harmless_tools if _can_be_named("tool", name)]
     if harmless:
         what = [f"tool:{name}" for name in harmless]
         comment = "These tools change nothing. The rules also apply to what they read."
-        parts.append(_rule("allow", comment, do="call", what=what))
+        parts.append(_format_rule("allow", comment, do="call", what=what))
     if others := [name for name in published.tools if name not in harmless]:
-        text = _rule("allow", "These tools may change something: choose who may call them.", do="call",
+        text = _format_rule("allow", "These tools may change something: choose who may call them.", do="call",
                      what=[f"tool:{name}" for name in others])  # fmt: skip
         parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
     if prompts := [name for name in published.prompts if _can_be_named("prompt", name)]:
         what = [f"prompt:{name}" for name in prompts]
-        parts.append(_rule("allow", "Prompts of the server.", do="prompt", what=what))
+        parts.append(_format_rule("allow", "Prompts of the server.", do="prompt", what=what))
     hidden = [
         f"{top}/**/{name}"
         for top in tops
-        if top.startswith(_FILES)
+        if top.startswith(_FILE_SCHEMES)
         for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
     ]
     named = (f"{top}/**/{name}/**" for top in tops for name in sorted(private) if _is_below(published.uris, top, name))
     hidden = list(dict.fromkeys((*hidden, *named)))
     if hidden:
-        parts.append(_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
+        parts.append(_format_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
     parts.append(
         """\
 # How much each caller may use.
@@ -104,32 +105,32 @@ parallel = 4
         refused = hidden[0].replace("/**", "", 1).replace("/**", "/notes.md")
     parts.append("# Decisions that must stay as they are: they are checked at the start and on every change.")
     lines = ["[[test]]", 'as    = { sub = "ann" }']
-    lines += [f"allow = {_text(f'read {readable}')}"] if readable else []
-    lines += [f"deny  = {_text(f'read {refused}')}"] if refused else []
+    lines += [f"allow = {_toml_string(f'read {readable}')}"] if readable else []
+    lines += [f"deny  = {_toml_string(f'read {refused}')}"] if refused else []
     parts[-1] += "\n" + "\n".join(lines) + "\n"
     if readable:
-        parts.append(f'[[test]]\nas    = "anyone"\ndeny  = {_text(f"read {readable}")}\n')
+        parts.append(f'[[test]]\nas    = "anyone"\ndeny  = {_toml_string(f"read {readable}")}\n')
     return "\n".join(parts)
 
 
-def _rule(
+def _format_rule(
     kind: str, comment: str, *, what: Sequence[str], do: str = "", who: Sequence[str] = ("signed-in", "local")
 ) -> str:
-    lines = [f"# {comment}", f"[[{kind}]]", f"who  = {_texts(who)}"]
-    lines += [f"do   = {_text(do)}"] if do else []
-    return "\n".join([*lines, f"what = {_texts(what)}"]) + "\n"
+    lines = [f"# {comment}", f"[[{kind}]]", f"who  = {_toml_strings(who)}"]
+    lines += [f"do   = {_toml_string(do)}"] if do else []
+    return "\n".join([*lines, f"what = {_toml_strings(what)}"]) + "\n"
 
 
-def _texts(values: Sequence[str]) -> str:
+def _toml_strings(values: Sequence[str]) -> str:
     if len(values) == 1:
-        return _text(values[0])
-    inline = ", ".join(map(_text, values))
+        return _toml_string(values[0])
+    inline = ", ".join(map(_toml_string, values))
     if len(inline) < 100:
         return f"[{inline}]"
-    return "[\n" + "".join(f"    {_text(value)},\n" for value in values) + "]"
+    return "[\n" + "".join(f"    {_toml_string(value)},\n" for value in values) + "]"
 
 
-def _text(value: str) -> str:
+def _toml_string(value: str) -> str:
     """Return a string of TOML, which has the escapes of JSON, and also requires one for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -143,7 +144,7 @@ def _can_be_named(kind: str, name: str) -> bool:
     return "*" not in name
 
 
-def _private_names(uris: Iterable[str]) -> set[str]:
+def _find_private_names(uris: Iterable[str]) -> set[str]:
     """Return the names of files, folders and tables that look private."""
     names: set[str] = set()
     for uri in uris:

@@ -62,7 +62,7 @@ class Rate:
         return len(self._principals) + len(self._addresses)
 
     def wait(self, caller: str, amount: int, now: float) -> float:
-        """Return the seconds until the bucket holds this amount; 0 if it does."""
+        """Return the seconds until the bucket holds this amount; 0 if it already does."""
         buckets, caller = self._find(caller, now)
         full_at = buckets.get(caller, now)
         return max(0.0, full_at + amount * self._seconds_each - now - self._seconds - TOLERANCE_SECONDS)
@@ -114,11 +114,11 @@ class Parallel:
         return self._running.get(caller, 0) >= self._limit
 
     def begin(self, caller: str) -> None:
-        """Count one more."""
+        """Count a call that begins."""
         self._running[caller] = self._running.get(caller, 0) + 1
 
     def end(self, caller: str) -> None:
-        """Count one less."""
+        """Stop counting a call that has ended."""
         remaining = self._running[caller] - 1
         if remaining:
             self._running[caller] = remaining
@@ -140,7 +140,7 @@ class _ParsedLimit(NamedTuple):
     limit: Limit
     selectors: tuple[Selector, ...]
     actions: frozenset[str] | None
-    """None: every request."""
+    """The counted actions; None for all requests."""
     meters: _Meters
 
     def applies_to(self, principal: Principal) -> bool:
@@ -229,7 +229,7 @@ class Limiter:
         """Count a request. Returns the function to call when it has ended, or None.
 
         A handler's own requests pass the use of its client's request: each limit counts all of them together once.
-        `parallel`: whether it counts as one of the calls that run at the same time.
+        `parallel` says whether the request counts as one of the calls that run at the same time.
 
         Raises:
             RateLimited: a limit is reached.
@@ -249,18 +249,18 @@ class Limiter:
         return by_action[action]
 
     def _find_meters(self, principal: Principal, action: str) -> _Meters | None:
-        """Return, for each of calls, bytes and parallel, the first limit that applies."""
+        """Return the first meters of calls, of bytes and of parallel calls that apply; None if none of them exists."""
         applying = [
-            one.meters
-            for one in self._limits
-            if (one.actions is None or action in one.actions) and one.applies_to(principal)
+            limit.meters
+            for limit in self._limits
+            if (limit.actions is None or action in limit.actions) and limit.applies_to(principal)
         ]
-        meters = _Meters(
-            calls=next((one.calls for one in applying if one.calls is not None), None),
-            bytes=next((one.bytes for one in applying if one.bytes is not None), None),
-            parallel=next((one.parallel for one in applying if one.parallel is not None), None),
+        first = _Meters(
+            calls=next((meters.calls for meters in applying if meters.calls is not None), None),
+            bytes=next((meters.bytes for meters in applying if meters.bytes is not None), None),
+            parallel=next((meters.parallel for meters in applying if meters.parallel is not None), None),
         )
-        return None if meters == (None, None, None) else meters
+        return None if first == (None, None, None) else first
 
 
 def _meters_of(limit: Limit, max_buckets: int) -> _Meters:

@@ -48,7 +48,10 @@ def contains(outer: TargetPattern, inner: TargetPattern) -> bool:
 
 
 def literal_beginning(pattern: TargetPattern) -> str:
-    """Return the URI of the directory above the first segment with `*`; empty if the pattern begins with it."""
+    """Return the URI of the directory above the first segment with `*`, or the whole URI if there is none.
+
+    The text is empty if the pattern is not for URIs, or has no segment before the first `*`.
+    """
     if pattern.kind != "uri" or pattern.text == "**":
         return ""
     texts = _texts(pattern)

@@ -1,11 +1,11 @@
 """Patterns over URIs and names, matched segment by segment.
 
 A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git://", "flask", "HEAD", "a b.md")`.
-The query is left out, since it selects a part or a view of the same resource, and so is a slash at the end, so that a
-rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
-segments, and so nothing matches it: `%2e`, `%2F`, `..`, `//` inside the path, control characters, and for `http:` and
-similar schemes a host in upper case, a default port or user information. So two spellings of one file never get
-different decisions.
+The query is left out, since it selects a part or a view of the same resource. A slash at the end is left out too, so
+that a rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
+segments, and no pattern matches it. It contains `%2e`, `%2F`, `..`, `//` inside the path, or control characters; for
+`http:` and similar schemes also a host in upper case, a default port or user information. So two spellings of one file
+never get different decisions.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
@@ -51,7 +51,7 @@ _NOT_CANONICAL = re.compile(
     # an escape of an unreserved character (§6.2.2.2), of a separator or of a control character
 )
 has_unusual_character = re.compile(r"[\x00-\x1f\x7f\\]").search
-"""Finds a character in a decoded segment with which no URI is canonical."""
+"""Finds a character in a decoded segment that no canonical URI can contain."""
 _KINDS = ("tool", "prompt", "method")
 _SCHEME_BEGINNING = re.compile(r"([a-z][a-z0-9+.\-]*(:/{0,2})?)?")
 _DEFAULT_PORTS = {"http://": ":80", "https://": ":443", "ws://": ":80", "wss://": ":443", "ftp://": ":21"}
@@ -112,7 +112,7 @@ def _split(text: str) -> Segments | None:
 def _is_canonical_authority(scheme: str, authority: str) -> bool:
     """Return whether an authority can be written in one way only.
 
-    Those of most schemes here are labels, which are compared as they are.
+    The authorities of most schemes here are labels, which are compared as they are.
     """
     if scheme == "file://":
         return authority.lower() != "localhost"  # the same as an empty one (RFC 8089 §2)
@@ -123,7 +123,7 @@ def _is_canonical_authority(scheme: str, authority: str) -> bool:
 
 
 class _AnySegments:
-    """`**`"""
+    """The item for `**`."""
 
 
 _ANY = _AnySegments()
@@ -131,7 +131,10 @@ _Item = str | Matcher | _AnySegments
 
 
 class TargetPattern(NamedTuple):
-    """A compiled pattern. Positions are bits of an integer; 0 means that no match is possible any more."""
+    """A compiled pattern. Positions are the bits of an integer: bit `n` means that the first `n` items have matched.
+
+    If no bit is set, no match is possible any more.
+    """
 
     text: str
     kind: str
@@ -168,7 +171,7 @@ class TargetPattern(NamedTuple):
         return positions
 
     def next_name(self, positions: int) -> str | None:
-        """Return the segment that follows these positions; None if none or several can."""
+        """Return the only segment that may follow these positions; None if none or several may."""
         if positions & (positions - 1):
             return None
         index = positions.bit_length() - 1

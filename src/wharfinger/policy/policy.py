@@ -1,7 +1,7 @@
 """`Policy`: who may read, call and query what, by rules in TOML or in Python.
 
-Without a rule that allows it, everything is refused; a rule that denies wins over all that allow. The rules that apply
-to a principal are compiled once (`RuleAccess`), and principals to whom the same rules apply share the result.
+Everything is refused unless a rule allows it; a rule that denies wins over all that allow. The rules that apply to a
+principal are compiled once (`RuleAccess`), and principals to whom the same rules apply share the result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class _ParsedRule:
         everything = rule.what is None and rule.roots is None
         self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
         self.needs_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
-        """Whether it depends on claims. Issuers may give different people the same name, so it needs an `issuer`."""
+        """Whether the rule depends on claims. If several issuers are trusted, it must name one of them, because they
+        may give different people the same name."""
 
     def compile(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
         """Return the rule as it applies to a principal; None if it does not.
@@ -102,7 +103,7 @@ class Policy:
     A policy that has `limits` but no rules allows everything except `inspect`, within these limits. A policy without
     anything allows nothing.
 
-    `load` runs the `tests` of a policy in a file. A server runs those of its policy before it starts or changes it.
+    `load` runs the `tests` of a policy in a file. A server also runs the tests of a policy before using it.
 
     Raises:
         UnusablePolicy: a rule is not valid; the message names it, and says what to write.
@@ -224,7 +225,7 @@ class Policy:
             return self
         bound: Policy = object.__new__(Policy)
         bound.__dict__.update(self.__dict__)
-        bound.__dict__.pop("_denied_to_some", None)
+        bound.__dict__.pop("_all_denials", None)
         bound._forget()
         rules: list[_ParsedRule] = []
         digest = hashlib.sha256(self.version.encode())
@@ -243,7 +244,8 @@ class Policy:
         """Check the rules and limits against the authorization servers that the server trusts.
 
         Raises:
-            UnusablePolicy: a rule names an untrusted issuer, or none although it is about claims and there are several.
+            UnusablePolicy: a rule names an issuer that is not trusted, or is about claims and names none although
+                several are trusted.
         """
         rows = [(one.id, one.rule.issuer, one.needs_issuer) for one in self.rules]
         for number, limit in enumerate(self.limits, 1):
@@ -298,38 +300,34 @@ class Policy:
             if access is None:
                 rules = [one for one in compiled if one is not None]
                 access = RuleAccess(key, rules, self.is_public, self._directories, self._decisions)
-                self._remember(access)
+                self._compiled_rules += len(rules) + 1
+                while self._by_rules and self._compiled_rules > MAX_COMPILED_RULES:  # drop the oldest
+                    self._compiled_rules -= len(self._by_rules.popitem(last=False)[1].rules) + 1
+                self._by_rules[key] = access
             while len(self._by_principal) >= MAX_PRINCIPALS:
                 self._by_principal.popitem(last=False)
             self._by_principal[id(principal)] = (principal, key)
         return access
 
-    def _remember(self, access: RuleAccess) -> None:
-        """Keep an access, and drop the oldest ones if they have too many rules together."""
-        self._compiled_rules += len(access.rules) + 1
-        while self._by_rules and self._compiled_rules > MAX_COMPILED_RULES:
-            self._compiled_rules -= len(self._by_rules.popitem(last=False)[1].rules) + 1
-        self._by_rules[access.key] = access
-
     def _forget(self) -> None:
         """Empty the caches."""
         self._lock = threading.Lock()
         self._by_principal: OrderedDict[int, tuple[Principal, str]] = OrderedDict()
-        """The key of the access of each principal, by its identity. It also keeps the principal alive."""
+        """By `id` of a principal: the principal, which the entry keeps alive, and the key of its access."""
         self._by_rules: OrderedDict[str, RuleAccess] = OrderedDict()
         self._compiled_rules = 0
         self._directories: Directories = {}
         self._decisions: Decisions = {}
 
     def is_public(self, uri: str) -> bool:
-        """Return whether every caller may read a URI: it is allowed to anyone, and no rule denies it to some."""
+        """Return whether every caller may read a URI: it is allowed to `anyone`, and denied to no caller."""
         if not self.access(ANONYMOUS).decide("read", uri).allowed:
             return False
-        return self._denied_to_some.decide("read", uri).allowed
+        return self._all_denials.decide("read", uri).allowed
 
     @cached_property
-    def _denied_to_some(self) -> RuleAccess:
-        """Refuses what any rule denies to any principal, and allows the rest."""
+    def _all_denials(self) -> RuleAccess:
+        """An access to which the denials of all principals apply, and which is allowed everything else."""
         denials = [CompiledRule(one.id, True, one.actions, tuple(one.patterns)) for one in self.rules if one.denies]
         everything = CompiledRule("", False, ACTIONS, (EVERYTHING,))
         return RuleAccess("", [*denials, everything], lambda uri: True)
@@ -404,17 +402,18 @@ def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
             raise UnusablePolicy(f"{id}: {error}") from None
 
 
-_EMPTY = {
+_EMPTY_MEANINGS = {
     "who": 'applies to no principal: write who = "anyone" for all',
     "do": "is about no action: leave do out for all actions",
     "what": "matches nothing: leave what out for everything",
     "roots": "matches nothing: write the directories, or what",
 }
+"""What a rule with an empty list does, and what to write instead."""
 
 
 def _check_words(id: str, rule: Rule) -> None:
     """Refuse an empty list, which never means everything. It may come from a setting that is missing."""
-    for key, consequence in _EMPTY.items():
+    for key, consequence in _EMPTY_MEANINGS.items():
         value: Words | None = getattr(rule, key)
         if value is not None and not all(words(value) or [""]):
             raise UnusablePolicy(f"{id}: {key} is empty, so the rule {consequence}.")

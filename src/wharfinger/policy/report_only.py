@@ -55,7 +55,7 @@ class _ReportingAccess:
         self._access = access
 
     def decide(self, action: str, target: str) -> Decision:
-        """Allow it. The record names the rule that would have refused."""
+        """Allow the action. The decision names the rule that would have refused it."""
         decision = self._access.decide(action, target)
         if decision.allowed:
             return decision
@@ -63,7 +63,7 @@ class _ReportingAccess:
         return Decision(True, f"{decision.rule or 'no rule'} (report only)")
 
     def allows(self, action: str, target: str) -> bool:
-        """Return True: filters of lists use it."""
+        """Return True, without a report: lists ask this about each of their entries."""
         return True
 
     def may_read_below(self, prefix: str) -> bool:
@@ -75,5 +75,5 @@ class _ReportingAccess:
         return True
 
     def is_public(self, uri: str) -> bool:
-        """Return whether the policy lets everyone read it."""
+        """Return whether the policy lets every caller read a URI."""
         return self._access.is_public(uri)

@@ -24,8 +24,7 @@ __all__ = ["ACTIONS", "LEVELS", "Limit", "PolicyTest", "Rule", "UnusablePolicy",
 ACTIONS = frozenset({"read", "call", "prompt", "query", "inspect"})
 """The actions that a rule can allow. Lists, completion, search and watching come with `read`.
 
-`query` is a query that the caller writes, such as SQL. `inspect` shows the server as another
-principal sees it.
+`query` is a query that the caller writes, such as SQL. `inspect` shows the server as another principal sees it.
 """
 LEVELS: Mapping[str, frozenset[str]] = {
     "read": frozenset({"read", "prompt"}),
@@ -58,7 +57,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Allows or denies actions to some principals: `Rule(who="group:staff", do="read", what="file:///docs/**")`."""
 
     who: Words
-    """The principals to whom it applies: those that one of these selectors matches. A selector is `anyone`,
+    """The rule applies to the principals that one of these selectors matches. A selector is `anyone`,
     `signed-in`, `local`, or `sub:`, `group:`, `scope:`, `client:`, `email:` or `claim.NAME:` with a value that may
     contain `*`."""
     do: Words | None = None
@@ -72,7 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     issuer: str | None = None
     """Apply only to principals of this authorization server. Required in rules about claims if several are trusted."""
     scopes: Words = ()
-    """Scopes that the token must also have, all of them."""
+    """Scopes that the token must also have; all of them are required."""
     reveal: bool = False
     """Whether a caller who only lacks scopes gets an error that names them, instead of "not found"."""
     name: str = ""

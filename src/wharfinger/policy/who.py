@@ -29,12 +29,13 @@ class Selector(NamedTuple):
     field: str
     """`anyone`, `signed-in`, `local`, `sub`, `group`, `scope`, `client`, `email`, or the name of a claim."""
     is_claim: bool
+    """Whether `field` is the name of a claim (`claim.NAME:`)."""
     matcher: Matcher | str
     """The pattern that a value must match, or the value itself if it has no `*`."""
 
     @property
     def names_a_caller(self) -> bool:
-        """Whether it depends on what an issuer says about a principal, so that the issuer matters."""
+        """Whether the match depends on what an issuer says about a principal, so that the issuer matters."""
         return self.is_claim or self.field in _FIELDS
 
     def applies_to(self, principal: Principal, known: dict[str, frozenset[str]] | None = None) -> bool:
@@ -86,7 +87,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return the beginning of a sentence that suggests a word that is spelled alike; empty if there is none."""
+    """Return the beginning of a hint that suggests a word that is spelled alike; empty if there is none."""
     import difflib  # only for mistakes
 
     near = difflib.get_close_matches(word[:60].lower(), known, 1, 0.7)

@@ -60,7 +60,10 @@ class UnusableAuditFile(WharfingerError):
 
 
 class AuditFile:
-    """A file for lines. `path` is a Path, or a descriptor that is never closed or rotated."""
+    """A file for lines. `path` is a Path, or a descriptor that is never closed or rotated.
+
+    The file is rotated before it exceeds `max_bytes` (None: never), and `keep` rotated files are kept (None: all).
+    """
 
     def __init__(self, path: Path | int, *, max_bytes: int | None = None, keep: int | None = None) -> None:
         self.path = path
@@ -140,7 +143,7 @@ class AuditFile:
         if thread is None:
             return
         before = -1
-        while not self.flush() and self._queued_bytes != before:  # a slow disk is given as long as it takes
+        while not self.flush() and self._queued_bytes != before:  # a slow disk gets more time while it makes progress
             before = self._queued_bytes
         self._closing.set()
         self._wake.set()
@@ -180,9 +183,14 @@ class AuditFile:
             if self._queue:
                 self._write(self._next_lines(self._make_room(len(self._queue[0]))))
         except OSError as error:
-            self._fail(error)
+            if not self.failing:
+                self.failing_since = time.time()
+                log.error("The audit log %s cannot be written: %s", self.name, _reason(error))
+            self.failing = _reason(error)
             return False
-        self._recover()
+        if self.failing:
+            log.warning("The audit log %s is written again.", self.name)
+            self.failing = ""
         return True
 
     def _next_lines(self, room: int) -> list[bytes]:
@@ -201,17 +209,17 @@ class AuditFile:
         """Write the rest of a line whose beginning is in the file."""
         if not self._rest:
             return
-        alone = self._size() == self._end
-        rest = self._rest if alone else b"\n" + self._rest_line
+        unchanged = self._size() == self._end
+        rest = self._rest if unchanged else b"\n" + self._rest_line
         written = os.write(self._descriptor, rest)
         self._end = self._size()
-        if alone:
+        if unchanged:
             self._rest = self._rest[written:]
         elif written == len(rest):
             self._rest = b""
         if self._rest:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._done(1)
+        self._remove_written(1)
 
     def _write(self, lines: list[bytes]) -> None:
         written = os.write(self._descriptor, b"".join(lines))
@@ -222,7 +230,7 @@ class AuditFile:
                 break
             written -= len(line)
             whole += 1
-        self._done(whole)
+        self._remove_written(whole)
         if whole < len(lines):
             if written:
                 self._rest, self._rest_line = lines[whole][written:], lines[whole]
@@ -230,23 +238,12 @@ class AuditFile:
             else:
                 self._write(lines[whole:])
 
-    def _done(self, count: int) -> None:
-        """Remove lines from the queue that are in the file."""
+    def _remove_written(self, count: int) -> None:
+        """Remove the first lines from the queue, which are in the file."""
         with self._written:
             self._queued_bytes -= sum(len(self._queue.popleft()) for _ in range(count))
             if not self._queued_bytes:
                 self._written.notify_all()
-
-    def _fail(self, error: OSError) -> None:
-        if not self.failing:
-            self.failing_since = time.time()
-            log.error("The audit log %s cannot be written: %s", self.name, _reason(error))
-        self.failing = _reason(error)
-
-    def _recover(self) -> None:
-        if self.failing:
-            log.warning("The audit log %s is written again.", self.name)
-            self.failing = ""
 
     def _size(self) -> int:
         return os.fstat(self._descriptor).st_size if isinstance(self.path, Path) else 0
@@ -272,12 +269,12 @@ class AuditFile:
             os.close(self._descriptor)
         self._descriptor = -1
 
-    def _make_room(self, line: int) -> int:
-        """Rotate the file if it has no room for `line` more bytes. Returns the bytes for which there is room."""
+    def _make_room(self, needed: int) -> int:
+        """Rotate the file if it has no room for `needed` more bytes. Returns the bytes for which there is room."""
         if self.max_bytes is None or not isinstance(self.path, Path):
             return BATCH_BYTES
         size = self._size()
-        if size == 0 or size + line <= self.max_bytes:
+        if size == 0 or size + needed <= self.max_bytes:
             return self.max_bytes - size
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return BATCH_BYTES
@@ -298,7 +295,12 @@ class AuditFile:
     def _remove_old_files(self) -> None:
         if self.keep is None or not isinstance(self.path, Path):
             return
-        rotated = sorted(file for file in self.path.parent.iterdir() if _is_rotated(self.path.name, file.name))
+        prefix = f"{self.path.name}."
+        rotated = sorted(
+            file
+            for file in self.path.parent.iterdir()
+            if file.name.startswith(prefix) and is_rotation_suffix(file.name.removeprefix(prefix))
+        )
         for file in rotated[: max(0, len(rotated) - self.keep)]:
             file.unlink(missing_ok=True)
 
@@ -368,10 +370,10 @@ def _rotated_path(path: Path) -> Path:
         time.sleep(0.001)
 
 
-def _is_rotated(name: str, other: str) -> bool:
-    """Return whether `other` is a rotated file of the log `name`, which may have been compressed since."""
-    rest = other.removeprefix(f"{name}.").removesuffix(".gz")
-    return other.startswith(f"{name}.") and len(rest) == 24 and rest[10] == "T" and rest.endswith("Z")
+def is_rotation_suffix(suffix: str) -> bool:
+    """Return whether this is the time that a rotation adds to a name; `.gz` may follow it."""
+    time_text = suffix.removesuffix(".gz")
+    return len(time_text) == 24 and time_text[10] == "T" and time_text.endswith("Z")
 
 
 def _reason(error: OSError) -> str:

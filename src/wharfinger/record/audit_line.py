@@ -35,7 +35,7 @@ ACTIONS = {
     "sampling/createMessage": "sample",
     "roots/list": "roots",
 }
-"""The action of each method. `subscriptions/listen` is recorded at its end, and a `watch` of each URI before."""
+"""The action of each method. `subscriptions/listen` is recorded when it ends, after a `watch` for each URI."""
 
 MAX_TARGET_CHARACTERS = 2048
 """The maximum number of characters of a URI or name that are kept."""
@@ -128,7 +128,7 @@ _texts_of = attrgetter(*_TEXTS)
 def shorten(text: str, limit: int, length: int = 0) -> str:
     """Return the beginning of a long text, with the number of characters that are left out.
 
-    `length` is that of the whole text, of which `text` may be the beginning.
+    `length` is the length of the whole text, if `text` may be only its beginning.
     """
     if len(text) <= limit and length <= 4 * MAX_TARGET_CHARACTERS:
         return text

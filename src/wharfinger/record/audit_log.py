@@ -67,7 +67,7 @@ class AuditLog:
         full.
         """
         self._failing_since = 0.0
-        """When the outage that caused them began; 0 if the queue was full."""
+        """When the outage began in which they were not recorded; 0 if the queue was full."""
 
     # -- events
 
@@ -108,26 +108,27 @@ class AuditLog:
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Record a search, without its words unless `queries` is set."""
-        self._event(request, "search", "allowed", "", hits=hits, query=words if self.queries else "")
+        self._record_event(request, "search", "allowed", "", hits=hits, query=words if self.queries else "")
 
     def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
         """Record each URI that a stream begins to watch, and those that it may not watch."""
         for uri in uris:
-            self._event(request, "watch", "allowed", uri)
+            self._record_event(request, "watch", "allowed", uri)
         for uri in refused:
-            self._event(request, "watch", "refused", uri)
+            self._record_event(request, "watch", "refused", uri)
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
         """Record each URI that a session watched until it ended."""
         for uri in uris:
-            self._event(request, "unwatch", "allowed", uri)
+            self._record_event(request, "unwatch", "allowed", uri)
 
     def refused(self, refusal: Refusal) -> None:
         """Record a message that was refused or limited before it became a request, but no other errors."""
         outcome = outcome_of_error(refusal.error)
-        if outcome == "failed" or (self.on_error == "refuse" and not self.file.accepting):
-            if outcome != "failed":
-                self._count_unrecorded()
+        if outcome == "failed":
+            return
+        if self.on_error == "refuse" and not self.file.accepting:
+            self._count_unrecorded()
             return
         line = AuditLine(
             time=rfc3339(time.time()),
@@ -145,7 +146,7 @@ class AuditLog:
     # -- what a host does and decides
 
     def check_accepting(self) -> None:
-        """Refuse what cannot be recorded.
+        """Check that the next action can be recorded.
 
         Raises:
             Overloaded: the file cannot be written, and `on_error` is `refuse`.
@@ -158,7 +159,7 @@ class AuditLog:
         """Record a line that a host has made."""
         self._append(line)
 
-    def _event(
+    def _record_event(
         self, request: Request, action: str, outcome: str, target: str, hits: int | None = None, query: str = ""
     ) -> None:
         caller = request.caller

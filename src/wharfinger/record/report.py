@@ -17,6 +17,7 @@ from typing import IO, Any
 import msgspec
 
 from wharfinger.content.globs import compile_glob
+from wharfinger.record.audit_file import is_rotation_suffix
 
 __all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
 
@@ -76,7 +77,7 @@ class Counts:
 
     def top(self, limit: int) -> list[tuple[Any, int]]:
         """Return the most frequent names and their counts."""
-        return sorted(self._counts.items(), key=lambda one: (-one[1], str(one[0])))[:limit]
+        return sorted(self._counts.items(), key=lambda counted: (-counted[1], str(counted[0])))[:limit]
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -133,7 +134,7 @@ class AuditReport:
                 self.add(line)
 
     def add(self, line: RecordedLine) -> None:
-        """Add a line, if it fits."""
+        """Add a line, if it fits the filters."""
         if (self.since and line.time < self.since) or (self.until and line.time >= self.until):
             return
         if self.who and self.who not in (line.subject, line.address, line.who):
@@ -149,7 +150,7 @@ class AuditReport:
         who = line.who
         if line.outcome in self.outcomes:
             self.outcomes[line.outcome] += 1
-        if not line.via:  # what a handler read is a part of the answer to its caller
+        if not line.via:  # the handler of a counted request did this, and its answer contains the bytes
             self.bytes_by_who.add(who, line.bytes)
             self.calls_by_who.add(who)
         if line.action == "read" and line.outcome == "allowed":
@@ -202,17 +203,17 @@ def with_rotated_files(paths: Iterable[Path]) -> list[Path]:
             for file in path.parent.glob(f"{glob.escape(path.name)}.*")
             if file.is_file() and _is_rotated(file.name.removeprefix(f"{path.name}."))
         ]
-        files |= dict.fromkeys((*sorted(rotated, key=_age), path))
+        files |= dict.fromkeys((*sorted(rotated, key=_age_key), path))
     return list(files)
 
 
 def _is_rotated(suffix: str) -> bool:
     """Return whether `AuditFile` (a time) or logrotate (a number) adds such a suffix to the name of a log."""
-    stem = suffix.removesuffix(".gz")
-    return stem.isdecimal() or (len(stem) == 24 and stem[10:11] == "T" and stem.endswith("Z"))
+    return suffix.removesuffix(".gz").isdecimal() or is_rotation_suffix(suffix)
 
 
-def _age(file: Path) -> tuple[int, str]:
+def _age_key(file: Path) -> tuple[int, str]:
+    """Return a key that sorts rotated files from the oldest on. Numbers decrease with time, and times increase."""
     number = file.name.removesuffix(".gz").rpartition(".")[2]
     return (-int(number), "") if number.isdecimal() else (0, file.name)
 

@@ -1,4 +1,4 @@
-"""Spans and a duration histogram for OpenTelemetry, named as its semantic conventions for MCP say.
+"""Spans and a histogram of durations for OpenTelemetry, named as in its semantic conventions for MCP.
 
 The parent of a span is the context that the client sent in `_meta` (`traceparent`, `tracestate`, `baggage`; 2026-07-28,
 and the conventions' context propagation). Spans that a handler makes, and those of the resources that it reads, are
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Tracing", "is_traced"]
 
 NAME_ATTRIBUTES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
-"""The attribute for the name of a tool or prompt. There are few such names, so the span's name contains it too."""
+"""The attribute for the name of a tool or prompt. The span's name contains it too, because there are few such names."""
 BUCKET_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bounds of the histogram that the conventions give."""
 HEADERS = ("traceparent", "tracestate", "baggage")

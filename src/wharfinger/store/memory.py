@@ -25,7 +25,7 @@ class MemoryStore:
         self._expiries: list[tuple[float, str]] = []
         """A heap of expiry times and keys. Entries of keys that have changed since are ignored."""
         self._usage: dict[str, tuple[int, int]] = {}
-        """Number of keys and bytes by prefix, for each prefix that ends with a slash, and the empty one."""
+        """The number of keys and bytes by prefix, for the empty prefix and each one that ends with a slash."""
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key, or None if the key is missing or has expired."""
@@ -59,20 +59,21 @@ class MemoryStore:
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         """Return keys with this prefix and their values, in order, starting after the key `after`."""
         self._sweep()
-        return [(key, self._values[key][0]) for key in islice(self._within(prefix, after), limit)]
+        return [(key, self._values[key][0]) for key in islice(self._keys_with(prefix, after), limit)]
 
     async def usage(self, prefix: str) -> tuple[int, int]:
         """Return the number of keys with this prefix, and the bytes of their values; fast if it ends with a slash."""
         self._sweep()
         if not prefix or prefix.endswith("/"):
             return self._usage.get(prefix, (0, 0))
-        sizes = [len(self._values[key][0]) for key in self._within(prefix)]
+        sizes = [len(self._values[key][0]) for key in self._keys_with(prefix)]
         return len(sizes), sum(sizes)
 
     async def close(self) -> None:
         """Do nothing: the store keeps its values."""
 
-    def _within(self, prefix: str, after: str = "") -> Iterator[str]:
+    def _keys_with(self, prefix: str, after: str = "") -> Iterator[str]:
+        """Yield the keys with this prefix in order, from the first one after the key `after`."""
         start = bisect_right(self._keys, after) if after >= prefix else bisect_left(self._keys, prefix)
         for number in range(start, len(self._keys)):
             if not self._keys[number].startswith(prefix):
@@ -80,6 +81,7 @@ class MemoryStore:
             yield self._keys[number]
 
     def _count(self, key: str, keys: int, size: int) -> None:
+        """Add a number of keys and bytes to the usage of each prefix of a key. Both may be negative."""
         parts = key.split("/")
         for depth in range(len(parts)):
             folder = "".join(f"{part}/" for part in parts[:depth])

@@ -48,13 +48,13 @@ WHERE key = :key AND value = :old AND (expires IS NULL OR expires > :now)
 """
 _SCAN = """
 SELECT key, value FROM kept
-WHERE key >= :low AND key < :high AND key > :after AND (expires IS NULL OR expires > :now)
+WHERE key >= :prefix AND key < CAST(:end AS TEXT) AND key > :after AND (expires IS NULL OR expires > :now)
 ORDER BY key LIMIT :limit
 """
 # The length of a blob is read from its header.
 _USAGE = """
 SELECT count(*), coalesce(sum(length(value)), 0) FROM kept
-WHERE key >= :low AND key < :high AND (expires IS NULL OR expires > :now)
+WHERE key >= :prefix AND key < CAST(:end AS TEXT) AND (expires IS NULL OR expires > :now)
 """
 
 Job = tuple[Callable[["Connection"], Any], "asyncio.Future[Any]"]
@@ -109,12 +109,12 @@ class SqliteStore:
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         """Return keys with this prefix and their values, in order, starting after the key `after`."""
-        values = self._range(prefix) | {"after": after, "limit": limit}
+        values = self._prefix_values(prefix) | {"after": after, "limit": limit}
         return await self._run(lambda connection: [(k, bytes(v)) for k, v in connection.execute(_SCAN, values)])
 
     async def usage(self, prefix: str) -> tuple[int, int]:
         """Return the number of keys with this prefix, and the bytes of their values."""
-        values = self._range(prefix)
+        values = self._prefix_values(prefix)
 
         def job(connection: Connection) -> tuple[int, int]:
             count, size = connection.execute(_USAGE, values).fetchone()
@@ -131,10 +131,9 @@ class SqliteStore:
         jobs.put((_close, ended))
         await ended
 
-    def _range(self, prefix: str) -> dict[str, Any]:
-        # UTF-8 keeps the order of code points.
-        high = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else "\U0010ffff"
-        return {"low": prefix, "high": high, "now": self._clock()}
+    def _prefix_values(self, prefix: str) -> dict[str, Any]:
+        # SQLite compares keys by their UTF-8 bytes, none of which is 0xFF.
+        return {"prefix": prefix, "end": prefix.encode() + b"\xff", "now": self._clock()}
 
     async def _run(self, job: Callable[[Connection], T]) -> T:
         """Run a job in the thread, in the order of the calls.
