@@ -37,9 +37,9 @@
     ├── StoreUnusable                      the file of a store cannot be opened, read or written      exit code 1
     └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
 
-If a handler raises a `ProtocolError`, its caller gets it unchanged, unless `remote` is true: the messages of another
-server are not passed on. Every other exception, except a `ToolError` of a tool, becomes an `InternalError` without its
-text.
+If a handler raises a `ProtocolError`, the client gets it unchanged, unless its `remote` is true: the messages of
+another server are not passed on. Every other exception, except a `ToolError` of a tool, becomes an `InternalError`
+without its text.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class WharfingerError(Exception):
 class ProtocolError(WharfingerError):
     """A request was refused or failed, and the peer gets this error (JSON-RPC 2.0, §5.1).
 
-    `code` and `http_status` are defaults of the class, which an instance can override. `data` is any JSON value or
+    The class has defaults for `code` and `http_status`, which an instance can override. `data` is any JSON value or
     None. `id` is the id of the message that caused the error, None if it could not be read.
     """
 
@@ -153,7 +153,7 @@ class InsufficientScope(InvalidRequest):
     """The caller's token lacks scopes (2025-11-25 and 2026-07-28, authorization).
 
     Over HTTP the caller gets 403 with a challenge that names all `scopes` that the operation needs, so that its client
-    can ask the user for a token that has them. `requiredScopes` in `data` has the same.
+    can ask the user for a token that has them. `requiredScopes` in `data` has the same names.
     """
 
     http_status = 403
@@ -176,7 +176,7 @@ class InvalidParams(ProtocolError):
     """The params do not match the method. Raise it with `http_status=400` if fields of `_meta` are missing."""
 
     code = -32602
-    default_message = "Invalid params: send what the specification asks for this method."
+    default_message = "Invalid params: send those that the specification defines for this method."
 
 
 class InvalidArgument(InvalidParams):
@@ -209,7 +209,7 @@ class Overloaded(InternalError):
 class RateLimited(Overloaded):
     """A limit of the caller is reached. Nothing was done: send the request again after `retry_after` seconds.
 
-    Over HTTP the caller gets 429 with `Retry-After`. `retryAfter` in `data` has the same.
+    Over HTTP the caller gets 429 with `Retry-After`. `retryAfter` in `data` has the same number.
     """
 
     http_status = 429
@@ -260,7 +260,7 @@ class UnsupportedVersion(ProtocolError):
 class ResourceNotFound(ProtocolError):
     """Raised by handlers: there is no resource with this URI, or none that the caller may know about.
 
-    `code` is that of the stateless era; each response has the code of its own revision.
+    `code` is the code of the stateless era. Each response is sent with the code of its revision.
     """
 
     code = -32602
@@ -399,8 +399,8 @@ _REMOTE: Mapping[int, type[RemoteError]] = {
 def remote_error(code: int, message: str, data: Any = None) -> RemoteError:
     """Return the exception for an error object that a peer sent.
 
-    In the stateless era a missing resource is an "invalid params" error with `data.uri`. Both eras' codes are accepted
-    from either (2026-07-28, resources).
+    In the stateless era a missing resource is an "invalid params" error with `data.uri`. The codes of both eras are
+    accepted from every peer (2026-07-28, resources).
     """
     if code == InvalidParams.code and _uri_of(data) is not None:
         return RemoteResourceNotFound(code, message, data)
@@ -461,9 +461,10 @@ class NotAuthorized(ConnectionFailed):
 
 
 class ConnectionLost(WharfingerError, ConnectionError):
-    """The connection ended while a request waited for its response, or before it could be sent.
+    """The connection ended while a request waited for its response, or before the request could be sent.
 
-    `stderr` is that of `ConnectionFailed`. `unsent` is true if the server cannot have acted on the request.
+    `stderr` has the last lines that a child process wrote there, as in `ConnectionFailed`. `unsent` is true if the
+    server cannot have acted on the request.
     """
 
     exit_code = 3

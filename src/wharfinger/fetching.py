@@ -1,4 +1,4 @@
-"""HTTP requests to URLs that others name: web pages, HTTP APIs, the documents of a sign-in.
+"""HTTP requests to URLs that other people or servers choose: web pages, HTTP APIs, the documents of a sign-in.
 
 Such a URL may lead to a host that only this machine can reach: directly, by a redirect, or by a name that resolves to a
 private address. Its answer may never end. So a `Fetcher` checks
@@ -168,13 +168,13 @@ class Fetcher:
     ) -> HttpResponse:
         """Send a request, follow the redirects that the rules allow, and return the answer, of any status.
 
-        `max_body_bytes` replaces that of the fetcher.
+        `max_body_bytes` replaces the fetcher's own limit.
 
         Raises:
             NotAllowed: the rules do not allow the URL, its address, or what it redirects to.
             TooLarge: the body is larger than `max_body_bytes`.
-            UnusableAnswer: it redirects too often, or its body is damaged.
-            NoAnswerInTime: it takes longer than `timeout`.
+            UnusableAnswer: the answer redirects too often, or its body is damaged.
+            NoAnswerInTime: the whole exchange takes longer than `timeout`.
             ConnectionFailed: the server cannot be reached.
         """
         limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
@@ -186,9 +186,8 @@ class Fetcher:
                         target = self._redirect(method, url, response)
                         if target is None:
                             response_headers = join_headers(response.headers.items())
-                            return HttpResponse(
-                                response.status, response_headers, await self._body(url, response, limit), url
-                            )
+                            response_body = await self._read_body(url, response, limit)
+                            return HttpResponse(response.status, response_headers, response_body, url)
                     if not same_origin(url, target):
                         request_headers = {name: text for name, text in request_headers.items() if name in KEPT_HEADERS}
                     url = target
@@ -212,7 +211,12 @@ class Fetcher:
         host = str(parts.hostname)
         proxy = proxy_for(parts.scheme, host)
         # The session's resolver does not check these: an address needs no resolving, and a proxy resolves names itself.
-        unchecked = [host] if is_address(host) else await _addresses(host) if proxy is not None else []
+        unchecked = [host] if is_address(host) else []
+        if proxy is not None and not unchecked:
+            # If only the proxy can resolve the name, there is nothing to check.
+            with suppress(OSError, UnicodeError):  # a UnicodeError if a label is empty or has more than 63 characters
+                rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                unchecked = [str(row[4][0]) for row in rows]
         if not all(self._allow(host, address) for address in unchecked):
             raise NotAllowed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
         try:
@@ -275,7 +279,8 @@ class Fetcher:
             )
         return redirected
 
-    async def _body(self, url: str, response: ClientResponse, limit: int) -> bytes:
+    async def _read_body(self, url: str, response: ClientResponse, limit: int) -> bytes:
+        """Read and decompress a body of at most `limit` bytes."""
         too_large = TooLarge(f"{redacted(url)} sent more than {limit} bytes.")
         coding = response.headers.get("Content-Encoding", "").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
@@ -331,11 +336,3 @@ class Gunzip:
         if self._inflater.unused_data:
             raise ValueError("data follows the end of its gzip data")
         return text
-
-
-async def _addresses(host: str) -> list[str]:
-    """Return the addresses of a host as this machine resolves it; none if only a proxy can resolve it."""
-    with suppress(OSError, UnicodeError):  # a UnicodeError if a label is empty or has more than 63 characters
-        rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return [str(row[4][0]) for row in rows]
-    return []

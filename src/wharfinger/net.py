@@ -80,14 +80,15 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, ipaddress.IPv6Address):
-        if embedded := _embedded(parsed):
-            return all(is_public(str(one)) for one in embedded)
+        if embedded := _embedded_ipv4(parsed):
+            return all(is_public(str(ipv4)) for ipv4 in embedded)
         if parsed not in _UNICAST:
             return False
     return not any(parsed in network for network in _NOT_PUBLIC) or any(parsed in network for network in _PUBLIC)
 
 
-def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses that an IPv6 address contains."""
     number = int(address)
     if ipaddress.IPv6Address(number >> 32 << 32) in _IPV4_PREFIXES:
         return [ipaddress.IPv4Address(number & 0xFFFFFFFF)]
@@ -101,7 +102,11 @@ MAX_URL_CHARACTERS = 8 * 1024
 
 
 def split_url(url: str) -> SplitResult | None:
-    """Return the parts of an absolute http(s) URL; None if it is not one, or not allowed."""
+    """Return the parts of an absolute http(s) URL.
+
+    Returns None for any other text, and for a URL with credentials, with port 0, with characters that must be escaped,
+    or with more than `MAX_URL_CHARACTERS`.
+    """
     if len(url) > MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
         return None
     try:
@@ -122,7 +127,7 @@ def join_url(base: str, link: str) -> str:
 
 
 def origin_of(url: str) -> str | None:
-    """Return scheme, host and port in a canonical form; None if the URL is not allowed."""
+    """Return scheme, host and port in a canonical form; None if `split_url` returns None."""
     parts = split_url(url)
     if parts is None:
         return None
@@ -138,7 +143,7 @@ def proxy_for(scheme: str, host: str) -> str | None:
     Returns None if it names none, or if the host is this machine.
 
     Raises:
-        ConnectionFailed: it is not an HTTP proxy.
+        ConnectionFailed: the proxy is not an HTTP proxy.
     """
     if is_loopback(host):
         return None
@@ -157,7 +162,7 @@ def proxy_for(scheme: str, host: str) -> str | None:
 
 
 class AddressRefused(OSError):
-    """None of a host's addresses may be connected to. aiohttp turns only an OSError into an error of its own."""
+    """None of a host's addresses may be connected to. It is an OSError because aiohttp wraps no other exception."""
 
 
 def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractResolver:

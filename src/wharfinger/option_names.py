@@ -1,4 +1,4 @@
-"""Refuses options that do not exist, of functions whose options are declared as a `TypedDict`."""
+"""Refuses unknown options of functions that declare their options as a `TypedDict`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["check_option_names"]
 
 
 def check_option_names(owner: str, names: Iterable[str], known: type) -> None:
-    """Raise TypeError for a name that `known`, a TypedDict, does not declare; it suggests one that is spelled alike.
+    """Raise TypeError if `known`, a TypedDict, does not declare one of the names.
 
-    `owner` begins the sentence, such as "A tool".
+    The error suggests an option that is spelled alike. Its message begins with `owner`, such as "A tool".
     """
     declared = known.__annotations__
     unknown = next((name for name in names if name not in declared), None)

@@ -34,7 +34,7 @@ def is_private(folder: Path) -> bool:
 
 
 def replace_privately(path: Path, data: bytes) -> None:
-    """Replace a file atomically by one that only this user may read: a reader sees the old file or the new one.
+    """Replace a file atomically with one that only this user may read: a reader sees the old file or the new one.
 
     Raises:
         OSError: it cannot be written; the old file stays.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,16 +53,23 @@ def test_after_a_failure_no_call_is_allowed_until_the_delay_ends_and_one_probe_s
     assert breaker.admits()
 
 
-def test_each_failed_probe_doubles_the_delay_up_to_max_delay(clock: FakeClock) -> None:
-    breaker = Breaker(clock, initial_delay=1.0, max_delay=5.0)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"initial_delay": 1.0, "max_delay": 5.0}, [1, 2, 4, 5, 5]), ({}, [1, 2, 4, 8, 16, 32, 60, 60])],
+    ids=["set", "default"],
+)
+def test_each_failed_probe_doubles_the_delay_up_to_max_delay(
+    options: dict[str, Any], expected: list[float], clock: FakeClock
+) -> None:
+    breaker = Breaker(clock, **options)
     delays: list[float] = []
     breaker.failed()
-    for _ in range(5):
+    for _ in expected:
         delays.append(breaker.probe_in())
         clock.now += delays[-1]
         assert breaker.try_probe()
         breaker.failed("still", clock.now)
-    assert delays == [1, 2, 4, 5, 5]
+    assert delays == expected
     breaker.succeeded()
     breaker.failed()
     assert breaker.probe_in() == 1  # a success resets the breaker

@@ -149,7 +149,7 @@ def test_long_texts_are_refused_for_unanchored_patterns_with_look_around() -> No
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
         schema = CompiledSchema({"$ref": "#/$defs/a", "$defs": {"a": UNANCHORED}}, "schema")
         started = time.thread_time()
-        assert schema.faults(value) == ["arguments: have texts that are too long for patterns with look-around"]
+        assert schema.faults(value) == ["arguments: must have shorter texts for patterns with look-around"]
         assert time.thread_time() - started < 5
     assert CompiledSchema(UNANCHORED, "schema").faults(["ab", "aab"]) == []
     assert CompiledSchema(UNANCHORED, "schema").faults("a" * 5000) != []
@@ -179,7 +179,7 @@ def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
         ({"type": "array", "items": {"type": "integer"}}, "v[0]: expected an integer"),
         (
             {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
-            "arguments: do not match the schema",
+            "arguments: must match the schema",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_nested_alternatives_are_refused_in_bounded_time() -> None:
             started = time.thread_time()
             assert schema.faults(value)
             assert time.thread_time() - started < 5
-    assert schema.faults(value) == ["arguments: do not match the schema"]
+    assert schema.faults(value) == ["arguments: must match the schema"]
 
 
 def test_a_missing_extra_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,12 +395,12 @@ def test_weight_counts_the_schemas_applied_to_one_value(schema: dict[str, Any], 
 
 
 def test_alternatives_are_explained_for_up_to_2000_schemas() -> None:
-    """Above the limit, the only fault is `do not match the schema`."""
+    """Above the limit, the only fault is `must match the schema`."""
     for schemas, explained in ((2000, True), (2001, False)):
         refs, rest = divmod(schemas - 2, 2)
         inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
         schema = compile_schema({"type": "object", "$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]})
-        expected = "expected an object" if explained else "do not match the schema"
+        expected = "expected an object" if explained else "must match the schema"
         assert schema.faults(3) == [f"arguments: {expected}"]
 
 
@@ -411,9 +411,7 @@ def test_schemas_of_members_count_towards_the_limit_of_explained_schemas() -> No
         inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
         whole: dict[str, Any] = {"$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]}
         schema = compile_schema(whole | {"properties": {"a": {"type": "string"}}})
-        assert schema.faults({"a": 1}) == [
-            "a: expected a string" if explained else "arguments: do not match the schema"
-        ]
+        assert schema.faults({"a": 1}) == ["a: expected a string" if explained else "arguments: must match the schema"]
         assert compile_schema(whole | {"minimum": 3, "items": {"not": {}}}).faults(2) == [
             "arguments: must be at least 3"
         ]
@@ -422,9 +420,9 @@ def test_schemas_of_members_count_towards_the_limit_of_explained_schemas() -> No
 def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> None:
     schema = compile_schema({"type": "object", "anyOf": [{}]})
     assert schema.faults([1] * 4999) == ["arguments: expected an object"]
-    assert schema.faults([1] * 5000) == ["arguments: do not match the schema"]
+    assert schema.faults([1] * 5000) == ["arguments: must match the schema"]
     odd = compile_schema({"type": "object", "anyOf": [{}], "allOf": [{}] * 71})  # 73 schemas
-    assert odd.faults([1] * 136) == ["arguments: do not match the schema"]  # 73 * 137 is 10,001
+    assert odd.faults([1] * 136) == ["arguments: must match the schema"]  # 73 * 137 is 10,001
     for value in ([{"a": 1, "b": [2]}] * 1249 + [1, 2], [{"a": [[1], 2]}] * 1000 + [0]):  # 4,999 and 5,002
         explained = schema.faults(value) == ["arguments: expected an object"]
         assert explained is (sum(count_values(item) for item in value) + 1 <= 5000)
@@ -444,7 +442,7 @@ def test_schemas_below_the_depth_of_a_value_are_not_counted(kind: str, end: Any,
         value = {"a": value} if kind == "members" else [value]
     depth = levels + (end in ({}, []))
     schema = compile_schema({"$defs": {"a": {}}, "not": {}} | inner)
-    message = "has a form that is not allowed" if depth < 2 else "do not match the schema"
+    message = "has a form that is not allowed" if depth < 2 else "must match the schema"
     assert schema.faults(value) == [f"arguments: {message}"]
 
 
@@ -457,7 +455,7 @@ def test_alternatives_are_not_explained_for_a_value_too_deep_to_count_its_schema
     without_alternatives = compile_schema({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0"})
     assert without_alternatives.faults(value) == ["[0]" * 60 + ": expected an array"]
     with_alternatives = compile_schema({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0", "anyOf": [{}]})
-    assert with_alternatives.faults(value) == ["arguments: do not match the schema"]
+    assert with_alternatives.faults(value) == ["arguments: must match the schema"]
 
 
 def count_values(value: Any) -> int:
@@ -475,7 +473,7 @@ def test_texts_for_patterns_with_look_around_are_limited_by_the_sum_of_their_squ
             "list": ["a" * 6_000, "b" * 8_000, "c" * last],
             "name": {"a" * 6_000: "b" * 8_000, "c": 1} if last else {"a" * 6_000: "b" * 8_000},
         }[shape]
-        refused = schema.faults(value) == ["arguments: have texts that are too long for patterns with look-around"]
+        refused = schema.faults(value) == ["arguments: must have shorter texts for patterns with look-around"]
         assert refused is not searched
 
 
@@ -633,6 +631,17 @@ def test_a_pointer_to_a_missing_schema_is_refused(pointer: str) -> None:
     """Regression: an array index that `int()` cannot parse raised another error."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
         compile_schema({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
+
+
+def test_an_annotation_may_have_a_member_properties_that_is_no_object() -> None:
+    schema = compile_schema({"type": "object", "x-form": {"properties": ["a"]}}, trusted=False)
+    assert schema.fits({"a": 1})
+
+
+@pytest.mark.parametrize("keyword", ["properties", "patternProperties"])
+def test_properties_that_are_no_object_are_refused(keyword: str) -> None:
+    with pytest.raises(InvalidSchema, match="is not of type"):
+        compile_schema({keyword: ["a"]}, trusted=False)
 
 
 def test_long_chain_of_references_is_refused() -> None:

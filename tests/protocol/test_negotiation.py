@@ -15,7 +15,7 @@ from wharfinger.protocol.negotiation import (
     Discover,
     GiveUp,
     Initialize,
-    RevisionCache,
+    ProtocolCache,
     Stateless,
     decide_discover,
     decide_initialize,
@@ -170,7 +170,7 @@ def test_a_known_handshake_server_gets_initialize_at_once() -> None:
 
 def test_a_protocol_is_cached_until_it_is_too_old_or_the_cache_is_full() -> None:
     now = 0.0
-    cache = RevisionCache(lambda: now, max_servers=2, max_age=10)
+    cache = ProtocolCache(lambda: now, max_servers=2, max_age=10)
     cache.put("a", "stateless")
     cache.put("b", "handshake")
     assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("stateless", "handshake", None)
@@ -192,7 +192,7 @@ def test_only_unsupported_version_errors_offer_revisions() -> None:
 
 def test_cached_protocols_are_at_most_1024_and_an_hour_old_by_default() -> None:
     now = 0.0
-    cache = RevisionCache(lambda: now)
+    cache = ProtocolCache(lambda: now)
     for server in range(1025):
         cache.put(server, "stateless")
     assert (cache.get(0), cache.get(1), cache.get(1024)) == (None, "stateless", "stateless")
@@ -203,7 +203,7 @@ def test_cached_protocols_are_at_most_1024_and_an_hour_old_by_default() -> None:
 
 
 def test_updating_an_entry_of_a_full_cache_evicts_no_other() -> None:
-    cache = RevisionCache(lambda: 0.0, max_servers=2)
+    cache = ProtocolCache(lambda: 0.0, max_servers=2)
     cache.put("a", "stateless")
     cache.put("b", "stateless")
     cache.put("b", "handshake")
@@ -214,7 +214,7 @@ def test_updating_an_entry_of_a_full_cache_evicts_no_other() -> None:
 
 
 def test_the_cache_can_be_cleared() -> None:
-    cache = RevisionCache(lambda: 0.0)
+    cache = ProtocolCache(lambda: 0.0)
     cache.put("a", "stateless")
     cache.put("b", "handshake")
     cache.clear()

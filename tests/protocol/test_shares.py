@@ -125,9 +125,9 @@ def test_members_are_counted_by_owner() -> None:
 def test_unused_returns_the_old_members_of_each_owner_up_to_the_first_recent_one() -> None:
     table = fair_table(a="xyz", b="uvw")
     old = {"x", "y", "u", "w"}
-    assert table.unused(old.__contains__) == ["x", "y", "u"]
+    assert table.find_old(old.__contains__) == ["x", "y", "u"]
     table.use("a", "x")
-    assert table.unused(old.__contains__) == ["y", "u"]
+    assert table.find_old(old.__contains__) == ["y", "u"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Decodes text in UTF-8, UTF-16, UTF-32, or windows-1252, the encoding of older systems in western Europe.
 
 Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
-bytes are text, they are treated as binary. Callers must report a guess (`mime.is_guess`).
+bytes are text, they are treated as binary. If `mime.is_guess` is true, callers report the encoding as a guess.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def encoding_of(head: bytes, complete: bool) -> str:
         return decoded[1] if decoded else ""
     for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):
-            return encoding if _begins(head[len(mark) :], encoding) else ""
+            return encoding if _begins_text(head[len(mark) :], encoding) else ""
     if b"\0" in head:
         return _utf16_without_mark(head)
-    if _begins(head, "utf-8"):
+    if _begins_text(head, "utf-8"):
         return "utf-8"
     return WESTERN if _is_western(head) else ""
 
@@ -87,8 +87,8 @@ def _decode_as(data: bytes, encoding: str) -> Decoded | None:
     return None if "\0" in text else (text, encoding)
 
 
-def _begins(head: bytes, encoding: str) -> bool:
-    """Return whether this is the beginning of a text, which may end inside a character."""
+def _begins_text(head: bytes, encoding: str) -> bool:
+    """Return whether these bytes, which may end inside a character, begin a text in this encoding."""
     try:
         return "\0" not in codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:

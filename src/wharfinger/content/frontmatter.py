@@ -47,13 +47,16 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
     """
     import yaml
 
-    text = _block(data)
+    text = _find_block(data)
     try:
-        value = yaml.load(text, Loader=_loader())  # noqa: S506  # builds nothing but what JSON has
-        _check(value)
+        value = yaml.load(text, Loader=_loader())  # noqa: S506  # the loader builds only values of JSON
+        _check_values(value)
         msgspec.json.encode(value)
     except yaml.YAMLError as error:
-        raise BadFrontmatter(f"its frontmatter is not YAML: {_problem_of(error)}") from None
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f", line {mark.line + 2}"  # the block begins in the second line of the file
+        raise BadFrontmatter(f"its frontmatter is not YAML: {problem}{place}") from None
     except RecursionError:
         raise BadFrontmatter("its frontmatter is nested too deeply") from None
     except (ValueError, OverflowError) as error:
@@ -63,7 +66,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]  # the keys are checked
 
 
-def _block(data: bytes) -> str:
+def _find_block(data: bytes) -> str:
     start = _START.match(data)
     if start is None:
         raise BadFrontmatter("it does not begin with frontmatter: a line `---`, YAML, and a line `---`")
@@ -76,26 +79,19 @@ def _block(data: bytes) -> str:
         raise BadFrontmatter("its frontmatter is not UTF-8") from None
 
 
-def _problem_of(error: Any) -> str:
-    """Return one line that says what is wrong, and in which line of the file."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "it cannot be read"
-    return f"{problem}, line {mark.line + 2}" if mark is not None else str(problem)
-
-
-def _check(value: Any, depth: int = 0) -> None:
+def _check_values(value: Any, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):
         for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
             if not isinstance(key, str):
                 raise ValueError(f"the key {key!r} is not text: put it in quotes")
-            _check(item, depth + 1)
+            _check_values(item, depth + 1)
     elif isinstance(value, float) and not isfinite(value):
         raise ValueError("a number is too large, infinite or NaN")
     elif isinstance(value, list):
         for item in value:  # pyright: ignore[reportUnknownVariableType]
-            _check(item, depth + 1)
+            _check_values(item, depth + 1)
 
 
 @cache
@@ -168,6 +164,7 @@ def _integer(text: str) -> int:
 
 
 def _real(text: str) -> float:
+    """Return a number. NaN becomes infinity: `_check_values` refuses both."""
     return inf if text.lstrip("+-")[:2].lower() in (".i", ".n") else float(text)
 
 
@@ -175,13 +172,13 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _nothing(text: str) -> None:
+def _null(text: str) -> None:
     return None
 
 
 _MAKERS: dict[str, Callable[[str], Any]] = {
     "bool": _boolean,
-    "null": _nothing,
+    "null": _null,
     "int": _integer,
     "float": _real,
     "str": str,

@@ -48,18 +48,18 @@ def compile_glob(pattern: str, *, path: bool) -> Matcher:
     """
     steps = _steps_of(pattern, path)
     if steps is None:
-        return _nothing
+        return _matches_nothing
     if sum(step.repeated for step in steps) <= 1:  # then a regular expression takes linear time
-        matches = re.compile(_source(steps), re.DOTALL).fullmatch
+        matches = re.compile(_regex_of(steps), re.DOTALL).fullmatch
         return lambda text: matches(text) is not None
     return _StepMatcher(steps).matches
 
 
-def _nothing(text: str) -> bool:
+def _matches_nothing(text: str) -> bool:
     return False
 
 
-def _source(steps: list[_Step]) -> str:
+def _regex_of(steps: list[_Step]) -> str:
     """Return the pattern as a regular expression."""
     source = ""
     for at, step in enumerate(steps):
@@ -84,7 +84,7 @@ def _steps_of(pattern: str, path: bool) -> list[_Step] | None:
         elif sign == "?":
             steps.append(_Step(any_one))
         elif sign == "[":
-            parsed = _set(pattern, at)
+            parsed = _parse_set(pattern, at)
             if parsed is None:
                 return None
             source, at = parsed
@@ -117,8 +117,11 @@ def _add_star(steps: list[_Step], pattern: str, first: int, at: int, path: bool)
     return at + 1
 
 
-def _set(pattern: str, at: int) -> tuple[str, int] | None:
-    """Return the set that begins before `at` as a regular expression, and the position after it; None if malformed."""
+def _parse_set(pattern: str, at: int) -> tuple[str, int] | None:
+    """Return the character set whose `[` is before `at` as a regular expression, and the position after it.
+
+    Returns None if the set is malformed.
+    """
     negated = pattern[at : at + 1] in ("!", "^")
     at += negated
     items: list[str] = []
@@ -173,11 +176,14 @@ class _StepMatcher:
     def __init__(self, steps: list[_Step]) -> None:
         self._characters = [re.compile(step.character, re.DOTALL).match for step in steps]
         self._repeated = sum(1 << at for at, step in enumerate(steps) if step.repeated)
+        """The steps that may match several characters."""
         self._skipped = sum(
             1 << at for at, step in enumerate(steps) if step.repeated and _begins_any_directories(steps, at)
         )
+        """The steps that begin a `**/`."""
         self._end = 1 << len(steps)
         self._fits_by_character: dict[str, int] = {}
+        """The steps that match a character."""
 
     def matches(self, text: str) -> bool:
         """Return whether a whole text matches."""
@@ -185,7 +191,9 @@ class _StepMatcher:
         for character in text:
             fits = self._fits_by_character.get(character)
             if fits is None:
-                fits = self._fits(character)
+                fits = sum(1 << at for at, match in enumerate(self._characters) if match(character))
+                if len(self._fits_by_character) < 1_000:
+                    self._fits_by_character[character] = fits
             reached &= fits
             if not reached:
                 return False
@@ -198,12 +206,6 @@ class _StepMatcher:
         """Return these steps, and those after each `*` or `**/` among them, which may match nothing."""
         steps |= (steps & self._skipped) << 2
         return steps | (steps & self._repeated) << 1
-
-    def _fits(self, character: str) -> int:
-        fits = sum(1 << at for at, match in enumerate(self._characters) if match(character))
-        if len(self._fits_by_character) < 1_000:
-            self._fits_by_character[character] = fits
-        return fits
 
 
 def _begins_any_directories(steps: list[_Step], at: int) -> bool:

@@ -1,6 +1,6 @@
 """Finds the line that says what a text is about: its first heading, its docstring, or its first comment.
 
-It reads only the first `HEAD_BYTES` of a file, in linear time. The heading is untrusted text: it is shortened, and its
+Only the first `HEAD_BYTES` of a file are read, in linear time. A heading is untrusted text: it is shortened, and its
 unprintable characters are replaced.
 """
 
@@ -34,8 +34,8 @@ def heading_of(kind: str, head: bytes) -> str:
     """Return the heading of a file, or an empty string if there is none.
 
     Args:
-        kind: Its MIME type.
-        head: Its first bytes; those after `HEAD_BYTES` are ignored.
+        kind: The MIME type of the file.
+        head: The first bytes of the file; those after `HEAD_BYTES` are ignored.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -46,7 +46,7 @@ def heading_of(kind: str, head: bytes) -> str:
         return ""
     text = head.decode(encoding, "ignore").lstrip("\ufeff")
     if len(head) == HEAD_BYTES:
-        text = text.rpartition("\n")[0] or text  # the last line is cut
+        text = text.rpartition("\n")[0] or text  # the last line may be incomplete
     heading = _SPACE.sub(" ", reader(text)).strip()
     return printable(heading, MAX_HEADING_CHARACTERS) if _WORDS.search(heading) else ""
 

@@ -1,10 +1,10 @@
 """Finds the passages of a text that answer a query, each with its best line and the lines around it.
 
 The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
-grouped by line. The score of a line counts its own words in full, and the words of its neighbours less the further away
-they are. A line that defines something (a function, a class, a setting, a heading) counts more of the lines after it,
-which belong to it, and scores higher if the query names what it defines. The best lines then also count the words of
-the definitions and headings that enclose them. Imports, and lists of bare names, score low.
+grouped by line. The score of a line counts its own words in full, and words of neighbouring lines less, depending on
+their distance. A line that defines something (a function, a class, a setting, a heading) counts more of the lines after
+it, which belong to it, and scores higher if the defined name is in the query. The best lines then also count the words
+of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Passage(NamedTuple):
     bonus: float
     """Added to the score if the passage defines what the query names, or has its words side by side."""
     factor: float
-    """Less than 1 if it is an import, a list of names or a line of data."""
+    """Less than 1 if the best line is an import, a name alone or a line of data."""
     lines: tuple[tuple[int, str], ...]
     """The lines to show, with their numbers."""
 
@@ -152,12 +152,14 @@ def match_text(
     """
     words = query.words
     counts = [0] * len(words)
-    name_fits = [0.5 * one for one in named] or [0.0] * len(words)
+    name_fits = [0.5 * fit for fit in named] or [0.0] * len(words)
     best: list[Passage] = []
     first, length = 1, 0
     for text, following in _blocks(pieces):
         block = _Block(text, query, name_fits, counts, first, prose)
-        best = heapq.nlargest(MAX_PASSAGES * 4, [*best, *block.passages()], key=lambda one: (one.score, -one.line))
+        best = heapq.nlargest(
+            MAX_PASSAGES * 4, [*best, *block.passages()], key=lambda passage: (passage.score, -passage.line)
+        )
         first += text.count("\n", 0, following)
         length += following
     missing = any(
@@ -205,14 +207,20 @@ class _Line:
 
     def __init__(self, size: int) -> None:
         self.evidence = [0.0] * size
+        """How well each word of the query fits at its best graded occurrence."""
         self.occurrences: list[tuple[int, int, int]] = []
         """The occurrences of words: `(begin, end, number of the word)`."""
         self.graded = [0] * size
+        """The number of graded occurrences of each word."""
         self.worth = 0.0
+        """The sum of `evidence`, each word with its weight."""
 
 
 class _Block:
-    """Some lines of a text, and the words of a query in them."""
+    """Some lines of a text, and the words of a query in them.
+
+    `first` is the number of the first line. The occurrences of each word are added to `counts`.
+    """
 
     def __init__(
         self,
@@ -232,7 +240,7 @@ class _Block:
         self.prose = prose
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
-        """The results of `_definition_fit`, by line."""
+        """The results of `_definition_fit`, by row: the index of a line in the block."""
         occurrences = [list(self._places(word)) for word in query.words]
         for number, found in enumerate(occurrences):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
@@ -287,18 +295,25 @@ class _Block:
         if not self.found:
             return []
         rows = heapq.nlargest(NEIGHBOUR_SCORED_LINES, self.found, key=lambda row: (self._rough_score(row), -row))
-        graded = sorted((self._with_neighbours(row) for row in rows), key=lambda one: (-one.score, one.line))
-        best = sorted(
-            (self._enclosed(one) for one in graded[:DEFINITION_SCORED_LINES]), key=lambda one: (-one.score, one.line)
+        scored = sorted(
+            (self._with_neighbours(row) for row in rows), key=lambda passage: (-passage.score, passage.line)
         )
-        return [one._replace(lines=tuple(self._shown(one))) for one in _apart(best)]
+        best = sorted(
+            (self._with_enclosing(passage) for passage in scored[:DEFINITION_SCORED_LINES]),
+            key=lambda passage: (-passage.score, passage.line),
+        )
+        return [passage._replace(lines=tuple(self._lines_to_show(passage))) for passage in _apart(best)]
 
     def _rough_score(self, row: int) -> float:
         """Return a rough score of a line by itself. This must be quick, because every line with a word gets one."""
         worth = self.found[row].worth
-        return 1.5 * worth if _definition(self.lines[row]) else worth
+        return 1.5 * worth if _defined_name(self.lines[row]) else worth
 
     def _factor(self, row: int) -> float:
+        """Return the factor of a line: less than 1 for an import, a name alone or a very long line.
+
+        It is 1 for a name in quotes that is the first argument of a call.
+        """
         line = self.lines[row]
         if len(line) > LONG_LINE_CHARACTERS:
             return 0.4
@@ -317,7 +332,7 @@ class _Block:
 
     def _compute_definition_fit(self, row: int) -> float:
         line = self.lines[row][:_MATCHED_CHARACTERS]
-        if name := _definition(line):
+        if name := _defined_name(line):
             return self._name_fit(name)
         best = 0.9 * self._name_fit(line) if self._is_heading(row) else 0.0
         for pattern, worth in _DEFINES:
@@ -343,7 +358,7 @@ class _Block:
     def _with_neighbours(self, row: int) -> Passage:
         """Return the passage of a line, scored with its neighbours."""
         line = self.found[row]
-        evidence = [max(one, name) for one, name in zip(line.evidence, self.name_fits, strict=True)]
+        evidence = [max(own, name) for own, name in zip(line.evidence, self.name_fits, strict=True)]
         defined = self._definition_fit(row)
         reach = DEFINITION_LINES if defined > 0.15 else NEIGHBOUR_LINES
         often = [0] * len(evidence)
@@ -351,7 +366,12 @@ class _Block:
             beside = self.found.get(other)
             if beside is None or other == row:
                 continue
-            if other > row and not self._belongs(other, row):
+            # A definition on an outer level does not belong to this line, and neither does anything after it.
+            if (
+                other > row
+                and _indent(self.lines[other]) < _indent(self.lines[row])
+                and _defined_name(self.lines[other])
+            ):
                 break
             distance = abs(other - row)
             fade = 0.85 - 0.5 * distance / (reach if other > row else NEIGHBOUR_LINES)
@@ -363,11 +383,7 @@ class _Block:
             for word, many in zip(self.query.words, often, strict=True)
         )
         bonus = defined + 0.3 * repeated / self.total + self._side_by_side(line)
-        return self._passage(row, evidence, bonus, self._factor(row))
-
-    def _belongs(self, below: int, row: int) -> bool:
-        """Return whether a line below another one belongs to it: not if it is a definition on an outer level."""
-        return _indent(self.lines[below]) >= _indent(self.lines[row]) or not _definition(self.lines[below])
+        return self._make_passage(row, evidence, bonus, self._factor(row))
 
     def _side_by_side(self, line: _Line) -> float:
         """Return a bonus if the line has the whole query, or words that follow each other as in the query."""
@@ -386,19 +402,19 @@ class _Block:
         )
         return 0.3 * min(1.0, pairs / max(1, len(self.query.words) - 1))
 
-    def _enclosed(self, passage: Passage) -> Passage:
+    def _with_enclosing(self, passage: Passage) -> Passage:
         """Return a passage, scored with the definitions and headings around it."""
         row = passage.line - self.first
         evidence = list(passage.evidence)
         indent = _indent(self.lines[row])
         seen = 0
-        deeper = " " * indent if indent else "\0"
+        deeper = " " * indent if indent else "\0"  # no line begins with NUL
         for above in range(row - 1, max(-1, row - MAX_ENCLOSING_LINES), -1):
             line = self.lines[above]
             if not line or line.startswith(deeper) or (line[0] == "\t" and indent):
                 continue
             heading = self._is_heading(above)
-            if not heading and (not indent or not _definition(line)):
+            if not heading and (not indent or not _defined_name(line)):
                 continue
             indent = _indent(line)
             deeper = " " * indent if indent else "\0"
@@ -409,7 +425,7 @@ class _Block:
             seen += 1
             if seen == MAX_ENCLOSING or heading or indent == 0:
                 break
-        return self._passage(row, evidence, passage.bonus, passage.factor)
+        return self._make_passage(row, evidence, passage.bonus, passage.factor)
 
     def _is_heading(self, row: int) -> bool:
         """Return whether a line is the title of what follows."""
@@ -421,11 +437,11 @@ class _Block:
         below = self.lines[row + 1].strip()
         return 3 <= len(below) >= len(line.strip()) > 0 and below[0] in '=-~^"' and not below.strip(below[0])
 
-    def _passage(self, row: int, evidence: Sequence[float], bonus: float, factor: float) -> Passage:
+    def _make_passage(self, row: int, evidence: Sequence[float], bonus: float, factor: float) -> Passage:
         score = score_of(self.query, evidence, bonus, factor)
         return Passage(score, self.first + row, tuple(evidence), bonus, factor, ())
 
-    def _shown(self, passage: Passage) -> Iterator[tuple[int, str]]:
+    def _lines_to_show(self, passage: Passage) -> Iterator[tuple[int, str]]:
         """Yield the best line and the lines around it, without empty lines at either end."""
         row = passage.line - self.first
         after = SHOWN_AFTER_DEFINITION if self._definition_fit(row) > 0.15 else SHOWN_AFTER
@@ -451,11 +467,11 @@ class _Block:
 
 def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: float) -> float:
     """Return the score of a passage, which is mostly its share of the query's words."""
-    share = sum(word.weight * one for word, one in zip(query.words, evidence, strict=True)) / (query.weight or 1.0)
+    share = sum(word.weight * fit for word, fit in zip(query.words, evidence, strict=True)) / (query.weight or 1.0)
     return float(share**1.25 + 0.65 * bonus) * factor
 
 
-def _definition(line: str) -> str:
+def _defined_name(line: str) -> str:
     """Return the name of the function, class, table or similar that a line defines, or an empty string."""
     words = iter(line[:_MATCHED_CHARACTERS].split(None, 8))
     for word in words:

@@ -341,10 +341,10 @@ def by_signature(head: bytes) -> str:
 
 
 def classify(name: str, head: bytes, text: bool) -> str:
-    """Return the type of content. The first bytes outweigh the name.
+    """Return the type of content. The first bytes outweigh the name; `text` says whether the content is text.
 
-    If the name has a textual type, binary content without a signature gets it only if it has no NUL: it may be text in
-    an unknown encoding.
+    Binary content without a signature gets the textual type of its name only if it has no NUL: it may be text in an
+    unknown encoding.
     """
     type_of_name = by_name(name)
     if text:
@@ -352,7 +352,10 @@ def classify(name: str, head: bytes, text: bool) -> str:
             return PDF
         if _is_textual(type_of_name):
             return type_of_name
-        return _shebang(head) or TEXT
+        if head.startswith(b"#!"):
+            line = head[:128].partition(b"\n")[0]
+            return next((mime for word, mime in _SHEBANGS if word in line), TEXT)
+        return TEXT
     type_of_head = by_signature(head)
     if type_of_head:
         return (
@@ -383,13 +386,6 @@ def _is_textual(mime: str) -> bool:
     return mime.startswith("text/") or mime in _TEXTUAL or mime.endswith(_TEXT_ENDINGS)
 
 
-def _shebang(head: bytes) -> str:
-    if not head.startswith(b"#!"):
-        return ""
-    line = head[:128].partition(b"\n")[0]
-    return next((mime for word, mime in _SHEBANGS if word in line), TEXT)
-
-
 def decode_text(data: bytes) -> Decoded | None:
     """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252. Returns None if it is not text.
 
@@ -417,5 +413,5 @@ def is_guess(head: bytes, encoding: str) -> bool:
 
 
 def begins_text(head: bytes) -> bool:
-    """Return whether these are the first bytes of a text, which may end inside a character."""
+    """Return whether these bytes, which may end inside a character, begin a text."""
     return bool(encoding_of(head, False))

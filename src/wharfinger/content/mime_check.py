@@ -68,7 +68,7 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
     Args:
         declared: The type, with or without parameters.
         content: The text, or the bytes. It may be only the beginning.
-        complete: Whether it is the whole content, so that JSON can be parsed.
+        complete: Whether `content` is the whole content, so that JSON can be parsed.
     """
     kind = essence_of(declared)
     if not kind or kind == "inode/directory" or not content:
@@ -77,7 +77,8 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
         return f"{declared[:80]!r} is not a MIME type"
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     signature = by_signature(data[:SNIFFED_BYTES])
-    if (signatures := _signatures_of(kind)) and signature not in signatures:
+    signatures = (_ZIP,) if _PACKED(kind) else _SIGNED.get(kind, ())
+    if signatures and signature not in signatures:
         if kind == "audio/mpeg" and _MPEG_FRAME(data):
             return ""
         return f"declared {kind}, but it begins like {signature or _looks_like(data)}"
@@ -89,10 +90,6 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
         if isinstance(content, str) or _looks_like(data) in _MARKUP.values():
             return f"declared {kind}, but it is text"
     return ""
-
-
-def _signatures_of(kind: str) -> tuple[str, ...]:
-    return (_ZIP,) if _PACKED(kind) else _SIGNED.get(kind, ())
 
 
 _MARKUP = {b"<!doctype html": "text/html", b"<html": "text/html", b"<svg": "image/svg+xml", b"<?xml": "application/xml"}
@@ -108,18 +105,18 @@ def _looks_like(data: bytes) -> str:
 
 
 def _contradiction_of_text(
-    declared: str, kind: str, content: bytes | str, data: bytes, found: str, complete: bool
+    declared: str, kind: str, content: bytes | str, data: bytes, signature: str, complete: bool
 ) -> str:
     """Check content that is declared as text, JSON or XML."""
     if isinstance(content, bytes):
-        if found:
-            return f"declared {kind}, but it begins like {found}"
+        if signature:
+            return f"declared {kind}, but it begins like {signature}"
         match = _CHARSET(declared)
         charset = match[1] if match else "utf-8"
         if not _decodes(data, charset, complete):
             return f"declared {declared[:80]}, but it is not {match[1] if match else 'UTF-8'}"
-    elif found == "application/pdf":
-        return f"declared {kind}, but it begins like {found}"
+    elif signature == "application/pdf":
+        return f"declared {kind}, but it begins like {signature}"
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if (kind == "application/json" or kind.endswith("+json")) and complete and len(data) <= MAX_PARSED_BYTES:
         try:

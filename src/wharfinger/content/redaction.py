@@ -145,10 +145,5 @@ def redacted_command(argv: Sequence[str]) -> str:
         else:
             shown.append(redacted_text(word))
             hide_next = is_secret and option is not None and option[0] == word
-    return " ".join(word if _needs_no_quotes(word) else shlex.quote(word) for word in shown)
-
-
-def _needs_no_quotes(word: str) -> bool:
-    """Return whether a shell needs no quotes for this word, ignoring a replaced secret."""
-    plain = word.replace(HIDDEN, "x")
-    return shlex.quote(plain) == plain
+    without_stars = ((word, word.replace(HIDDEN, "x")) for word in shown)  # `***` itself is shown without quotes
+    return " ".join(word if shlex.quote(plain) == plain else shlex.quote(word) for word, plain in without_stars)

@@ -114,11 +114,11 @@ class Word(NamedTuple):
     spellings: tuple[str, ...]
     """The folded spellings of the word itself, without its other forms."""
     weight: float = 1.0
-    """How much it counts compared with the other words."""
+    """How much the word counts compared with the other words."""
     base: float = 1.0
-    """How much it counts regardless of how rare it is."""
+    """How much the word counts regardless of how rare it is."""
     phrase: bool = False
-    """Whether it must occur exactly as it is."""
+    """Whether the text must occur as it is, except for case."""
     parts: tuple[str, ...] = ()
     """The parts of an identifier, folded, or an empty tuple if it has only one."""
     short: tuple[str, ...] = ()
@@ -198,17 +198,19 @@ def query_of(query: str) -> Query:
     useful = [word for word in words if word.phrase or word.text not in STOP_WORDS]
     words = useful or words
     if len(words) > 1:
-        words = [word._replace(weight=WEAK_WEIGHT) if _is_weak(word) else word for word in words]
+        words = [
+            word._replace(weight=WEAK_WEIGHT)
+            if not word.phrase and (word.text in WEAK_WORDS or word.text.isdigit())
+            else word
+            for word in words
+        ]
     words = [word._replace(base=word.weight) for word in words]
     whole = " ".join(fold(query).replace('"', " ").split())
     return Query(_unique(words), whole if len(words) > 1 else "")
 
 
-def _is_weak(word: Word) -> bool:
-    return not word.phrase and (word.text in WEAK_WORDS or word.text.isdigit())
-
-
 def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
+    """Return the words without repetitions, each with its greatest weight."""
     unique: dict[tuple[str, bool], Word] = {}
     for word in words:
         key = (word.text, word.phrase)
@@ -218,10 +220,10 @@ def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
-    """Yield the words of a chunk without spaces. Punctuation alone, or the name of a file, is one word."""
+    """Yield the words of a chunk, which has no spaces. Punctuation alone, or the name of a file, is one word."""
     bare = chunk.strip(".,;:!?()[]{}<>'`\"*")
     if FILE.fullmatch(bare):
-        yield _word(bare, weight)
+        yield _make_word(bare, weight)
         return
     names: list[str] = _WORD.findall(bare)
     if not names:
@@ -230,11 +232,11 @@ def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
         return
     *owners, last = names
     for owner in owners:
-        yield _word(owner, weight * WEAK_WEIGHT if "." in bare or ":" in bare else weight)
-    yield _word(last, weight)
+        yield _make_word(owner, weight * WEAK_WEIGHT if "." in bare or ":" in bare else weight)
+    yield _make_word(last, weight)
 
 
-def _word(written: str, weight: float) -> Word:
+def _make_word(written: str, weight: float) -> Word:
     text = fold(written)
     bare = written.strip("-")
     parts = tuple(map(fold, identifier_parts(bare)))
@@ -245,13 +247,13 @@ def _word(written: str, weight: float) -> Word:
     if not _PLAIN.fullmatch(text):
         return Word(text, written, (text,), (text,), weight, weight)
     short = _ABBREVIATIONS.get(text) or _ABBREVIATIONS.get(text.removesuffix("s"), ())
-    probes = (_derivation(text), *(one for one in short if len(one) > 2))
+    probes = (_derivation(text), *(abbreviation for abbreviation in short if len(abbreviation) > 2))
     return Word(text, written, _without_longer(probes), (text,), weight, weight, short=short)
 
 
 def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the strings without those that contain another one."""
-    return tuple(one for one in dict.fromkeys(texts) if not any(other != one and other in one for other in texts))
+    return tuple(text for text in dict.fromkeys(texts) if not any(other != text and other in text for other in texts))
 
 
 def _with_digits(parts: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Recognises the names of files that likely hold credentials. It never opens the files.
 
-A name is withheld for one of three reasons:
+A name looks secret for one of three reasons:
 
 1. A program gives it to its credentials: `.netrc`, `id_ed25519`, `wp-config.php`, `server.key`, `prod.tfvars`.
 2. A service gives it to the keys that it issues: `credentials…`, `client_secret…`.
@@ -75,7 +75,7 @@ _NOTES = _words("""
     """)
 """Extensions of notes, tables and settings."""
 _TOKEN_NOTES = frozenset(("", "txt", "text"))
-"""The same for `token`: a `tokens.json` usually belongs to a design system or a tokenizer."""
+"""The extensions with which `token` is a secret: a `tokens.json` usually belongs to a design system or a tokenizer."""
 _CODE_AND_DOCUMENTATION = _words("""
     adoc asciidoc c cc cpp cs css cxx go h hpp hs htm html ipynb java jinja jl js jsx kt kts less lua m md mdx mjs cjs
     mm org php pl proto py pyi r rb rs rst scala scss sh sql svelte swift tf ts tsx vb vue zig

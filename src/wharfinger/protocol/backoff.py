@@ -16,7 +16,7 @@ class Backoff:
     Call `failed()` after a failure, and wait for the seconds that it returns; call `succeeded()` when an attempt went
     well. The delay after the n-th failure is at most `initial_delay * 2**(n-1)` seconds, and at most `max_delay`. It is
     multiplied by the result of `random`, a number from 0 to 1, so that a thousand clients of one server do not all
-    reconnect at once ("full jitter"); without `random` it is exact.
+    reconnect at once ("full jitter"). Without `random` it is not multiplied.
 
     A connection that breaks right after it was opened must not reset the count each time: `succeeded(lasted)`
     forgets the failures only after `reset_after` seconds.

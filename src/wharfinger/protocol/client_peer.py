@@ -59,13 +59,15 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """An entry of a large batch, which is checked before the batch is split: `[1,1,…]` takes thirty times its bytes."""
+    """An entry of a large batch. All are checked before the batch is split: split, `[1,1,…]` takes thirty times the
+    memory."""
 
     jsonrpc: str
 
 
 class _NullId(msgspec.Struct, gc=False):
-    """The error of a server that could not read a message (2024-11-05 to 2025-06-18; later revisions omit the id)."""
+    """An error response with the id null: the server could not read the message (2024-11-05 to 2025-06-18; later
+    revisions omit the id)."""
 
     id: None
     error: Raw
@@ -76,7 +78,7 @@ class _NotificationMeta(msgspec.Struct, gc=False):
 
 
 class _Routing(msgspec.Struct, gc=False):
-    """The members that name the request of a notification."""
+    """The members of a notification's params that name the request to which it belongs."""
 
     progress: Id | UnsetType = msgspec.field(name="progressToken", default=UNSET)
     request: Id | UnsetType = msgspec.field(name="requestId", default=UNSET)
@@ -90,11 +92,11 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
-"""Finds the id at the start of a response that cannot be decoded. Other bytes may match too: then a call fails, but
-only one to the server that sent them."""
+"""Finds the id at the start of a response that cannot be decoded. Bytes that are no response may match too: then a call
+fails, but only a call to the server that sent them."""
 
-UNREAD_CODES = frozenset((ParseError.code, InvalidRequest.code))
-"""The errors that may omit the id: those for messages whose id could not be read (JSON-RPC 2.0, §5)."""
+CODES_WITHOUT_ID = frozenset((ParseError.code, InvalidRequest.code))
+"""The codes of errors that may have no id, because the server could not read it (JSON-RPC 2.0, §5)."""
 
 MAX_BATCH_MESSAGES = 4096
 UNCHECKED_BATCH_COMMAS = 100_000
@@ -129,20 +131,21 @@ class ClientPeer(Generic[W]):
         """The waiters of requests that have no response yet, oldest first."""
         self.rules: Revision | None = None
         self.handles_requests = False
-        """Whether requests of the server become events. If not, each except `ping` is refused."""
+        """Whether requests of the server become events. If not, they are refused. `ping` is answered in either case."""
         self._limits = limits
         self._ids = count(1) if ids is None else ids
         self._initialize_id = 0
         self._last = 0
         """The id of the last request."""
         self._last_at_one_way = -1
-        """The value of `_last` when a notification or a response was last sent: the server may not have read it."""
+        """The value of `_last` when a notification or a response was last sent. No response shows that the server has
+        read such a message."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
         """Register a request and return its id and the bytes to send. `progress` asks for progress notifications."""
         number = next(self._ids)
         if progress:
-            params = _with_token(params, number)
+            params = _with_progress_token(params, number)
         data = encode(Message("2.0", number, method, params))
         self.awaited[number] = waiter
         self._last = number
@@ -155,19 +158,22 @@ class ClientPeer(Generic[W]):
         try:
             message = decode(data, self._limits, from_server=True)
         except ProtocolError as error:
-            return self._unreadable(data, error)
+            return self._receive_unreadable(data, error)
         if message.method is UNSET:
             if message.id is UNSET:
-                return self._unattributed(message)
+                return self._receive_error_without_id(message)
             waiter = self.awaited.pop(message.id, None)
             # Ignore a late, repeated or unexpected response.
             return (Response(waiter, message),) if waiter is not None else _NO_EVENTS
         if message.id is UNSET:
-            return self._notification(message)
-        return self._server_request(message)
+            return self._receive_notification(message)
+        return self._receive_request(message)
 
     def cancel(self, id: int, reason: str) -> bytes | None:
-        """Stop waiting for a response. Returns the cancellation to send; None if the server needs none."""
+        """Stop waiting for a response. Returns the notification to send.
+
+        Returns None if the response has arrived, and for `initialize`, which must not be cancelled.
+        """
         if self.awaited.pop(id, None) is None:
             return None
         self.record_one_way()
@@ -178,7 +184,7 @@ class ClientPeer(Generic[W]):
         )
 
     def record_one_way(self) -> None:
-        """Record that a notification or a response was sent, which gets no response."""
+        """Record that a message was sent that gets no response: a notification or a response."""
         self._last_at_one_way = self._last
 
     def close(self) -> list[W]:
@@ -188,19 +194,19 @@ class ClientPeer(Generic[W]):
         self.record_one_way()
         return waiters
 
-    def _unattributed(self, message: Message) -> tuple[Event[W], ...]:
-        """Return the event of an error without an id. No call fails here, because it may be about any message."""
+    def _receive_error_without_id(self, message: Message) -> tuple[Event[W], ...]:
+        """Return the event of an error without an id. It may be about any message, so no call fails yet."""
         if message.error is UNSET:
             return _NO_EVENTS
-        return (UnattributedError(self._unread_request(message.error), message),)
+        return (UnattributedError(self._find_suspect(message.error), message),)
 
-    def _unread_request(self, error: Raw) -> W | None:
-        """Return the only request that the server may have been unable to read; None if there is not exactly one.
+    def _find_suspect(self, error: Raw) -> W | None:
+        """Return the waiter of the one request that this error can be about; None if there is none, or several.
 
         The server reads messages in order: if a request has a response, everything sent before it was read.
         """
         try:
-            if _decode_code(error).code not in UNREAD_CODES:
+            if _decode_code(error).code not in CODES_WITHOUT_ID:
                 return None
         except (msgspec.MsgspecError, RecursionError):
             return None
@@ -209,7 +215,7 @@ class ClientPeer(Generic[W]):
             return None
         return self.awaited[newest]
 
-    def _notification(self, message: Message) -> tuple[Event[W], ...]:
+    def _receive_notification(self, message: Message) -> tuple[Event[W], ...]:
         if message.params is UNSET:
             return (Notification(None, message),)
         try:
@@ -217,22 +223,22 @@ class ClientPeer(Generic[W]):
         except msgspec.MsgspecError:
             return _NO_EVENTS
         if message.method == "notifications/progress":
-            waiter = self._waiting(routing.progress)
+            waiter = self._find_waiter(routing.progress)
             of_task = isinstance(routing.progress, str) and routing.progress.startswith(TASK_PROGRESS_PREFIX)
             return (Notification(waiter, message),) if waiter is not None or of_task else _NO_EVENTS
         if message.method == "notifications/cancelled":
-            if self.handles_requests and not self._stateless and not isinstance(routing.request, UnsetType):
-                # It cancels one of the server's requests: the ids of the two directions are independent.
+            if self.handles_requests and not self._is_stateless and not isinstance(routing.request, UnsetType):
+                # The server cancels a request of its own: the ids of the two directions are independent.
                 return (Cancellation(routing.request),)
-            waiter = self._waiting(routing.request)
+            waiter = self._find_waiter(routing.request)
             return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
             return (Notification(None, message),)
         # A notification of a subscription that has ended must not reach another one.
-        waiter = self._waiting(routing.meta.subscription)
+        waiter = self._find_waiter(routing.meta.subscription)
         return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
 
-    def _waiting(self, id: Id | UnsetType) -> W | None:
+    def _find_waiter(self, id: Id | UnsetType) -> W | None:
         if isinstance(id, UnsetType):
             return None
         # Some servers repeat our integer as a string.
@@ -241,11 +247,11 @@ class ClientPeer(Generic[W]):
         return self.awaited.get(id)
 
     @property
-    def _stateless(self) -> bool:
+    def _is_stateless(self) -> bool:
         return self.rules is not None and self.rules.era == "stateless"
 
-    def _server_request(self, message: Message) -> tuple[Event[W], ...]:
-        if isinstance(message.id, UnsetType) or self._stateless:
+    def _receive_request(self, message: Message) -> tuple[Event[W], ...]:
+        if isinstance(message.id, UnsetType) or self._is_stateless:
             return _NO_EVENTS
         if message.method == "ping":
             return (Reply(encode_result(message.id, t.EmptyResult())),)
@@ -254,10 +260,10 @@ class ClientPeer(Generic[W]):
         error = MethodNotFound("This client declares no capability for that method.")
         return (Reply(encode_error(message.id, error)),)
 
-    def _unreadable(self, data: bytes, error: ProtocolError) -> tuple[Event[W], ...]:
+    def _receive_unreadable(self, data: bytes, error: ProtocolError) -> tuple[Event[W], ...]:
         start = data.lstrip()[:1]
         if start == b"[" and self.rules is not None and self.rules.batches:
-            return self._batch(data)
+            return self._receive_batch(data)
         if isinstance(error, ParseError) or start != b"{":
             waiter = self._pop_waiter(data, None) if start == b"{" else None
             return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
@@ -267,7 +273,7 @@ class ClientPeer(Generic[W]):
             except (msgspec.MsgspecError, RecursionError):  # it may be nested too deeply
                 pass
             else:
-                return self._unattributed(Message("2.0", error=answered.error))
+                return self._receive_error_without_id(Message("2.0", error=answered.error))
         waiter = self._pop_waiter(data, error.id)
         return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
 
@@ -277,7 +283,7 @@ class ClientPeer(Generic[W]):
             return self.awaited.pop(int(head[1]), None) if head else None
         return self.awaited.pop(id, None)
 
-    def _batch(self, data: bytes) -> tuple[Event[W], ...]:
+    def _receive_batch(self, data: bytes) -> tuple[Event[W], ...]:
         if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MAX_BATCH_MESSAGES:
             return (NotAMessage(data),)
         try:
@@ -291,7 +297,7 @@ class ClientPeer(Generic[W]):
         )
 
 
-def _with_token(params: Any, id: int) -> Any:
+def _with_progress_token(params: Any, id: int) -> Any:
     if isinstance(params, Mapping):
         members = cast("Mapping[str, Any]", params)
         return {**members, "_meta": {**members.get("_meta", {}), "progressToken": id}}

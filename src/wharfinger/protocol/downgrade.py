@@ -13,8 +13,8 @@ from wharfinger import types as t
 __all__ = ["WRAPPED_KEY", "is_object", "without_unknown_blocks"]
 
 WRAPPED_KEY = "x-fastmcp-wrap-result"
-"""A mark in an output schema: the value is wrapped in `result`. FastMCP's client then unwraps it; ours does so if the
-value is equal to the text."""
+"""A mark in an output schema: the value is wrapped, as the member `result` of an object. FastMCP's client then unwraps
+it. Ours unwraps it if the text of the tool's result is the value itself."""
 
 
 def _audio_text(block: t.AudioContent) -> str:
@@ -30,7 +30,8 @@ _AS_TEXT: dict[type, tuple[str, Callable[[Any], str]]] = {
     t.AudioContent: ("audio", _audio_text),
     t.ResourceLink: ("resource_link", _link_text),
 }
-"""Content blocks that some revisions lack: the name on the wire, and the text that replaces a block."""
+"""Content blocks that some revisions lack: the name on the wire, and a function that returns the text to send instead.
+"""
 
 
 def without_unknown_blocks(result: Any, unknown: frozenset[str]) -> Any:

@@ -4,7 +4,7 @@ The server's peer has two more: `Request`, and `Batch`, whose responses are sent
 
     event              what the transport does with it
     Reply              sends its bytes back at once
-    Response           gives it to `waiter`, which sent the request
+    Response           gives it to `waiter`
     Cancellation       stops the work on `request`, whose answer is not needed any more
     Notification       passes it on to `waiter`, or to the listeners of the connection
     ServerRequest      answers what the server asks (client only)
@@ -62,8 +62,8 @@ class Cancellation(msgspec.Struct, frozen=True, gc=False):
 class Notification(msgspec.Struct, Generic[W], frozen=True, gc=False):
     """A notification.
 
-    `waiter` sent the request that it belongs to; None if it belongs to the connection or to a task. A server decodes
-    its `params`, a client leaves them as they are in `message`.
+    `waiter` waits for the response to the request that the notification belongs to; it is None if the notification
+    belongs to the connection or to a task. On a server `params` are decoded; on a client they are only in `message`.
     """
 
     waiter: W | None
@@ -78,7 +78,7 @@ class ServerRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Malformed(msgspec.Struct, Generic[W], frozen=True, gc=False):
-    """A response to `waiter` that breaks the protocol; there will be no other."""
+    """A response for `waiter` that breaks the protocol; no other one will come."""
 
     waiter: W
     reason: str

@@ -48,14 +48,16 @@ class Phase(Enum):
     CLOSED = "the connection is closed"
 
 
-_NOT_YET = 'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
+_NOT_OPEN_MESSAGE = (
+    'Send "initialize" first, or put io.modelcontextprotocol/protocolVersion into params._meta of every request.'
+)
 _CLOSED_MESSAGE = "This session is closed."
 
 TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.NEW, "initialize"): Phase.OPENING,
     (Phase.NEW, "ping"): Phase.NEW,
     (Phase.NEW, "notifications/initialized"): Phase.NEW,
-    (Phase.NEW, ""): _NOT_YET,
+    (Phase.NEW, ""): _NOT_OPEN_MESSAGE,
     # A bridge may have opened the session before its client does. `agree` ensures that nothing changes.
     (Phase.OPENING, "initialize"): Phase.OPENING,
     (Phase.OPENING, "ping"): Phase.OPENING,
@@ -100,7 +102,7 @@ class Session:
                 self.caller = msgspec.structs.replace(self.caller, principal=principal)
 
     def admit(self, method: str) -> Caller:
-        """Advance by one method and return the caller.
+        """Move to the phase after a request with this method, and return the caller.
 
         Raises:
             InvalidRequest: the method is not allowed in this phase.
@@ -110,7 +112,7 @@ class Session:
         return self.caller
 
     def advance(self, method: str) -> bool:
-        """Advance by one method. Returns whether the phase changed.
+        """Move to the phase after a message with this method. Returns whether the phase changed.
 
         Raises:
             InvalidRequest: the method is not allowed in this phase.
@@ -127,7 +129,7 @@ class Session:
         Works once: a repeated `initialize` gets the same answer as the first and changes nothing.
 
         Raises:
-            InvalidRequest: `params` asks for a different revision than the first `initialize`.
+            InvalidRequest: the session uses another revision already.
         """
         requested = params.protocol_version
         rules = REVISIONS[requested if requested in HANDSHAKE else LATEST_HANDSHAKE]

@@ -27,11 +27,15 @@ class RecentRequest(NamedTuple):
     """When it ended (seconds since 1970)."""
     method: str
     target: str
+    """The URI or name of the request, or empty."""
     principal: str
     app: str
+    """The client's name and version, as it gives them."""
     outcome: str
+    """How the request ended (`observing.Outcome`)."""
     seconds: float
     size: int
+    """Bytes of the answer."""
 
 
 class Inspection(Protocol):

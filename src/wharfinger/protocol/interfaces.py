@@ -148,7 +148,7 @@ class Authorizer(Protocol):
         ...
 
     def access(self, principal: Principal) -> Access:
-        """Return the access of a principal. Called once for each request, so it should be remembered."""
+        """Return the access of a principal. Called for each request, so remember the result."""
         ...
 
 
@@ -178,7 +178,7 @@ class Service(Protocol):
         ...
 
     async def start(self, holder: object = None) -> None:
-        """Enter the lifespan, if it is not open. It stays open until every holder has closed it."""
+        """Enter the lifespan, if it is not open. It stays open until every `holder`, such as a link, has closed it."""
         ...
 
     def drain(self) -> None:
@@ -207,7 +207,8 @@ class Store(Protocol):
     ) -> bool:
         """Set a key until `expires` (seconds since 1970; None for no expiry). It is stored when this returns.
 
-        With `instead_of`, set it only if that is its current value (None: no value). Returns whether it was set.
+        If `instead_of` is given, set the key only if that is its value now; None stands for a missing key. Returns
+        whether it was set.
         """
         ...
 
@@ -241,6 +242,8 @@ class Link(Protocol):
     ) -> Message:
         """Send a request and wait for its response; cancelling the waiting task cancels the request.
 
+        `on_notification` is called with each notification that belongs to the request.
+
         Raises:
             ConnectionLost: the connection ended first.
             RequestTimeout: there was no response in time.
@@ -264,7 +267,7 @@ class LinkEvents(msgspec.Struct):
     on_notification: Callable[[Link, Message], None] = lambda link, message: None
     """Called with each notification that belongs to no request."""
     on_missed: Callable[[Link], None] = lambda link: None
-    """Called when such notifications may have been lost."""
+    """Called when notifications that belong to no request may have been lost."""
     on_lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
     """Called once, when the connection has ended, from either side."""
 

@@ -3,7 +3,7 @@
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
 - The schema: its size, depth and number of subschemas. References must stay inside the schema.
-- One value: references multiply, so a few subschemas can apply a very large number of them to one value. The number is
+- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. This is
   computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being counted costs 1
   if it leads into the value, because the validator caches results there; if it stays at the same value, the schema is
   refused. So recursive schemas are allowed: tools do have recursive output schemas.
@@ -69,7 +69,8 @@ _INSIDE = frozenset(
 """Keywords whose schemas are applied to members or items."""
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
 """Keywords whose members are names, not keywords."""
-_NO_SCHEMAS = frozenset(("const", "enum", "default", "examples", "required", "type", "x-mcp-header"))
+_WITHOUT_SCHEMAS = frozenset(("const", "enum", "default", "examples", "required", "type", "x-mcp-header"))
+"""Keywords whose values contain no schemas."""
 _ALTERNATIVES = frozenset(("anyOf", "oneOf"))
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
@@ -87,7 +88,7 @@ class CompiledSchema:
         MissingExtra: the extra `schema` is not installed.
     """
 
-    __slots__ = ("_may_backtrack", "_paths", "_validator", "patterns", "schema", "weight")
+    __slots__ = ("_may_backtrack", "_validator", "_visits", "patterns", "schema", "weight")
 
     schema: dict[str, Any]
     """The schema, unchanged."""
@@ -107,34 +108,37 @@ class CompiledSchema:
         self._validator, backtracks = _compile(self.schema, what, trusted)
         # A pattern that begins with ^, and has no alternatives, is tried only at the beginning of a text.
         self._may_backtrack = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)
-        self._paths: _Paths | None = None
+        self._visits: _VisitCounter | None = None
 
     def fits(self, value: Any) -> bool:
         """Return whether a decoded JSON value matches."""
         fits: bool = self._validator.is_valid(value)
         return fits
 
-    def faults(self, value: Any) -> list[str]:
-        """Return one line for each error, with its path and without the value. A value that matches has none."""
+    def faults(self, value: Any, root: str = "arguments") -> list[str]:
+        """Return one line for each error, with its path and without the value. A value that matches has none.
+
+        `root` is the path of the value itself.
+        """
         if self._may_backtrack and _pattern_steps(value) > MAX_PATTERN_STEPS:
-            return ["arguments: have texts that are too long for patterns with look-around"]
+            return [f"{root}: must have shorter texts for patterns with look-around"]
         if self.fits(value):
             return []
-        if self._paths is None:
-            self._paths = _Paths(self.schema)
+        if self._visits is None:
+            self._visits = _VisitCounter(self.schema)
         lines: list[str] = []
-        paths = self._paths.through(value)
-        if paths <= MAX_EXPLAINED_SCHEMAS and paths * _size(value) <= MAX_COLLECTED_CHECKS:
+        visits = self._visits.count(value)
+        if visits <= MAX_EXPLAINED_SCHEMAS and visits * _size(value) <= MAX_COLLECTED_CHECKS:
             for error in self._validator.iter_errors(value):
-                lines += _lines(error)
+                lines += _describe(error, root)
                 if len(lines) >= MAX_REPORTED_ERRORS:
                     break
-        elif not self._paths.alternatives:  # for these the validator would create all errors to return one
+        elif not self._visits.has_alternatives:  # with alternatives, the validator creates all errors to return one
             try:
                 self._validator.validate(value)
             except ValueError as error:
-                lines += _lines(error)
-        return lines or ["arguments: do not match the schema"]
+                lines += _describe(error, root)
+        return lines or [f"{root}: must match the schema"]
 
 
 def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -204,7 +208,9 @@ def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]
                 stack.extend((value, level, False) for value in members.values())
                 continue
             yield members, level
-            stack.extend((value, level + 1, key in _NAMED) for key, value in members.items() if key not in _NO_SCHEMAS)
+            stack.extend(
+                (value, level + 1, key in _NAMED) for key, value in members.items() if key not in _WITHOUT_SCHEMAS
+            )
 
 
 def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
@@ -261,31 +267,32 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
     return heaviest
 
 
-class _Paths:
-    """Counts the subschemas that are visited for one path into a value, if the validator caches no results.
+class _VisitCounter:
+    """Counts the subschemas that the validator visits on one path into a value while it collects errors.
 
-    It caches them while it decides whether a value matches, but not while it collects errors.
+    It then caches no results, as it does while it only decides whether a value matches.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
         self._anchors = _anchors(schema)
         self._counted: dict[tuple[int, int], int] = {}
-        self.alternatives = any(not _ALTERNATIVES.isdisjoint(node) for node, _ in _schemas(schema))
+        self.has_alternatives = any(not _ALTERNATIVES.isdisjoint(node) for node, _ in _schemas(schema))
 
-    def through(self, value: Any) -> int:
+    def count(self, value: Any) -> int:
         """Return the number of visited subschemas for this value, at most `MAX_EXPLAINED_SCHEMAS + 1`."""
         try:
-            return self._count(self._schema, _depth(value))
+            return self._count_from(self._schema, _depth(value))
         except RecursionError:
             return MAX_EXPLAINED_SCHEMAS + 1
 
-    def _count(self, node: dict[str, Any], depth: int) -> int:
+    def _count_from(self, node: dict[str, Any], depth: int) -> int:
         key = (id(node), depth)
         if key not in self._counted:
-            total = 1 + sum(self._count(other, depth) for other in _applied_in_place(node, self._schema, self._anchors))
+            in_place = _applied_in_place(node, self._schema, self._anchors)
+            total = 1 + sum(self._count_from(other, depth) for other in in_place)
             if depth:
-                total += max((self._count(child, depth - 1) for child in _applied_inside(node)), default=0)
+                total += max((self._count_from(child, depth - 1) for child in _applied_inside(node)), default=0)
             self._counted[key] = min(total, MAX_EXPLAINED_SCHEMAS + 1)
         return self._counted[key]
 
@@ -317,7 +324,7 @@ def _size(value: Any) -> int:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep a value is nested; messages have a limit for it."""
+    """Return how deep a value is nested. Recursion is safe: messages have a limit for it."""
     if isinstance(value, dict):
         return 1 + max(map(_depth, cast("dict[str, object]", value).values()), default=0)
     if isinstance(value, list):
@@ -329,7 +336,9 @@ def _applied_inside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the subschemas that apply to members and items."""
     for key, value in node.items():
         if key in ("properties", "patternProperties"):
-            yield from (child for child in value.values() if isinstance(child, dict))
+            if isinstance(value, dict):  # not in an annotation such as `x-form`, whose members may have any names
+                children = cast("dict[str, object]", value).values()
+                yield from (cast("dict[str, Any]", child) for child in children if isinstance(child, dict))
         elif key in _INSIDE:
             items = cast("list[object]", value if isinstance(value, list) else [value])
             yield from (cast("dict[str, Any]", item) for item in items if isinstance(item, dict))
@@ -447,7 +456,8 @@ _REASONS: dict[str, str] = {
 }
 
 
-def _lines(error: Any) -> list[str]:
+def _describe(error: Any, root: str) -> list[str]:
+    """Return a line for each fault that an error of the validator reports."""
     where = path_text(error.instance_path)
     name, facts = error.kind.name, error.kind.as_dict()
     inside = f"{where}." if where else ""
@@ -455,7 +465,7 @@ def _lines(error: Any) -> list[str]:
         return [f"{inside}{facts['property']}: missing"]
     if name in ("additionalProperties", "unevaluatedProperties"):
         return [f"{inside}{printable(str(member))}: no such member" for member in facts["unexpected"][:8]]
-    path = where or "arguments"
+    path = where or root
     if name == "type":
         return [f"{path}: expected {' or '.join(_TYPES.get(kind, '') for kind in facts['types'])}"]
     if name == "enum":

@@ -67,8 +67,9 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
     """Decode one message. `params`, `result` and `error` stay raw, but are checked to be well-formed JSON in UTF-8.
 
     A member that decides how a message is routed must not occur twice: two readers could then see two different
-    messages (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a hit takes the slow
-    path. A message `from_server` is not checked: its documents may have members of any name.
+    messages (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a message that may have
+    such a member takes the slow path. With `from_server` there are no such checks: a server's documents may have
+    members of any name.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
@@ -193,7 +194,7 @@ def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
 
     try:
         # Numbers become the lengths of their texts, small cached integers, to save memory.
-        json.loads(data, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
+        json.loads(data, object_pairs_hook=_refuse_duplicate_names, parse_int=len, parse_float=len)
     except _DuplicateMember as error:
         raise InvalidRequest(
             "An object of the message has the same member twice.", id=None if error.args == ("id",) else id
@@ -206,7 +207,7 @@ class _DuplicateMember(Exception):
     """An object has a member twice."""
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_duplicate_names(pairs: list[tuple[str, Any]]) -> None:
     if len(pairs) < 2 or len(dict(pairs)) == len(pairs):
         return
     counts = Counter(name for name, _ in pairs)
@@ -238,6 +239,7 @@ def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
 
 
 def _id_of(members: dict[bytes, list[bytes | None]], limits: Limits) -> Iterator[Id]:
+    """Yield the id of a message, if these members show that it is a request with one id."""
     values = members.get(b"id", ())
     if len(values) == 1 and values[0] is not None and b"method" in members:
         id = _readable_id(b'{"id":%b}' % values[0])
@@ -272,7 +274,10 @@ def encode_result(id: Id, result: Any) -> bytes:
 
 
 def encode_error(id: Id | None, error: ProtocolError, code: int | None = None) -> bytes:
-    """Encode an error response. Without an id the member is omitted: 2025-11-25 and later forbid null there."""
+    """Encode an error response, with `code` instead of the error's own if it is given.
+
+    Without an id the member is omitted: 2025-11-25 and later forbid null there.
+    """
     body: dict[str, Any] = {"code": error.code if code is None else code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data

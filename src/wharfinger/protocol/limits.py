@@ -13,7 +13,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     message: int = 4 * 1024 * 1024
     """Bytes of one incoming message."""
     depth: int = 64
-    """Nested arrays and objects in one incoming message."""
+    """Levels of nested arrays and objects in one incoming message."""
     members: int = 250_000
     """Members of all objects together in one incoming message."""
     id_length: int = 256
@@ -32,8 +32,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream above which requests are refused, including those being served. If refusals and other
-    small messages exceed twice this number, the connection is closed."""
+    """Unsent bytes of one stream above which requests are refused, those being served too. If refusals and other small
+    messages exceed twice this number, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
     """Unsent bytes of all connections of a server, in responses and batches of 256 KiB and more. Beyond it, a caller
     who has an equal share gets no more large responses; a single one may be larger."""

@@ -9,7 +9,7 @@ __all__ = ["OVERLONG", "LineBuffer", "Overlong"]
 
 
 class Overlong(Enum):
-    """Replaces a line over the limit, which is discarded, in the list of lines."""
+    """Stands for a line over the limit, which was discarded, in a list of lines."""
 
     LINE = "a line over the limit"
 

@@ -51,7 +51,7 @@ class Method:
         self.first = REVISIONS[first].order
         self.last = REVISIONS[last].order
         self.capability = capability
-        """The capability that the receiver must declare, with dots, or empty."""
+        """The capability that the receiver must declare, such as `resources.subscribe`; empty if it needs none."""
         self.name_param = name_param
         """The attribute of the params that the HTTP header `Mcp-Name` repeats."""
         self.routed_member = f'"{_WIRE_NAMES.get(name_param, name_param)}"'.encode() if name_param else b""

@@ -37,7 +37,7 @@ __all__ = [
     "GiveUp",
     "Initialize",
     "NextStep",
-    "RevisionCache",
+    "ProtocolCache",
     "ServerProtocol",
     "Stateless",
     "Step",
@@ -99,7 +99,7 @@ ServerProtocol = Literal["stateless", "handshake", "sse"]
 """The protocol that a server speaks: an era, or the handshake era over HTTP+SSE of 2024-11-05."""
 
 
-class RevisionCache:
+class ProtocolCache:
     """Remembers the protocol of each server (2026-07-28, versioning: the era belongs to the server).
 
     An entry expires after `max_age` seconds, because the server may have been updated.
@@ -133,7 +133,7 @@ class RevisionCache:
 
 
 def first_step(pinned: str | None = None, known: ServerProtocol | None = None) -> Step:
-    """Return the first request: `server/discover` in the newest revision, or the one that opens the pinned revision.
+    """Return the first request: `server/discover` in the newest revision, or the first request of the pinned revision.
 
     A server that is `known` to speak the handshake era gets `initialize` at once.
 
@@ -148,10 +148,11 @@ def first_step(pinned: str | None = None, known: ServerProtocol | None = None) -
 
 
 def decide_discover(request: Discover, answer: Message | None, pinned: str | None = None) -> NextStep:
-    """Return the next step after an answer to `server/discover`; None means no answer in time, or not a message.
+    """Return the next step after an answer to `server/discover`. None stands for an answer that did not come in time or
+    is not a message.
 
     Only a `DiscoverResult` or an error of the stateless era shows that era. Anything else, including an empty result,
-    means the handshake era (2026-07-28, versioning: never key on one code).
+    means the handshake era (2026-07-28, versioning: do not decide by one error code).
     """
     if answer is not None and not isinstance(answer.error, msgspec.UnsetType):
         error = read_error(answer)
@@ -194,7 +195,7 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
 def decide_refusal(answer: Message, unanswered: Discover | None, pinned: str | None = None) -> NextStep:
     """Return the next step after an error response to `initialize`.
 
-    A stateless server lists its revisions in it, and gets another `server/discover`. `unanswered` is the earlier
+    If the error lists revisions of the stateless era, that is another `server/discover`. `unanswered` is the earlier
     `server/discover` if it was not answered in time.
     """
     error = read_error(answer)

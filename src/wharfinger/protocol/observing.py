@@ -34,7 +34,7 @@ class Observation:
     def __init__(self, request: Request, began: float, outer: str = "") -> None:
         self.request = request
         self.params = request.params
-        """The params as the client sent them. Middleware may change those of the request."""
+        """The params as the client sent them. Middleware may change `request.params`."""
         self.began = began
         """When the request began, by a clock that only measures durations."""
         self.outer = outer
@@ -106,7 +106,7 @@ class ObserverHub(Protocol):
         ...
 
     def read(self, outer: Request, request: Request, handler: Callable[[Request], Awaitable[Any]]) -> Awaitable[Any]:
-        """Call a handler for the handler of another request, and report it."""
+        """Call a handler on behalf of the handler of the request `outer`, and report the call."""
         ...
 
 

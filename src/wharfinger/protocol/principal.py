@@ -39,7 +39,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         if not self.key and self.subject:
-            text = f"{len(self.issuer)} {self.issuer} {self.subject}"  # the length keeps the two apart
+            text = f"{len(self.issuer)} {self.issuer} {self.subject}"  # the length shows where the issuer ends
             key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
             msgspec.structs.force_setattr(self, "key", key)
 

@@ -37,7 +37,7 @@ __all__ = [
     "InputNeeded",
     "Request",
     "ResultMeta",
-    "answered",
+    "call_on_answer",
     "failure_text",
     "input_needed",
     "name_of_call",
@@ -59,7 +59,7 @@ CHUNKED_BYTES = 64 * 1024
 CHUNK_BYTES = 3 * 64 * 1024
 """Bytes that are encoded in base64 at a time; a multiple of three, so that chunks join without padding."""
 LAZY_CHUNK_BYTES = 4 * CHUNK_BYTES
-"""The same for a blob that is read while it is sent, each time in a thread."""
+"""Bytes of a stored blob that are read in a thread and encoded at a time, while it is sent."""
 
 
 class Channel(Protocol):
@@ -159,7 +159,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     nested: bool = False
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
     usage: Any = None
-    """Counts against the caller's limits for this request and those that its handler makes (`policy.limiter.Use`)."""
+    """Counts this request, and those that its handler makes, against the caller's limits (`policy.limiter.Use`)."""
     observers: tuple[Any, ...] = ()
     """The observers of the servers that serve it (`observing.ObserverHub`)."""
 
@@ -172,7 +172,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
         self.on_answer += (callback,)
 
 
-def answered(request: Request, data: bytes | ChunkedMessage | None) -> None:
+def call_on_answer(request: Request, data: bytes | ChunkedMessage | None) -> None:
     """Pass the size of an answer to the functions in `request.on_answer`. A transport calls this if there are any."""
     callbacks, request.on_answer = request.on_answer, ()
     size = 0 if data is None else len(data)
@@ -188,9 +188,9 @@ def open_request(message: Message, session: Session | None, principal: Principal
     first (2026-07-28, Streamable HTTP).
 
     Raises:
-        InvalidParams: params of the wrong shape; required `_meta` fields are missing.
-        InvalidRequest: not allowed in this phase of the session.
-        UnsupportedVersion: a revision that is not served.
+        InvalidParams: the params have the wrong shape, or lack required fields of `_meta`.
+        InvalidRequest: the method is not allowed in this phase of the session.
+        UnsupportedVersion: this server does not support the revision.
     """
     method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
     raw = _EMPTY if message.params is UNSET else message.params
@@ -252,7 +252,10 @@ _UNKNOWN_METHOD = Method("", "client", t.RequestParams)
 
 
 def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session | None) -> Any:
-    """Decode only `_meta`, if the caller's revision has no such method (its params cannot be invalid); else None."""
+    """Return invalid params with only `_meta` decoded, if the caller's revision has no such method; else None.
+
+    Such a request is refused because of its method, whatever its params are.
+    """
     try:
         params = _UNKNOWN_METHOD.decode_params(raw)
     except msgspec.ValidationError:
@@ -302,9 +305,9 @@ class ResultMeta:
     def __init__(self, info: t.Implementation) -> None:
         self._info = Raw(encode(info))
         self.openings: dict[tuple[Method | None, int, str], bytes] = {}
-        """The encoded first members by method, ttl and scope; filled by `opening`."""
+        """The encoded first members by method, ttl and scope; filled by `encode_opening`."""
 
-    def opening(self, request: Request, own_meta: Any = UNSET, kind: Any = UNSET) -> bytes:
+    def encode_opening(self, request: Request, own_meta: Any = UNSET, kind: Any = UNSET) -> bytes:
         """Return the first members of a result, from `{` to before the next member; `kind` is its `resultType`."""
         row = request.row
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
@@ -352,9 +355,9 @@ def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes
         kind = getattr(result, "result_type", UNSET)
         if own_meta is UNSET and kind is UNSET:
             key = (request.row, request.ttl_ms, request.cache_scope)
-            opening = result_meta.openings.get(key) or result_meta.opening(request)
+            opening = result_meta.openings.get(key) or result_meta.encode_opening(request)
         else:
-            opening = result_meta.opening(request, own_meta, kind)
+            opening = result_meta.encode_opening(request, own_meta, kind)
             result = msgspec.structs.replace(result, meta=UNSET, result_type=UNSET)
     else:
         rules = request.caller.rules
@@ -424,7 +427,7 @@ class Base64:
             yield b64encode(view[start : start + CHUNK_BYTES])
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Iterate over the same chunks; those of a stored blob are each read in a thread."""
+        """Iterate over the same chunks. Each chunk of a stored blob is read in a thread."""
         parts = iter(self)
         run = self.data.run if isinstance(self.data, t.StoredBlob) else None
         try:
@@ -509,7 +512,7 @@ def no_such_method(request: Request) -> MethodNotFound:
 
 
 def open_result(row: Method, raw: Raw | bytes) -> Any:
-    """Decode the result of a response, on a client.
+    """Decode the result of a response that a client received.
 
     Raises:
         InvalidResponse: it does not have the shape of the method's result, or its `resultType` is unknown.

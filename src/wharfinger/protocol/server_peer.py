@@ -52,9 +52,9 @@ class Batch:
         self.left -= 1
         if data is not None:
             self.answers.append(data)
-        return None if self.left else self.array()
+        return None if self.left else self.join_answers()
 
-    def array(self) -> ChunkedMessage | None:
+    def join_answers(self) -> ChunkedMessage | None:
         """Return the responses as one message; None if there are none."""
         if not self.answers:
             return None
@@ -139,7 +139,7 @@ class ServerPeer:
             if id is UNSET:
                 return self._take_notification(message)
             if id in self.in_flight:
-                # Refused without the id, which belongs to the first request: its caller must get its own response.
+                # Refused without the id: a response with it would be taken for that of the first request.
                 return Reply(encode_error(None, InvalidRequest("This id is in flight: use another.")))
             if self.refusing:
                 raise Overloaded("Responses are waiting to be read: read them first.")
@@ -166,7 +166,7 @@ class ServerPeer:
             return None  # a notification gets no response, even if it is invalid (JSON-RPC 2.0, §4.1)
         if row.name == "notifications/cancelled":
             request = self.in_flight.get(params.request_id)
-            # `initialize` must not be cancelled (lifecycle). An id that is not in flight was just answered.
+            # `initialize` must not be cancelled (lifecycle). A request that is not in flight was answered already.
             if request is None or request.method == "initialize":
                 return None
             del self.in_flight[params.request_id]

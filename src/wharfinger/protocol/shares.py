@@ -93,8 +93,11 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """Return the owner who holds the most; if more than 64 hold about the same, one of those. Needs an owner."""
-        largest = self._by_size[max(self._by_size)]  # at most 64 sizes
+        """Return the owner who holds the most, or one of them if more than 64 hold about as much.
+
+        There must be an owner.
+        """
+        largest = self._by_size[max(self._by_size)]  # there are at most 64 bit lengths
         return max(islice(largest, _MAX_COMPARED), key=self._amounts.__getitem__)
 
 
@@ -127,7 +130,7 @@ class FairTable(Generic[Member]):
             if not members:
                 del self._owned[owner]
 
-    def unused(self, is_old: Callable[[Member], bool]) -> list[Member]:
+    def find_old(self, is_old: Callable[[Member], bool]) -> list[Member]:
         """Return the members for which `is_old` is true. For each owner, the search ends at the first that is not."""
         return [member for members in self._owned.values() for member in takewhile(is_old, members)]
 

@@ -1,4 +1,4 @@
-"""Change notifications as bytes, for both eras: filters, the acknowledgement, and tags."""
+"""Change notifications as bytes, for both eras, their filters and acknowledgement, and what a watched URI covers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "ChangeNotification",
     "Tag",
     "acknowledgement",
+    "covers",
     "list_changed",
     "listen_result",
     "lists_of",
@@ -44,6 +45,13 @@ def tag(id: Id) -> dict[str, Any]:
 def lists_of(requested: t.SubscriptionFilter) -> list[str]:
     """Return the lists that a listen request asks for."""
     return [name for name, field in _FILTERS.items() if getattr(requested, field) is True]
+
+
+def covers(watched: str, uri: str) -> bool:
+    """Return whether `uri` is the watched URI, or lies below it: a folder changes if something in it changes."""
+    if not uri.startswith(watched):  # the cheapest test first
+        return False
+    return len(uri) == len(watched) or watched.endswith("/") or uri[len(watched)] in "/?#"
 
 
 def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | None = None) -> t.SubscriptionFilter:

@@ -47,7 +47,7 @@ class UiCsp(WireStruct, kw_only=True):
 
 
 class UiPermissions(WireStruct, kw_only=True):
-    """The permissions that a view requests; the host may refuse each."""
+    """The permissions that a view requests; the host may refuse any of them."""
 
     camera: JSONObject | UnsetType = UNSET
     microphone: JSONObject | UnsetType = UNSET
@@ -65,7 +65,7 @@ class UiResourceMeta(WireStruct, kw_only=True):
 
 
 class UiToolMeta(WireStruct, kw_only=True):
-    """`_meta.ui` of a tool: the view that shows its results, and who may call it (omitted: both)."""
+    """`_meta.ui` of a tool: the view that shows its results, and who may call it (by default, both may)."""
 
     resource_uri: str | UnsetType = UNSET
     visibility: list[Visibility] | UnsetType = UNSET

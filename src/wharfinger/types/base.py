@@ -122,7 +122,7 @@ class NotificationParams(WireStruct, kw_only=True):
 
 
 class Result(WireStruct, kw_only=True):
-    """The members of every result; `result_type` belongs to the stateless era, and absent means `complete`."""
+    """The members of every result; `result_type` belongs to the stateless era, and is `complete` if it is absent."""
 
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
     result_type: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Requests for input in the result of a stateless request, which the client sends again with answers."""
+"""Requests for input, as the result of a stateless request: the client sends that request again, with answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
 
 
 class InputRequiredResult(Result, kw_only=True):
-    """An incomplete result of `tools/call`, `prompts/get` or `resources/read`; `result_type` says so.
+    """An incomplete result of `tools/call`, `prompts/get` or `resources/read`; its `result_type` is `input_required`.
 
     It has requests for input, a state to send back unread, or both (2026-07-28, multi round-trip requests).
     """

@@ -41,4 +41,4 @@ class SubscriptionsAcknowledgedNotificationParams(NotificationParams, kw_only=Tr
 
 
 class SubscriptionsListenResult(Result, kw_only=True):
-    """Result of `subscriptions/listen`, when the server ends it; `meta` has its `META_SUBSCRIPTION_ID`."""
+    """Result of `subscriptions/listen`, with which the server ends it; `meta` has its `META_SUBSCRIPTION_ID`."""

@@ -1,6 +1,6 @@
 """The extension `io.modelcontextprotocol/tasks` of 2026-07-28: calls that are answered later.
 
-Not the tasks of 2025-11-25, which are in `tasks`: their names and their messages differ.
+The tasks of 2025-11-25, in the module `tasks`, have other names and messages.
 """
 
 from __future__ import annotations

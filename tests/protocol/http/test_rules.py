@@ -18,9 +18,9 @@ from wharfinger.protocol.http.rules import (
     VERSION,
     HttpRefusal,
     accepted_types,
-    check_header_params,
     check_post,
     check_session_version,
+    check_standard_headers,
     check_stream,
     check_version,
     kind_of_post,
@@ -217,9 +217,9 @@ READ = {VERSION: b"2026-07-28", METHOD: b"resources/read", NAME: b"file:///a"}
 
 def test_headers_that_match_the_body_are_accepted() -> None:
     check_version(READ)
-    check_header_params(READ, stateless_request(uri="file:///a"))
-    check_header_params({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, stateless_request("ping"))
-    check_header_params(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, stateless_request(uri="file:///a"))
+    check_standard_headers(READ, stateless_request(uri="file:///a"))
+    check_standard_headers({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, stateless_request("ping"))
+    check_standard_headers(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, stateless_request(uri="file:///a"))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_headers_that_match_the_body_are_accepted() -> None:
 def test_a_header_that_differs_from_the_body_or_is_missing_is_refused(change: dict[bytes, bytes | None]) -> None:
     """Security H36-H39."""
     headers = {name: value for name, value in (READ | change).items() if value is not None}
-    error = refusal_of(400, check_header_params, headers, stateless_request(uri="file:///a"))
+    error = refusal_of(400, check_standard_headers, headers, stateless_request(uri="file:///a"))
     assert error.code == -32020
 
 
@@ -250,8 +250,8 @@ def test_name_that_looks_encoded_must_be_encoded() -> None:
     name = "=?base64?eA==?="
     request = stateless_request("tools/call", name=name)
     headers = READ | {METHOD: b"tools/call"}
-    refusal_of(400, check_header_params, headers | {NAME: name.encode()}, request)
-    check_header_params(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
+    refusal_of(400, check_standard_headers, headers | {NAME: name.encode()}, request)
+    check_standard_headers(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
 
 
 def test_missing_version_header_is_refused() -> None:

@@ -15,8 +15,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class HostOriginPolicy:
     """Checks the Host and Origin headers, which protects a local server from web pages (DNS rebinding).
 
-    By default the allowed hosts are the names of the loopback interface and the literal bind address, on any port
-    because ports may be forwarded; and a page may call only its own origin. `*` allows every host or origin.
+    By default the allowed hosts are the names of the loopback interface and the literal bind address, on any port,
+    because ports may be forwarded. A page may call only its own origin. `*` allows every host or origin.
     """
 
     __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")

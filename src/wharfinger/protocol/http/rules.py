@@ -2,7 +2,7 @@
 
 The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.check` → credentials → HTTP method →
 `check_post` → body → JSON → `kind_of_post` → `open_request` (`prefer_header_error` if it fails) →
-`check_header_params` → method → handler. Everything is decided before the first byte of the response, because the
+`check_standard_headers` → method → handler. Everything is decided before the first byte of the response, because the
 status cannot change later. A refusal is a `ProtocolError` with its HTTP status. Its message says which setting would
 allow the request, and never quotes the request.
 """
@@ -39,9 +39,9 @@ __all__ = [
     "HttpRefusal",
     "PostKind",
     "accepted_types",
-    "check_header_params",
     "check_post",
     "check_session_version",
+    "check_standard_headers",
     "check_stream",
     "check_version",
     "kind_of_post",
@@ -112,7 +112,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpRefusal(InvalidRequest):
-    """An HTTP request is refused before its message is read. A `Verify` raises it with status 401 or 403.
+    """An HTTP request is refused before its message is read. A `Verify` function raises this with status 401 or 403.
 
     `headers` are sent with the response, such as the WWW-Authenticate challenge of a 401.
     """
@@ -141,7 +141,7 @@ _UNIQUE_HEADERS = frozenset(
 
 
 def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
-    """Return the headers by lower-case name. Repeated ones are joined (RFC 9110 §5.3), or refused if not allowed.
+    """Return the headers by lower-case name. Repeated headers are joined (RFC 9110 §5.3) or, if not allowed, refused.
 
     Raises:
         HeaderMismatch: a routing header occurs twice, so that two readers could route differently.
@@ -240,8 +240,8 @@ def check_stream(headers: Headers) -> None:
 # --- the kind of a POST ----------------------------------------------------------------------------------------------
 
 PostKind = Literal["stateless", "session", "opening"]
-"""By whose rules a POST is served: those of the stateless era, or, in the handshake era, those of a session that exists
-or of an `initialize` that opens one."""
+"""How a POST is served: by the rules of the stateless era, in a session of the handshake era, or as an `initialize`
+that opens a session."""
 
 _WIRE = {name: name.encode() for name in REVISIONS}
 STATELESS_VERSIONS = frozenset(_WIRE[row.name] for row in REVISIONS.values() if row.era == "stateless")
@@ -325,7 +325,7 @@ def check_version(headers: Headers) -> None:
         raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
 
 
-def check_header_params(headers: Headers, request: _RequestLike) -> None:
+def check_standard_headers(headers: Headers, request: _RequestLike) -> None:
     """Compare version, method and name in the headers with the body, because a proxy may have routed by them.
 
     Raises:
@@ -336,7 +336,7 @@ def check_header_params(headers: Headers, request: _RequestLike) -> None:
         raise HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
     method = headers.get(METHOD)
     if method != request.method.encode():
-        _refuse_method(method, request.method)
+        _check_method(method, request.method)
     row = request.row
     if row is not None and row.name_param:
         name: str = getattr(request.params, row.name_param)
@@ -348,7 +348,7 @@ def check_header_params(headers: Headers, request: _RequestLike) -> None:
             raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
 
 
-def _refuse_method(header: bytes | None, method: str) -> None:
+def _check_method(header: bytes | None, method: str) -> None:
     if header is None:
         raise HeaderMismatch("Send the Mcp-Method header with the method of the body.")
     if header.strip(b" \t") != method.encode():
@@ -362,7 +362,7 @@ def prefer_header_error(headers: Headers, message: Message, error: ProtocolError
             return HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
     elif error.http_status == 200 and isinstance(message.method, str):
         try:
-            _refuse_method(headers.get(METHOD), message.method)
+            _check_method(headers.get(METHOD), message.method)
         except HeaderMismatch as mismatch:
             return mismatch
     return error

@@ -27,8 +27,8 @@ _IN_ESCAPES = frozenset("%0123456789ABCDEF")
 class Placeholder(NamedTuple):
     """A run of `chars`. With an `opener` the placeholder is optional, and one of the opener's characters begins it.
 
-    `min_count` is 0 or 1; `max_count` is the limit in characters (an escaped one counts once), 0 for none. `chars`
-    always contains "%", the letters and the digits, so that a run never ends inside an escape.
+    `min_count` is 0 or 1; `max_count` is the limit in characters (an escaped character counts once), 0 for no limit.
+    `chars` always contains "%", the letters and the digits, so that a run never ends inside an escape.
     """
 
     chars: frozenset[str]
@@ -55,32 +55,32 @@ class Matcher:
         UnclearBoundary: the row does not say where a placeholder ends.
     """
 
-    __slots__ = ("_pattern", "_source", "_suffix")
+    __slots__ = ("_pattern", "_regex", "_suffix")
 
     def __init__(self, atoms: Sequence[Atom]) -> None:
         last = atoms[-1] if len(atoms) > 1 else None
         self._suffix = last if isinstance(last, str) else ""
-        self._source = _source(atoms[:-1] if self._suffix else atoms)
+        self._regex = _write_regex(atoms[:-1] if self._suffix else atoms)
         self._pattern: re.Pattern[str] | None = None
 
     def fit(self, text: str) -> Sequence[str | None] | None:
-        """Return the content of each placeholder, None for an absent one; None if the text does not match."""
+        """Return the content of each placeholder (None if it is absent), or None if the text does not match."""
         end = len(text)
         if self._suffix:
             if not text.endswith(self._suffix):
                 return None
             end -= len(self._suffix)
         if self._pattern is None:
-            self._pattern = re.compile(self._source)  # on first use: a server may have thousands of templates
+            self._pattern = re.compile(self._regex)  # on first use: a server may have thousands of templates
         match = self._pattern.fullmatch(text, 0, end)
         return None if match is None else match.groups()
 
 
-def _source(atoms: Sequence[Atom]) -> str:
+def _write_regex(atoms: Sequence[Atom]) -> str:
     """Return the regular expression of a row."""
     parts: list[str] = []
     outer: frozenset[str] | None = None  # the characters of the first placeholder of the open chain
-    inner: frozenset[str] = frozenset()  # those of its last placeholder so far
+    inner: frozenset[str] = frozenset()  # the characters of its last placeholder so far
     separator = ""  # the literal between that placeholder and the next one
     placeholder = -1
     following = _following(atoms)
@@ -96,7 +96,7 @@ def _source(atoms: Sequence[Atom]) -> str:
         if not atom.opener and index and isinstance(atoms[index - 1], Placeholder):
             raise UnclearBoundary(placeholder)
         if outer is not None and atom.opener and outer.isdisjoint(following[index].union(atom.opener)):
-            parts.append(f"(?!{_class(outer)}))")
+            parts.append(f"(?!{_char_class(outer)}))")
             outer = None
         chars, without = atom.chars, ""
         if outer is not None:
@@ -112,22 +112,22 @@ def _source(atoms: Sequence[Atom]) -> str:
             parts.append("(?>")
             outer = atom.chars
         inner = atom.chars
-        run = _run(atom, chars, without, lazy)
+        run = _write_run(atom, chars, without, lazy)
         if not atom.opener:
             parts.append(f"({run})")
         elif lazy:
-            parts.append(f"(?:{_class(atom.opener)}({run}))?")
+            parts.append(f"(?:{_char_class(atom.opener)}({run}))?")
         else:
             if not following[index].isdisjoint(atom.opener):
                 # `{/a}{/b}`: if only one is present, it is the first. The second begins where the first ends.
                 after = atoms[index + 1]
                 if isinstance(after, str) or not after.chars <= chars.union(atom.opener):
                     raise UnclearBoundary(placeholder)
-                run += f"(?!{_class(chars)})"
-            parts.append(f"(?:{_class(atom.opener)}({run}))?+")
+                run += f"(?!{_char_class(chars)})"
+            parts.append(f"(?:{_char_class(atom.opener)}({run}))?+")
         separator = ""
     if outer is not None:
-        parts.append(f"(?!{_class(outer)}))")
+        parts.append(f"(?!{_char_class(outer)}))")
     return "".join(parts)
 
 
@@ -147,20 +147,20 @@ def _following(atoms: Sequence[Atom]) -> list[frozenset[str]]:
     return following
 
 
-def _class(chars: frozenset[str] | str) -> str:
+def _char_class(chars: frozenset[str] | str) -> str:
     return "[" + re.escape("".join(sorted(chars))) + "]"
 
 
-def _run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
-    """Return the pattern of a placeholder's content. It must not contain `without`."""
+def _write_run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
+    """Return the pattern of a placeholder's content, which must not contain `without`."""
     if placeholder.max_count:
-        return f"(?:{ESCAPED}|{_class(chars)}){{{placeholder.min_count},{placeholder.max_count}}}+"
+        return f"(?:{ESCAPED}|{_char_class(chars)}){{{placeholder.min_count},{placeholder.max_count}}}+"
     count = "+" if placeholder.min_count else "*"
     if not lazy and not without:
-        return _class(chars) + count + "+"
+        return _char_class(chars) + count + "+"
     # By whole escapes, so that a literal such as "2F" is not found inside one.
     refused = f"(?!{re.escape(without)})" if without else ""
-    return f"(?:{refused}(?:%..|{_class(chars - {'%'})})){count}" + ("?" if lazy else "+")
+    return f"(?:{refused}(?:%..|{_char_class(chars - {'%'})})){count}" + ("?" if lazy else "+")
 
 
 def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:

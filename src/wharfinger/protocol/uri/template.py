@@ -173,10 +173,10 @@ class UriTemplate:
         """
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
-    def beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
+    def expand_beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
         """Return the URI up to its query or the first variable without a value, and the variables in this text.
 
-        The third item is whether it is the whole URI before the query.
+        The third item is whether the text is the whole URI before the query.
         """
         text, names = "", frozenset[str]()
         for part in self.parts:
@@ -225,7 +225,7 @@ class UriTemplate:
         except ValueError:  # an escape that was cut off by a literal, or bytes that are not UTF-8
             return None
         if self._repeats:
-            return _agree(pairs)
+            return _merge_repeated(pairs)
         return {variable.name: value for variable, value in pairs}
 
     def _refuses(self, slot: Slot, content: str, found: VariableValues) -> bool:
@@ -495,20 +495,20 @@ def _parts_to_match(parts: Sequence[str | Expression]) -> list[str | Expression]
 
     That group has the operator "?&": it begins with "&" if `{?a}` is undefined.
     """
-    rows: list[str | Expression] = []
+    joined: list[str | Expression] = []
     for part in parts:
-        last = rows[-1] if rows else ""
+        last = joined[-1] if joined else ""
         if isinstance(part, str):
-            rows.append(part)
+            joined.append(part)
         elif part.operator in ("/", "."):
-            rows += [Expression(part.operator, (variable,)) for variable in part.variables]
+            joined += [Expression(part.operator, (variable,)) for variable in part.variables]
         elif isinstance(last, Expression) and (last.operator, part.operator) in _JOINED:
-            rows[-1] = Expression(
+            joined[-1] = Expression(
                 "?&" if last.operator.startswith("?") else part.operator, last.variables + part.variables
             )
         else:
-            rows.append(part)
-    return rows
+            joined.append(part)
+    return joined
 
 
 _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
@@ -612,7 +612,7 @@ def _keep_rest(
     return True
 
 
-def _agree(found: VariableValues) -> dict[str, Value] | None:
+def _merge_repeated(found: VariableValues) -> dict[str, Value] | None:
     """Return one value for each variable, or None if a variable occurs several times with different values.
 
     The value is the complete one if there is one, else the longest prefix.

@@ -2,7 +2,7 @@
 
 Templates are grouped by their first literal text. If a group is large, a tree of path segments selects those that can
 match: one edge for each literal segment, and one for all segments with a variable. At a node, templates are looked up
-by the literal text with which the rest begins and ends. Of all that match, the most specific one wins:
+by the literal text with which the rest of the URI begins and ends. Of all that match, the most specific template wins:
 
 1. the longest literal text before the first variable,
 2. then the fewest variables that may span segments,
@@ -27,7 +27,7 @@ __all__ = ["AmbiguousTemplate", "TemplateIndex"]
 
 T = TypeVar("T")
 MAX_LINEAR_TEMPLATES = 8
-"""A group of up to this many templates is tried one by one; a larger one uses the tree."""
+"""The templates of a group are tried one by one if there are at most this many; a larger group uses the tree."""
 Rank = tuple[int, int, int, int]
 
 
@@ -75,8 +75,8 @@ class TemplateIndex(Generic[T]):
     def add(self, template: UriTemplate | str, value: T, *, allow_ambiguous: bool = False) -> None:
         """Add a template.
 
-        With `allow_ambiguous` it is not compared with the others. Use it for untrusted templates, if it does not matter
-        which of several is found: a comparison takes time proportional to the product of both lengths.
+        With `allow_ambiguous` the template is not compared with the others, which would take time proportional to the
+        product of both lengths. Use that for untrusted templates, if it does not matter which of several is found.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.
@@ -111,7 +111,7 @@ class TemplateIndex(Generic[T]):
     def find(self, uri: str, *, check: bool = True) -> tuple[T, dict[str, Value]] | None:
         """Return the value of the most specific template that matches, and its variables; None if none matches.
 
-        `check` is that of `UriTemplate.match`.
+        `UriTemplate.match` describes `check`.
         """
         if not self._entries:  # as in a server that has only sources
             return None
@@ -123,7 +123,7 @@ class TemplateIndex(Generic[T]):
             if entries is None:
                 continue
             many = len(entries) > MAX_LINEAR_TEMPLATES
-            if many:  # the tree also has those with a shorter first literal
+            if many:  # the tree also has the templates with a shorter first literal
                 entries = sorted(self._root.candidates(canonical), key=_rank)
             for entry in entries:
                 if entry.core not in canonical:
@@ -151,7 +151,7 @@ class _Entry(Generic[T]):
         self.ending = _ending(template)
         # The longest literal text after the first one.
         self.core = max((atom for atom in template.atoms[1:] if isinstance(atom, str)), key=len, default="")
-        self.rank = _measure(template)
+        self.rank = _rank_of(template)
 
 
 def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
@@ -164,7 +164,7 @@ def _may_clash(one: _Entry[T], other: _Entry[T]) -> bool:
 
 
 def _ending(template: UriTemplate) -> str:
-    """Return the literal text before an optional query, if nothing before it can contain "?"; else empty."""
+    """Return the literal text before an optional query at the end, if no earlier part can contain "?"; else empty."""
     *before, last = template.atoms or ("",)
     if not isinstance(last, Placeholder) or not before or not isinstance(before[-1], str) or last.opener != "?":
         return ""
@@ -176,7 +176,8 @@ def _rank(entry: _Entry[T]) -> Rank:
     return entry.rank
 
 
-def _measure(template: UriTemplate) -> Rank:
+def _rank_of(template: UriTemplate) -> Rank:
+    """Return the four measures of how specific a template is (see the head of this module); less is more specific."""
     placeholders = [atom for atom in template.atoms if isinstance(atom, Placeholder)]
     literals = [atom for atom in template.atoms if isinstance(atom, str)]
     before = template.atoms[0] if template.atoms else ""
@@ -225,6 +226,7 @@ class _Node(Generic[T]):
         self.entries: dict[tuple[int, int], dict[tuple[str, str], list[_Entry[T]]]] = {}
 
     def reach(self, edges: tuple[str | None, ...]) -> _Node[T]:
+        """Return the node at the end of these edges; missing nodes are created."""
         node = self
         for edge in edges:
             node = node.children.setdefault(edge, _Node())
@@ -269,7 +271,7 @@ class _Node(Generic[T]):
         return entries
 
     def nearby(self, edges: tuple[str | None, ...]) -> Iterator[_Entry[T]]:
-        """Yield the entries that may match the same URI as one with these edges: on the way to them, or below."""
+        """Yield the entries that may match the same URI as one with these edges: on the way to its node, or below."""
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
             node, depth = todo.pop()
