@@ -10,7 +10,7 @@ __all__ = ["BackgroundTasks", "retrieve"]
 
 
 class BackgroundTasks:
-    """Keeps references to tasks until they are done: the event loop itself has only weak ones.
+    """Keeps references to tasks until they are done: those of the event loop itself are weak.
 
     Their exceptions are dropped; with `report_failures` asyncio logs them.
     """

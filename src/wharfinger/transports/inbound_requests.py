@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals, if they may be dropped while responses may not. By default `send` does.
+        `refuse` sends refusals, for a transport that may drop them, but not responses. By default `send` does.
         """
         refuse = refuse or send
         id = request.id

@@ -1,4 +1,4 @@
-"""The server's requests to its client (handshake era). While one waits, the client's own request cannot time out."""
+"""The server's requests to its client (handshake era). While one waits, the deadline of the client's own is paused."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class CancelReason(Enum):
 
 
 class AnswerEncoder(Protocol):
-    """Encodes answers. A `ServerPeer` does, and returns None for a request that is no longer in flight."""
+    """Encodes answers, as `ServerPeer` does, which returns None for a request that is no longer in flight."""
 
     def respond(self, request: Any, result: Any, /) -> bytes | ChunkedMessage | None:
         """Encode a result."""
@@ -114,7 +114,7 @@ def answer_exception(
 
 
 def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:
-    """Return the error that the caller gets: a deliberate one unchanged, else a reference to the log."""
+    """Log an error that was not raised on purpose. Returns the error that the caller gets."""
     reference = os.urandom(4).hex()
     answer = to_protocol_error(error, reference)
     if answer is not error:
@@ -153,7 +153,7 @@ def check_unread(unread: Shares, owner: str, limits: Limits, answer: bytes | Chu
     """Return the bytes of memory that an answer takes until it is sent.
 
     Raises:
-        Overloaded: answers that are not read yet take too much memory, and this owner's share of it is used up.
+        Overloaded: unread answers take too much memory, and this owner has used up its share of it.
     """
     size = len(answer) if isinstance(answer, bytes) else answer.memory
     if unread.total and not unread.has_room(owner, limits.unread_total, size):

@@ -13,6 +13,7 @@ import os
 import shlex
 import signal
 import sys
+from asyncio.subprocess import DEVNULL
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -58,7 +59,7 @@ MIN_SECRET_CHARACTERS = 4
 """The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20
 MAX_STDERR_LINE_BYTES = 500
-"""The lines that are kept of the child's standard error, and the bytes of each."""
+"""The number of lines that are kept of the child's standard error, and of bytes of each."""
 MAX_FORWARDED_LINE_BYTES = 4096
 """The maximum number of bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE_SECONDS = 0.3
@@ -67,7 +68,6 @@ GRACE_SECONDS = 2.0
 """Seconds to wait after the child's input is closed, and again after SIGTERM."""
 
 _POSIX = os.name == "posix"
-_NOWHERE = asyncio.subprocess.DEVNULL
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -76,7 +76,7 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if (name.upper() in INHERITED_VARIABLES or name.startswith("LC_"))
-        and not value.startswith("()")  # a function of a shell
+        and not value.startswith("()")  # an exported function of a shell
     }
     return variables | dict(extra or {})
 
@@ -146,7 +146,7 @@ class StdioLink(StreamLink):
         await asyncio.shield(self._closing)
 
     def why_lost(self) -> WharfingerError:
-        """Return the error for requests that wait when the child has ended, or has closed its output."""
+        """Return the error for the waiting requests after the child has ended, or has closed its output."""
         code = self._child.exit_code
         ended = "closed its output" if code is None else f"ended with {_describe_exit(code)}"
         if self.garbage and self.rules is None:
@@ -164,8 +164,9 @@ class _Child(asyncio.SubprocessProtocol):
         self._link = link
         self._transport: asyncio.SubprocessTransport | None = None
         self._loop = asyncio.get_running_loop()
-        self._tail: deque[bytes] = deque(maxlen=STDERR_LINES)
-        self._rest = b""
+        self._stderr_lines: deque[bytes] = deque(maxlen=STDERR_LINES)
+        self._stderr_rest = b""
+        """The beginning of the last line of standard error, which is incomplete."""
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._open_pipes = {1, 2}
         self._outputs_ended: asyncio.Future[None] = self._loop.create_future()
@@ -181,8 +182,8 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        lines = [*self._tail, self._rest[:MAX_STDERR_LINE_BYTES]] if self._rest else self._tail
-        return b"\n".join(lines).decode("utf-8", "backslashreplace")
+        lines = [*self._stderr_lines, self._stderr_rest[:MAX_STDERR_LINE_BYTES]]
+        return b"\n".join(lines if self._stderr_rest else lines[:-1]).decode("utf-8", "backslashreplace")
 
     # What asyncio calls.
 
@@ -193,15 +194,15 @@ class _Child(asyncio.SubprocessProtocol):
         pipe: Any = self._transport.get_pipe_transport(1)
         if hasattr(pipe, "max_size"):
             pipe.max_size = READ_BYTES
-        before = pipe.get_protocol()
-        if before is not None:  # else the child has closed its output already
-            pipe.set_protocol(_Output(self._link.feed, before))
+        original = pipe.get_protocol()
+        if original is not None:  # else the child has closed its output already
+            pipe.set_protocol(_Output(self._link.feed, original))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:  # bytes that arrived before `connection_made`
             self._link.feed(data)
         else:
-            self._keep(data)
+            self._receive_stderr(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
@@ -209,12 +210,12 @@ class _Child(asyncio.SubprocessProtocol):
             self._link.resume_writing()
             self._link.write = _drop
             return
-        if fd == 2 and self._rest:
-            self._take_line(self._rest)
-            self._rest = b""
+        if fd == 2 and self._stderr_rest:
+            self._take_line(self._stderr_rest)
+            self._stderr_rest = b""
         if not self._open_pipes and not self._outputs_ended.done():
             self._outputs_ended.set_result(None)
-        self._lose_if_over(after=OUTPUT_GRACE_SECONDS if fd == 1 else None)
+        self._lose_if_ended(after=OUTPUT_GRACE_SECONDS if fd == 1 else None)
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -222,7 +223,7 @@ class _Child(asyncio.SubprocessProtocol):
         if not self._exited.done():
             self._exited.set_result(None)
         # A grandchild may keep the pipes open for ever: only what was written until now is read.
-        self._lose_if_over(after=OUTPUT_GRACE_SECONDS)
+        self._lose_if_ended(after=OUTPUT_GRACE_SECONDS)
 
     def pause_writing(self) -> None:
         self._link.pause_writing()
@@ -232,8 +233,8 @@ class _Child(asyncio.SubprocessProtocol):
 
     # Internal.
 
-    def _lose_if_over(self, after: float | None) -> None:
-        """End the link if the child has exited and both outputs have ended, else when `after` seconds have passed."""
+    def _lose_if_ended(self, after: float | None) -> None:
+        """End the link if the child has exited and both outputs have ended; if not, after `after` seconds, if given."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:
@@ -248,10 +249,10 @@ class _Child(asyncio.SubprocessProtocol):
         if self.exit_code is not None:  # at once: later the number of the group may be reused
             self._start_ending_group()
 
-    def _keep(self, data: bytes) -> None:
-        """Keep the last lines of standard error, in bounded memory and linear time."""
-        *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[:MAX_FORWARDED_LINE_BYTES]
+    def _receive_stderr(self, data: bytes) -> None:
+        """Take the lines of standard error, in bounded memory and linear time."""
+        *lines, rest = (self._stderr_rest + data).split(b"\n")
+        self._stderr_rest = rest[:MAX_FORWARDED_LINE_BYTES]
         for line in lines:
             self._take_line(line)
         if logger.isEnabledFor(logging.DEBUG):
@@ -263,7 +264,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _take_line(self, line: bytes) -> None:
         line = line.rstrip(b"\r")
-        self._tail.append(line[:MAX_STDERR_LINE_BYTES])
+        self._stderr_lines.append(line[:MAX_STDERR_LINE_BYTES])
         if self._link.stderr_line is not None:
             try:
                 self._link.stderr_line(line[:MAX_FORWARDED_LINE_BYTES].decode("utf-8", "backslashreplace"))
@@ -308,7 +309,7 @@ class _Child(asyncio.SubprocessProtocol):
         # Windows has no signal for a tree of processes. This is not tested there.
         try:  # pragma: no cover
             killer = await asyncio.create_subprocess_exec(
-                "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=_NOWHERE, stderr=_NOWHERE
+                "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=DEVNULL, stderr=DEVNULL
             )
             await asyncio.wait_for(killer.wait(), GRACE_SECONDS)
         except (OSError, TimeoutError):  # pragma: no cover
@@ -345,11 +346,11 @@ class _Child(asyncio.SubprocessProtocol):
 
 
 class _Output(asyncio.Protocol):
-    """The child's output, read without the turn of the event loop that asyncio's own protocol takes for each chunk."""
+    """Reads the child's output, without the turn of the event loop that asyncio's own protocol takes for each chunk."""
 
-    def __init__(self, feed: Callable[[bytes], None], before: asyncio.Protocol) -> None:
+    def __init__(self, feed: Callable[[bytes], None], original: asyncio.Protocol) -> None:
         self.data_received = feed  # type: ignore[assignment,method-assign]
-        self.connection_lost = before.connection_lost  # type: ignore[method-assign]
+        self.connection_lost = original.connection_lost  # type: ignore[method-assign]
 
 
 def _shorten_command(command: Sequence[str]) -> str:

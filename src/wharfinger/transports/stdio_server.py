@@ -25,7 +25,7 @@ ORPHAN_CHECK_SECONDS = 1.0
 
 
 def serve_stdio(service: Service) -> bool:
-    """Serve until the end of input, Ctrl-C, SIGTERM, or the death of the parent process. Returns whether it was Ctrl-C.
+    """Serve until the input ends, Ctrl-C, SIGTERM, or the parent process dies. Returns True after Ctrl-C.
 
     From here on `print` and child processes write to stderr, and only the server reads stdin: stdout is for messages
     only (stdio transport).
@@ -45,7 +45,7 @@ def serve_stdio(service: Service) -> bool:
 
 
 def _take(descriptor: int, mode: int) -> int:
-    """Return a private copy of a standard descriptor, which is then replaced by the null device or by stderr."""
+    """Replace a standard descriptor by the null device or by stderr. Returns a private copy of the original."""
     duplicate = os.dup(descriptor)
     os.set_inheritable(duplicate, False)
     if mode == os.O_RDONLY:
@@ -190,7 +190,7 @@ class _BlockingWriter(asyncio.WriteTransport):
         return self._size
 
     def abort(self) -> None:
-        """Drop the messages that wait. The thread ends when the current one is written, after this method returns."""
+        """Drop the messages that wait. The thread ends later, when the current message is written."""
         self._waiting.clear()
         self._wake.release()
 

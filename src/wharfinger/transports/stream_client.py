@@ -5,11 +5,11 @@ The path of one request:
     request        encodes it, and waits for the future of its `_PendingCall`; messages of one turn of the loop are
                    written together (`_send`, `_flush`)
     feed           splits the bytes of the server into lines; `ClientPeer.receive` turns them into events
-    _dispatch      handles an event: a response sets its future, the others are passed to `LinkEvents` or answered
+    _dispatch      handles an event: sets the future of a response, passes other events to `LinkEvents`, or answers
 
-If the server does not read (`pause_writing`), new requests wait, and responses to its own requests too. A timer per
-deadline would cost more than a request, so one timer (`_arm_timer`) is set to the earliest. An error
-without an id does not fail a request at once: the response may still be on its way (`_handle_unattributed_error`).
+If the server does not read (`pause_writing`), new requests and the responses to the server's requests wait. A timer per
+deadline would cost more than a request, so one timer (`_arm_timer`) is set to the earliest. An error without an id does
+not fail a request at once: the response may still be on its way (`_handle_unattributed_error`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from wharfinger.protocol.negotiation import read_error
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.inbound_requests import RequestResponder
 
-__all__ = ["StreamLink", "not_sent", "show_bytes"]
+__all__ = ["StreamLink", "mark_unsent", "show_bytes"]
 
 logger = logging.getLogger("wharfinger.transports.stream_client")
 
@@ -62,7 +62,7 @@ BLOCKED_BYTES = 1024 * 1024
 """Unsent bytes above which new requests wait, because the server does not read."""
 
 
-def not_sent(error: WharfingerError) -> WharfingerError:
+def mark_unsent(error: WharfingerError) -> WharfingerError:
     """Mark the error of a request that was never sent: it may safely be sent again over another connection."""
     if isinstance(error, ConnectionLost):
         error.unsent = True
@@ -114,7 +114,9 @@ class StreamLink:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._blocked: asyncio.Future[None] | None = None
+        """Done when the server reads again; None while it reads."""
         self._end: Callable[[], WharfingerError] | None = None
+        """Returns the error for requests after the end of the connection; None until then."""
         self._reported = False
         """Whether an error without an id was logged as a warning: only the first one is, to keep the log short."""
 
@@ -147,7 +149,7 @@ class StreamLink:
         if self._blocked is not None:
             await self._wait_writable(method, timeout)
         if self._end is not None:
-            raise not_sent(self._end())
+            raise mark_unsent(self._end())
         call = _PendingCall(method, self._loop.create_future(), on_notification)
         progress = on_notification is not None and method != "subscriptions/listen"
         call.id, data = self._peer.request(method, params, call, progress=progress)
@@ -192,7 +194,7 @@ class StreamLink:
             lines = self._lines.feed(data)
         for line in lines:
             if line is OVERLONG:
-                self._overlong()
+                self._fail_all()
             elif line:
                 for event in self._peer.receive(line):
                     if type(event) is not Response:
@@ -289,8 +291,8 @@ class StreamLink:
         if call.tentative_error[0] < self._timer_at:
             self._arm_timer(call.tentative_error[0])
 
-    def _overlong(self) -> None:
-        """Fail every request that waits: the message may have been its response. Later responses are ignored."""
+    def _fail_all(self) -> None:
+        """Fail every waiting request: a message over the limit may be its response. Later responses are ignored."""
         for call in self._peer.close():
             reason = f"{self.name} sent a message over the limit of {self.limits.message} bytes; set a larger limit."
             self._fail(call, InvalidResponse(reason))
@@ -313,7 +315,7 @@ class StreamLink:
         raise RuntimeError("The transport has not been opened.")  # a bug: callers cannot cause it
 
     async def _wait_writable(self, method: str = "", timeout: float | None = None) -> None:
-        """Wait until the server reads. Raises RequestTimeout, for a request of this method."""
+        """Wait until the server reads. Raises RequestTimeout after `timeout` seconds, for a request of this method."""
         end = None if timeout is None else self._loop.time() + timeout
         while self._blocked is not None:
             blocked = self._blocked
@@ -341,7 +343,7 @@ class StreamLink:
         now = self._loop.time()
         for call in list(self._peer.awaited.values()):
             if call.tentative_error is not None and call.tentative_error[0] <= now:
-                self._peer.cancel(call.id, "")  # no need to report it: the server could not read the request
+                self._peer.cancel(call.id, "")  # without a notification: the server could not read the request
                 if not call.future.done():
                     call.future.set_result(call.tentative_error[1])
             elif call.deadline and call.deadline <= now:

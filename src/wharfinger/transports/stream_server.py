@@ -35,7 +35,7 @@ from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    answered,
+    call_on_answer,
     no_such_method,
     seal_error,
 )
@@ -140,7 +140,7 @@ class StreamServer(asyncio.Protocol):
 
     def serve_batch(self, batch: Batch) -> None:
         """Serve the requests of a batch. Their answers are written together."""
-        if not batch.left and (data := batch.array()) is not None:
+        if not batch.left and (data := batch.join_answers()) is not None:
             self.write(data)
         for event in batch.events:
             if isinstance(event, Request):
@@ -177,9 +177,9 @@ class StreamServer(asyncio.Protocol):
             if type(data) is not bytes or len(data) > PART_BYTES:
                 data = self.check_unread(request, data)
         except BaseException as error:
-            data = self.failed(request, error)
+            data = self.answer_failure(request, error)
         if request.on_answer:
-            answered(request, data)
+            call_on_answer(request, data)
         if batch is not None:
             data = batch.record_answer(data)
         if data is not None:
@@ -187,11 +187,11 @@ class StreamServer(asyncio.Protocol):
         if self.draining and not self.peer.in_flight:
             self.finish()
 
-    def failed(self, request: Request, error: BaseException) -> bytes | ChunkedMessage | None:
+    def answer_failure(self, request: Request, error: BaseException) -> bytes | ChunkedMessage | None:
         """Return the answer to a request whose handler raised, or None if its client cancelled it or is gone."""
         if isinstance(error, asyncio.CancelledError) and self.peer.in_flight.get(request.id) is not request:
             return None
-        # A handler that asks a client that has left is not at fault.
+        # The handler is not at fault if it asks a client that has left.
         expected = self.draining and isinstance(error, ConnectionLost)
         data, failure = answer_exception(
             request,
@@ -373,9 +373,9 @@ class StreamServer(asyncio.Protocol):
         else:
             self.ended.set_result(None)
 
-    def give_up(self, before: int) -> None:
-        """End although messages are queued, unless the reader has accepted some of them in the meantime."""
-        if self.parked and self.parked_bytes == before:
+    def give_up(self, bytes_before: int) -> None:
+        """End although messages are queued, unless the reader has accepted some of these `bytes_before`."""
+        if self.parked and self.parked_bytes == bytes_before:
             self.connection_lost(None)
         elif not self.ended.done():
             self.finish()

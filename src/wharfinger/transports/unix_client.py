@@ -55,7 +55,7 @@ class UnixLink(StreamLink):
         await asyncio.shield(self._closing)
 
     def why_lost(self) -> WharfingerError:
-        """Return the error for requests that wait when the server has ended the connection."""
+        """Return the error for the waiting requests after the server has ended the connection."""
         if self.garbage and self.rules is None:
             return NotMCP(f"{self.name} is not MCP: the first bytes were {show_bytes(self.garbage)}.")
         return ConnectionLost(f"{self.name} ended the connection.")

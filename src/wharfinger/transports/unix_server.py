@@ -36,7 +36,7 @@ def serve_unix(
     connections: int = MAX_CONNECTIONS,
     on_ready: Callable[[], None] | None = None,
 ) -> bool:
-    """Serve until Ctrl-C or SIGTERM. Returns whether it was Ctrl-C.
+    """Serve until Ctrl-C or SIGTERM. Returns True after Ctrl-C.
 
     `mode` is the mode of the socket's file: users who may write to it may connect. `on_ready` is called when clients
     can connect.
@@ -144,9 +144,10 @@ class UnixServer:
 class _ClientConnection(StreamServer):
     """The connection of one client; `gone` is done when it is closed."""
 
-    def __init__(self, service: Service, others: set[_ClientConnection], unread: Shares) -> None:
+    def __init__(self, service: Service, connections: set[_ClientConnection], unread: Shares) -> None:
+        """While it is open, the connection is in `connections`."""
         super().__init__(service, unread=unread, owner=f"connection {id(self)}")
-        self._others = others
+        self._connections = connections
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self.ended.add_done_callback(lambda _: self.leave())
 
@@ -154,11 +155,11 @@ class _ClientConnection(StreamServer):
         """Called when the client has connected."""
         super().connection_made(transport)
         self._socket = transport
-        self._others.add(self)
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when the client is gone."""
-        self._others.discard(self)
+        self._connections.discard(self)
         super().connection_lost(exc)
         if not self.gone.done():
             self.gone.set_result(None)
@@ -182,7 +183,7 @@ def _bind(path: str, mode: int) -> socket.socket:
     """
     if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # Windows
         raise CannotListen("This platform has no Unix sockets for asyncio.")
-    _clear(path)
+    _remove_abandoned(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.setblocking(False)
     before = os.umask(0o777 & ~mode)
@@ -196,7 +197,12 @@ def _bind(path: str, mode: int) -> socket.socket:
     return listener
 
 
-def _clear(path: str) -> None:
+def _remove_abandoned(path: str) -> None:
+    """Remove a socket on which no server listens.
+
+    Raises:
+        AddressInUse: a server listens there, or the file is not a socket.
+    """
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:

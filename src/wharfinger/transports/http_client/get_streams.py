@@ -1,4 +1,4 @@
-"""Streams of a session that GET opens: the session's own, and the rest of a POST's stream that broke off."""
+"""The streams that a client opens with GET: the session's own, and the rest of a POST's stream that broke off."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SESSION = "Mcp-Session-Id"
 MAX_EVENT_ID_CHARACTERS = 4096
 """The maximum number of characters of an event id that is sent back."""
 LIVE_SECONDS = 5.0
-"""The session's stream is opened again with a longer delay each time if it lasted less than this without a message."""
+"""A session's stream that lasted less than this, without a message, is opened again with a longer delay each time."""
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
@@ -72,7 +72,8 @@ async def resume_stream(
 ) -> None:
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
-    Returns without a response if the server does not resume it, or sends no new event several times in a row.
+    Returns although `post` is not done if the server does not resume the stream, or resumes it several times in a row
+    without a new event.
 
     Raises:
         NoMessage: the session no longer exists (404).

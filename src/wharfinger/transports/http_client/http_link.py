@@ -35,7 +35,7 @@ from wharfinger.transports.http_client.get_streams import SESSION, SessionStream
 from wharfinger.transports.http_client.origin import NoMessage, Origin
 from wharfinger.transports.http_client.post_response import PendingPost, is_event_stream, read_body, read_events
 from wharfinger.transports.inbound_requests import RequestResponder
-from wharfinger.transports.stream_client import not_sent
+from wharfinger.transports.stream_client import mark_unsent
 from wharfinger.transports.timeouts import PausableTimeout
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class HttpLink:
             RequestTimeout: no response in time.
         """
         if self._end is not None:
-            raise not_sent(self._end())
+            raise mark_unsent(self._end())
         if self._notifying is not None:  # the server must read notifications/initialized first
             await asyncio.wait((self._notifying,), timeout=timeout)
             self._notifying = None
@@ -199,12 +199,12 @@ class HttpLink:
                     await read_body(response, peer, post, self._dispatch, self._origin)
                 except NoMessage as error:
                     if error.status == 404 and self._session_id is not None:
-                        raise not_sent(self._session_gone()) from None
+                        raise mark_unsent(self._session_gone()) from None
                     raise
         except BaseException:
             response.close()
             raise
-        # Keeps the connection if the answer was read to its end; closes it if a stream continues after the answer.
+        # This keeps the connection if the answer was read to its end, and closes it if a stream continues.
         response.release()
         if post.error is not None:
             raise post.error
@@ -216,7 +216,7 @@ class HttpLink:
             )
             raise ConnectionLost(f"{self.name} ended its answer to {method} before it was complete.{reason}")
         if status == 404 and self._session_id is not None:
-            raise not_sent(self._session_gone())
+            raise mark_unsent(self._session_gone())
         return post.response
 
     async def _read_stream(self, response: ClientResponse, peer: ClientPeer[PendingPost], post: PendingPost) -> None:

@@ -115,11 +115,12 @@ class Origin:
         auth, target_url = self._auth, url or self.url
         if auth is None:
             return await self._follow(verb, headers, data, target_url)
-        for _ in range(MAX_AUTH_RETRIES):
+        retries = 0
+        while True:
             with paused(timeout):
                 auth_headers = await auth.headers(str(self.url))
             response = await self._follow(verb, {**headers, **auth_headers}, data, target_url)
-            if response.status not in (401, 403):
+            if response.status not in (401, 403) or retries == MAX_AUTH_RETRIES:
                 return response
             response_headers = join_headers(response.headers.items())
             try:
@@ -131,7 +132,7 @@ class Origin:
             if not again:
                 return response
             response.close()
-        return await self._follow(verb, {**headers, **await auth.headers(str(self.url))}, data, target_url)
+            retries += 1
 
     async def _follow(self, verb: str, headers: dict[str, str], data: bytes | None, target_url: URL) -> ClientResponse:
         """Send a request, and follow redirects within the origin that keep the method and the body."""
@@ -141,7 +142,7 @@ class Origin:
             status = response.status
             if status not in (301, 302, 307, 308):
                 if url is not target_url and target_url is self.url and status < 400:
-                    self.url = url
+                    self.url = url  # later requests are sent there at once
                 return response
             location = response.headers.get("Location", "")
             response.close()

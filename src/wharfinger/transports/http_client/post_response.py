@@ -127,7 +127,7 @@ def resumed_decoder(decoder: EventDecoder, limit: int) -> EventDecoder:
 
 
 def reconnect_delay(decoder: EventDecoder) -> float:
-    """Seconds to wait before the stream is resumed: the server's value, within bounds (2025-11-25: MUST)."""
+    """Return the seconds to wait before a stream is resumed: the server's value, within bounds (2025-11-25: MUST)."""
     if decoder.retry is None:
         return RECONNECT_DELAY
     return min(max(decoder.retry / 1000, MIN_RECONNECT_DELAY), MAX_RECONNECT_DELAY)

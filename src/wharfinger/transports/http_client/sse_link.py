@@ -171,7 +171,7 @@ class SseLink(StreamLink):
     def _put(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
             kind = _decode_id_and_method(message)
-            # An answer has the id of a request of the server, which may equal that of one of ours.
+            # An answer repeats the id of the server's request, which a request of this client may have too.
             request_id = UNSET if isinstance(kind.method, UnsetType) else kind.id
             task = self._posts.start(self._post(message, request_id, self._before))
             if isinstance(kind.id, UnsetType):  # the messages after a notification must not overtake it

@@ -23,8 +23,8 @@ from wharfinger.protocol.http.rules import (
     VERSION,
     HttpLimits,
     HttpRefusal,
-    check_header_params,
     check_post,
+    check_standard_headers,
     check_stream,
     check_version,
     kind_of_post,
@@ -39,7 +39,7 @@ from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
     ResultMeta,
-    answered,
+    call_on_answer,
     no_such_method,
     open_request,
     seal_error,
@@ -85,7 +85,7 @@ class Site(Protocol):
         ...
 
     async def close(self) -> None:
-        """End, before the service; does nothing the second time."""
+        """End, before the service. A second call does nothing."""
         ...
 
 
@@ -112,7 +112,7 @@ _GET_OR_HEAD = ((b"allow", b"GET, HEAD"),)
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 _CACHED = (b"cache-control", b"max-age=3600")
 _SAFE = ("GET", "HEAD")
-"""Methods of pages (RFC 9110 §9.1 requires both); the HTTP server omits the body of an answer to HEAD (§9.3.2)."""
+"""The methods of pages: RFC 9110 §9.1 requires both. The HTTP server omits the body of an answer to HEAD (§9.3.2)."""
 _NO_CHUNKS = (
     "Send the body with Content-Length. A chunked one may end in trailers, which this ASGI server may mix into the "
     "headers; if it keeps them separate, pass server.asgi(separates_trailers=True)."
@@ -136,23 +136,23 @@ class HttpOptions(TypedDict, total=False):
 
 
 class HttpApp:
-    """An ASGI application that serves one service, which it starts at the first request; `await aclose()` ends it.
+    """An ASGI application for one service. It starts the service at the first request, and ends it in `aclose`.
 
     `allow_hosts`, `allow_origins` and `public_url` are the names that the server is reached by, in addition to the
-    loopback names and `bind` (see `HostOriginPolicy`). `auth` requires a token of every
-    caller, and publishes how to get one. `verify` is for other credentials: it finds the principal in the headers.
+    loopback names and `bind` (see `HostOriginPolicy`). `auth` requires a token of every caller, and publishes how to
+    get one. `verify` is for other credentials: it finds the principal in the headers.
 
     `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), which clients of 2024-11-05 use.
 
     `separates_trailers` means that the ASGI server keeps the fields after a chunked body (RFC 9110 §6.5) out of
-    `scope["headers"]`. Without it chunked bodies are refused (411), because uvicorn with httptools appends those fields
+    `scope["headers"]`. If not, chunked bodies are refused (411), because uvicorn with httptools appends those fields
     to the headers, as if a proxy had checked them.
 
     `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
     `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used if callers need credentials,
     which a link does not carry. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
-    `site` takes the place of both: it gets every request whose path is not one of the protocol's, once its Host and
-    Origin are checked. It identifies its visitors itself, because a browser sends no token with a link.
+    `site` takes the place of both: it gets every request whose path is not one of the protocol's, after Host and Origin
+    are checked. It identifies its visitors itself, because a browser sends no token with a link.
 
     Raises:
         ValueError: a host, an origin or a URL is malformed, or there are both `auth` and `verify`.
@@ -233,7 +233,7 @@ class HttpApp:
                 if scope["method"] == "OPTIONS":
                     await send_empty(send, 204, _PREFLIGHT)
                     return
-            if scope["path"] not in ENDPOINTS and not _mounted(scope):
+            if scope["path"] not in ENDPOINTS and not _is_mounted_endpoint(scope):
                 if self.sse is not None and _path(scope) in (SSE, MESSAGES):
                     await self._serve_legacy_sse(self.sse, scope, headers, receive, send)
                 else:
@@ -311,7 +311,10 @@ class HttpApp:
             try:
                 message = decode(body, self.message_limits)
             except InvalidRequest:
-                if not await self._post_batch(call, headers, principal, body):
+                if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
+                    raise
+                calls.hand_over(call)  # the body may be a batch
+                if not await self.sessions.post_batch(call, headers, principal, body):
                     raise
                 return
             if headers.get(VERSION) not in STATELESS_VERSIONS:
@@ -332,16 +335,19 @@ class HttpApp:
                 request = open_request(message, None, principal)
             except ProtocolError as error:
                 raise prefer_header_error(headers, message, error) from None
-            check_header_params(headers, request)
+            check_standard_headers(headers, request)
             if request.row is None or (handler := service.handlers.get(request.method)) is None:
                 raise no_such_method(request)
             if request.method == "tools/call" and self.header_params:
-                self._check_arguments(headers, request)
+                repeated = self.header_params.get(request.params.name)
+                # An error would reveal that a hidden tool exists.
+                if repeated and not self._hides_tool(request):
+                    check_arguments(repeated, headers, request.params.arguments)
             busy = len(calls.fresh) + len(calls.slow) > self.message_limits.in_flight
             if busy or self.draining or request.row.long:
                 self._admit(call, request, headers)
                 if request.row.long:
-                    event, body, message = {}, b"", None  # free up to megabytes: the stream may stay open for long
+                    event, body, message = {}, b"", None  # may take megabytes, and the stream may stay open for long
             request.channel = call
             request.accepts_lazy_blobs = True
             request.headers = headers
@@ -357,7 +363,7 @@ class HttpApp:
             answer = self._answer_exception(call, request, message, error)
             if answer is None:
                 if request is not None and request.on_answer:
-                    answered(request, None)
+                    call_on_answer(request, None)
                 return
             data, status = answer
         finally:
@@ -365,7 +371,7 @@ class HttpApp:
         if type(data) is bytes and len(data) <= PART_BYTES and call.stream is None and not call.headers:
             length = (b"content-length", b"%d" % len(data))
             if request is not None and request.on_answer:
-                answered(request, data)
+                call_on_answer(request, data)
             await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length]})
             await send({"type": "http.response.body", "body": data})
         else:
@@ -398,19 +404,6 @@ class HttpApp:
         finally:
             self._unfinished.add(call.owner, -call.size)
 
-    async def _post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: Principal, body: bytes) -> bool:
-        """Serve a body that is not one message as a batch. Returns False if it cannot be one."""
-        if SESSION not in headers or headers.get(VERSION) in STATELESS_VERSIONS:
-            return False
-        self.calls.hand_over(call)
-        return await self.sessions.post_batch(call, headers, principal, body)
-
-    def _check_arguments(self, headers: Mapping[bytes, bytes], request: Request) -> None:
-        """Check the headers that repeat arguments, unless the error would reveal that a hidden tool exists."""
-        repeated = self.header_params.get(request.params.name)
-        if repeated and not self._hides_tool(request):
-            check_arguments(repeated, headers, request.params.arguments)
-
     def _admit(self, call: HttpCall, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """Check the limits of streams and of a busy server, and whether the server is stopping.
 
@@ -439,7 +432,7 @@ class HttpApp:
                 call.task.uncancel()  # type: ignore[union-attr]
             elif call.task is None or call.task.cancelling():
                 if request is not None and request.on_answer:
-                    answered(request, None)
+                    call_on_answer(request, None)
                 raise error
             if call.cancel_reason is CancelReason.CLIENT_GONE:
                 if call.stream is not None:
@@ -480,7 +473,7 @@ class HttpApp:
                 except Overloaded as error:
                     data, status = _SessionlessEncoder(self.service.result_meta).fail(request, error), error.http_status
             if request is not None and request.on_answer:
-                answered(request, data)
+                call_on_answer(request, data)
             if call.stream is not None:
                 await call.stream.finish(data)
             else:
@@ -705,7 +698,7 @@ def _allow_origin(send: Send, origin: bytes) -> Send:
 
 
 def _fault(error: Exception) -> ProtocolError:
-    """Return the error for a failure outside of handlers."""
+    """Report a failure outside of handlers, and return the error for the client."""
     return InternalError(report(error, "HTTP").message, http_status=500)
 
 
@@ -736,10 +729,10 @@ def _path(scope: Any) -> str:
     return path[len(root) :] if root and path.startswith(root) else path
 
 
-def _mounted(scope: Any) -> bool:
-    """Return whether this is the endpoint of a mounted application: `/mcp` below the mount point, or that itself.
+def _is_mounted_endpoint(scope: Any) -> bool:
+    """Return whether this is the endpoint of a mounted application: `/mcp` below the mount point, or the mount point.
 
-    A GET of the mount point does not count.
+    A GET of the mount point itself does not count.
     """
     if not scope.get("root_path"):
         return False

@@ -233,7 +233,7 @@ class EventStream:
             self._writer = None
 
     def _sent(self) -> None:
-        """Called when the connection has accepted the queued events; for subclasses that pace a writer."""
+        """Called when the connection has accepted the queued events. A subclass may then resume a paused writer."""
 
     async def _start(self) -> None:
         if not self._started:

@@ -2,9 +2,9 @@
 
 A full collection examines every object of the process, which takes 300 ms with 10,000 open streams. It skips frozen
 objects (`gc.freeze`). So the objects that exist at the start are frozen, and the connections whenever there are many
-new ones. No object of this package needs the collector to be freed. Garbage among the frozen objects of an application
-is found when half of the connections are gone. Only the runner of this package does this: under another ASGI server the
-application must not tune the collector.
+new ones. Objects of this package are freed without the collector. Garbage among the frozen objects of an application is
+found when half of the connections are gone. Only the runner of this package tunes the collector: under another ASGI
+server, that is not the application's task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Collector:
     """A context manager that tunes the collector, and restores it; does nothing if other code has tuned it already."""
 
     def __init__(self) -> None:
-        self._frozen = 0
+        self._count_at_freeze = 0
         """The number of connections and sessions at the last freeze."""
         self._last_count = 0
         self._active = False
@@ -55,14 +55,14 @@ class Collector:
 
     def grew(self, count: int) -> None:
         """Freeze all objects if there are many more connections and sessions (`count`) than at the last freeze."""
-        if self._active and count >= self._frozen + FREEZE_STEP:
+        if self._active and count >= self._count_at_freeze + FREEZE_STEP:
             self._freeze(count)
 
     def tick(self, count: int) -> None:
-        """Call `grew`, or find garbage after half of the connections and sessions are gone. Call this once a second."""
+        """Find garbage if half of the connections and sessions are gone; else call `grew`. Call this once a second."""
         fallen, self._last_count = count < self._last_count, count
         # Wait until their number has stopped falling.
-        if self._active and self._frozen and count <= self._frozen // 2 and not fallen:
+        if self._active and self._count_at_freeze and count <= self._count_at_freeze // 2 and not fallen:
             gc.unfreeze()
             self._freeze(count)
         else:
@@ -71,4 +71,4 @@ class Collector:
     def _freeze(self, count: int) -> None:
         gc.collect()
         gc.freeze()
-        self._frozen = count
+        self._count_at_freeze = count

@@ -5,13 +5,13 @@ complete, the request becomes an `Exchange`: the `receive` and `send` of one ASG
 exchange is served at a time. Requests that arrive before its answer wait, and reading pauses. Reading also pauses while
 the application has not yet taken much of a body by `receive`.
 
-The parser does not limit an unfinished line. So `overhead` counts the bytes read since the request began, or since its
-head ended, except for content and the sizes of chunks: first the head, then chunk extensions and trailers.
+The parser does not limit an unfinished line. So `overhead` counts the bytes of a head while it is read, and then the
+bytes of the body other than content and the sizes of chunks: chunk extensions and trailers.
 
 A connection has no timer: `Connections.sweep` checks the deadlines of all connections once a second.
 
 Bytes that are not a valid request get an error in JSON. Then the connection closes its sending side, and drops what
-arrives for `LINGER_SECONDS`. If it left bytes unread, the system would send a reset, which could destroy the answer.
+arrives for `LINGER_SECONDS`. If bytes were left unread, the system would send a reset, which could destroy the answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LINGER_SECONDS = 2.0
 _MAX_BUFFERED_BYTES = 64 * 1024
 """The maximum number of bytes of a body that wait for `receive`; with more, reading pauses."""
 _CHUNK_HEAD_BYTES = 16
-"""Bytes of a chunk's framing that `overhead` does not count: its size in hexadecimal, and two line ends."""
+"""Bytes of each chunk that `overhead` does not count: its size in hexadecimal, and two line ends."""
 _FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
@@ -209,7 +209,7 @@ class HttpConnection(asyncio.Protocol):
         if self.overhead > self.limits.header_size:
             self.refuse(_head_too_large() if self.in_head else _framing_too_large())
         elif self.overhead < 0:
-            self.overhead = 0  # it was set to 0 after these bytes had been added
+            self.overhead = 0  # an `on_…` method set it to 0 after these bytes had been added
 
     def _replace_parser(self) -> None:
         """Continue after a head that offered an upgrade; the request is served without it (RFC 9110 §7.8).
@@ -390,7 +390,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.disconnected = True
             exchange.wake()
         elif self.reading is not None and self.reading.more_body:
-            self.hang_up(unread=True)  # that request was answered already
+            self.hang_up(unread=True)  # the request whose body arrives was answered already
             return
         body = encode_error(None, error)
         self.transport.write(

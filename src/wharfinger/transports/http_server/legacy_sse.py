@@ -1,4 +1,4 @@
-"""HTTP+SSE of 2024-11-05: GET opens a stream of messages. Its first event has the URL for the client's own messages.
+"""HTTP+SSE of 2024-11-05: GET opens a stream of messages, whose first event has the URL to which the client posts.
 
 Deprecated since 2025-03-26; for clients that support nothing newer.
 """

@@ -21,7 +21,7 @@ from wharfinger.transports.serving import CancelReason, check_unread
 __all__ = ["HttpCall", "OpenCalls"]
 
 HOLD_BACK_SECONDS = 0.15, 0.35
-"""How long the refusal of a caller over its limit waits, so that 32 connections get only 130 refusals a second."""
+"""Shortest and longest wait before a caller over its limit is refused: 32 connections get only 130 refusals in 1 s."""
 MAX_HELD_BACK = 1_000
 """The maximum number of refusals that wait at a time; further ones are sent at once."""
 _EXPIRED = b": the token has expired: open this stream again with a new one\n\n"
@@ -70,6 +70,7 @@ class HttpCall:
         self.receive = receive
         self.reply = reply
         self.accepted = accepted
+        """The media types that the client accepts, as flags such as `ACCEPTS_EVENTS`."""
         self.address: str = client[0] if client else ""
         """The client's address, as the HTTP server or a trusted proxy reports it."""
         self.principal = principal
@@ -89,9 +90,9 @@ class HttpCall:
         self.over = False
         """Whether the handler has returned: from then on, only its result is sent."""
         self.cancel_reason: CancelReason | None = None
-        """Why we cancelled the task; None if we did not."""
+        """Why we cancelled the task; None if we have not."""
         self.in_session = False
-        """Whether its work belongs to a session, which alone may end it."""
+        """Whether its work belongs to a session, so that only the session may end it."""
         self.unread = 0
         """Bytes of memory that its answer takes until it is sent; counted for large answers."""
         self.final: bytes | ChunkedMessage | None = None
@@ -101,7 +102,7 @@ class HttpCall:
         """The URL of the endpoint as its client knows it; known in sessions, and for calls that failed, if
         callers need tokens."""
         self.headers: Pairs = ()
-        """Headers of the answer in addition to those that every answer has."""
+        """Headers that only this answer has."""
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification; the first one makes the answer an event stream. Returns False if it was dropped."""
@@ -182,7 +183,7 @@ class OpenCalls:
         return call
 
     def hand_over(self, call: HttpCall) -> None:
-        """Remove a call whose request a session counts from now on, and cancels if it takes too long."""
+        """Remove a call. From now on a session counts its request, and cancels the request if it takes too long."""
         del self.fresh[call]
         self._uncount(call)
 
@@ -208,7 +209,7 @@ class OpenCalls:
         if call.counted:
             self._uncount(call)
         call.request = None  # breaks a cycle: its channel is the call
-        if self.fresh.pop(call, call) is None:
+        if self.fresh.pop(call, call) is None:  # it was there, like most calls
             return
         if self.slow.pop(call, call) is call:
             self.streams.pop(call, None)
@@ -242,7 +243,7 @@ class OpenCalls:
         """Wait before a caller over its limit gets the refusal.
 
         A caller who calls again at once would keep the server busy with refusals, and delay all other callers. The
-        waits are random, so that those of many connections do not end at the same time.
+        waits are random, so that many connections do not call again at the same time.
         """
         if self._held_back < MAX_HELD_BACK:
             self._held_back += 1

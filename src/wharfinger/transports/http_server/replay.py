@@ -5,7 +5,7 @@ a stream. A stream may lose its connection. Then its client requests the rest: G
 event that it saw (2025-11-25, resumability).
 
     ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now. Without
-                   one they are only kept.
+                   a reader, they are only kept.
     ReplayBuffer   keeps the last events of one session, of all its streams, oldest first. An event is kept even after
                    it was written: the server cannot know what the client has received.
     ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
@@ -50,7 +50,7 @@ class ReplayBuffers:
         """The buffers of each owner that hold something; the one that was written to least recently comes first."""
 
     def make_room(self) -> None:
-        """Drop the oldest events of the largest owner until the rest fits."""
+        """Drop the oldest events of the owner who keeps most, until all events together are within the limit."""
         while self.sizes.total > self.limits.replay_total:
             next(iter(self.buffers[self.sizes.find_largest()])).drop_oldest()
 
@@ -179,7 +179,7 @@ class ReplayStream:
             self.buffer.keep(self.number, number, too_large)
 
     def prime(self, now: float) -> None:
-        """Send the reader an id from which it can resume, before there is any event."""
+        """Send the reader an id from which it can resume, before the first event."""
         if self.reader is not None and self.reader.stream is not None:
             self.reader.stream.prime(self._id(self._last), now)
 
@@ -203,8 +203,8 @@ class ReplayStream:
     def resume(self, call: HttpCall, after: int | None, now: float) -> None:
         """Let an open connection read the stream: first the kept events after number `after`, then new ones.
 
-        Without `after` it first gets the events that no connection got. A connection that still reads the stream is
-        ended, because its client has reconnected.
+        Without `after`, the connection first gets the events that no connection got. A connection that still reads the
+        stream is ended, because its client has reconnected.
         """
         if self.reader is not None:
             self.reader.cancel(CancelReason.STREAM_ENDED)

@@ -146,7 +146,7 @@ class RunnableApp(Protocol):
 
     @property
     def service(self) -> Any:
-        """The object that is served; the policy of a `Server` is read again at SIGHUP."""
+        """The service. If it is a `Server`, its policy is read again at SIGHUP."""
         ...
 
     async def start(self) -> None:
@@ -264,7 +264,7 @@ class HttpServer:
         return hasattr(signal, "SIGHUP") and has_files and not at_terminal
 
     def reload(self, number: signal.Signals | None = None) -> None:
-        """Read the certificate and the policy again now, instead of within a second after they have changed."""
+        """Read the certificate and the policy again now. (Without a signal, changes are found within a second.)"""
         if self.certificate is not None:
             self.certificate.reload()
         if getattr(self.app.service, "has_policy_file", False):

@@ -30,7 +30,7 @@ _TOO_LARGE = "The answer was too large to be kept while its client was away (Htt
 
 
 class HttpSession:
-    """One session: its peer, the requests to its client that wait, and its streams with the events that are kept."""
+    """One session: its peer, the requests to its client that have no answer yet, its streams, and their kept events."""
 
     __slots__ = (
         "buffer",
@@ -58,7 +58,7 @@ class HttpSession:
         self.pending = PendingRequests(self.peer, lambda: calls.now)
         self.used = calls.now
         self.name = secrets.token_hex(6)
-        """The beginning of its event ids, which distinguishes them from those of other sessions."""
+        """The beginning of the ids of its events, which no other session uses."""
         self.buffer = ReplayBuffer(buffers, owner)
         self.own_stream = ReplayStream(self.buffer, self.name, 0)
         """The stream for messages that belong to no request, which GET reads."""

@@ -4,7 +4,7 @@
 the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
     HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
-                     sessions that are unused or deleted, and one for each new session while the table is full.
+                     sessions that are unused or deleted; while the table is full, each new session ends another one.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
@@ -37,7 +37,7 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import (
     ChunkedMessage,
     Request,
-    answered,
+    call_on_answer,
     no_such_method,
     seal_error,
 )
@@ -68,7 +68,7 @@ class HttpSessions:
         self.draining = False
         self._table: dict[tuple[str, bytes], HttpSession] = {}
         self._fair: FairTable[HttpSession] = FairTable()
-        """The same sessions, by owner: says which one ends if the table is full."""
+        """The same sessions, by owner, to choose which one ends if the table is full."""
         self.requests = Shares()
         """The number of requests that run, by the owners of their sessions."""
 
@@ -128,7 +128,7 @@ class HttpSessions:
                 self._dispatch(session, event)
         if batch.left:
             await self._answer(post)
-        elif (array := batch.array()) is not None:
+        elif (array := batch.join_answers()) is not None:
             await send_json(call.reply, 400, array)
         else:
             await send_empty(call.reply, 202)
@@ -226,7 +226,7 @@ class HttpSessions:
         del self.running[request]
         self.requests.add(post.session.owner, -1)
         if request.on_answer:
-            answered(request, data)
+            call_on_answer(request, data)
         post.finish(request, data, status, is_result, headers)
 
     def _check_unread(
@@ -249,7 +249,7 @@ class HttpSessions:
         """Handle an event that is not a request. Returns the status and body of the answer if it is refused."""
         match event:
             case Reply(data, status):
-                return 200 if status == 404 else status, data
+                return 200 if status == 404 else status, data  # a 404 would mean that the session has ended
             case Cancellation(request):
                 self._stop(request)
             case Notification() | Response():
@@ -337,7 +337,7 @@ class HttpSessions:
         Returns whether any session or request is left.
         """
         oldest = now - self.limits.session_time
-        for session in self._fair.unused(lambda session: session.used <= oldest):
+        for session in self._fair.find_old(lambda session: session.used <= oldest):
             if session.busy:
                 session.used = now
                 self._fair.use(session.owner, session)
