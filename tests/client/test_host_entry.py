@@ -61,6 +61,7 @@ def test_a_url_is_requested_with_the_headers_of_its_entry() -> None:
         ({"command": "x", "env": {"A": 1}}, '"env" of an entry'),
         ({"url": "https://a.test", "headers": []}, '"headers" of an entry'),
         ({"mcpServers": {}}, "has no server"),
+        ({"mcpServers": {"a": "https://a.test"}}, "The entry of a must be an object"),
         ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass the entry of one"),
     ],
 )

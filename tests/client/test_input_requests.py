@@ -293,19 +293,27 @@ def test_an_invalid_or_undeclared_request_is_refused(
     handlers: dict[str, Any], message: Message, error: type[ProtocolError]
 ) -> None:
     with pytest.raises(error):
-        asyncio.run(InputHandlers(**handlers).answer(message))
+        asyncio.run(InputHandlers(**handlers).answer_request(message))
+
+
+@pytest.mark.parametrize("answer", ["yes", {"action": "accept"}, ["cancel"], None])
+def test_an_answer_of_a_consent_handler_that_has_no_meaning_is_reported(answer: Any) -> None:
+    with pytest.raises(TypeError, match="A consent handler returns True, False, 'decline' or 'cancel', not"):
+        asyncio.run(InputHandlers(consent=returning(answer)).answer_request(request("elicitation/create", **URL)))
 
 
 def test_refused_sampling_has_the_code_of_the_specification() -> None:
     with pytest.raises(ProtocolError) as refused:
-        asyncio.run(InputHandlers(sampling=returning(Declined())).answer(request("sampling/createMessage", **SAMPLE)))
+        asyncio.run(
+            InputHandlers(sampling=returning(Declined())).answer_request(request("sampling/createMessage", **SAMPLE))
+        )
     assert refused.value.code == -1
 
 
 def test_an_error_of_another_server_is_not_forwarded() -> None:
     error = remote_error(-32602, "secret of another server")
     with pytest.raises(ProtocolError) as reported:
-        asyncio.run(InputHandlers(elicitation=returning(error)).answer(request("elicitation/create", **FORM)))
+        asyncio.run(InputHandlers(elicitation=returning(error)).answer_request(request("elicitation/create", **FORM)))
     assert "secret" not in str(reported.value)
 
 
@@ -332,4 +340,4 @@ def test_an_invalid_handler_is_refused_by_the_constructor(handlers: dict[str, An
 
 def test_an_undeclared_input_request_in_a_result_fails_the_call() -> None:
     with pytest.raises(InvalidResponse, match="roots/list"):
-        asyncio.run(InputHandlers().fulfil({"a": t.ListRootsRequest()}))
+        asyncio.run(InputHandlers().answer_questions({"a": t.ListRootsRequest()}))

@@ -596,6 +596,26 @@ def test_a_call_waits_its_timeout_for_a_url_elicitation_that_never_completes() -
     run(test())
 
 
+def test_a_call_fails_after_max_timeout_while_the_user_is_asked_to_visit_a_url() -> None:
+    """Regression: the client waited for the user without a limit."""
+
+    async def test() -> None:
+        async def absent(_: Any) -> bool:
+            await asyncio.sleep(7200)
+            return True
+
+        async with (
+            Script(TASKS_ERA, tools__call=url_elicitations(1)) as server,
+            server.client(consent=absent) as client,
+        ):
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(RequestTimeout, match="not answered within 100 s"):
+                await client.call_tool("x", max_timeout=100)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(100)
+
+    run(test())
+
+
 @pytest.mark.parametrize("data", [None, {}, {"elicitations": 3}, {"elicitations": []}])
 def test_an_elicitation_error_without_a_url_fails_the_call(data: Any) -> None:
     async def test() -> None:

@@ -27,6 +27,8 @@ def test_valid_results_are_accepted_and_invalid_ones_raise_their_fault() -> None
     check(SHIP, {"name": "Mary", "more": 1})
     with pytest.raises(InvalidResponse, match="name: expected a string"):
         check(SHIP, {"name": 1})
+    with pytest.raises(InvalidResponse, match="structuredContent: expected an object"):
+        check(SHIP, [])
     with pytest.raises(InvalidResponse, match="no structured content"):
         check(SHIP, t.UNSET)
 

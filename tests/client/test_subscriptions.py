@@ -277,7 +277,7 @@ def test_a_gap_and_a_change_are_merged_into_one_change_with_the_gap() -> None:
     begun: Any = None
     subscription = _Subscription(("a:b",), True, begun)
     subscription.put("resource", "a:b")
-    subscription.miss()
+    subscription.report_missed()
     subscription.put("resource", "a:b")
     assert subscription.pending == {
         ("resource", "a:b"): True,

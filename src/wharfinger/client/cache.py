@@ -33,6 +33,7 @@ from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.methods import Method
 from wharfinger.protocol.request import open_result
 from wharfinger.protocol.revisions import Revision
+from wharfinger.protocol.subscriptions import covers
 
 __all__ = ["Cache", "CacheStep", "Key"]
 
@@ -55,9 +56,10 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
 }
-"""By list: the methods whose results are outdated once it has changed. Templates have no notification of their own."""
+"""By list: the methods whose results are outdated after a change of the list. Templates have no notification of their
+own."""
 
-READ_METHODS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
+RESOURCE_METHODS = tuple(method for method, name in NAME_PARAMS.items() if name == "uri")
 """Methods whose result changes if a resource changes."""
 
 NOTIFYING_LISTS = {"resources/list": "resources", "tools/list": "tools", "prompts/list": "prompts"}
@@ -82,7 +84,7 @@ class Key(NamedTuple):
     partition: Hashable
     """The caller's credentials or session; None for a public result."""
     vary: Hashable
-    """The revision and the client's capabilities: a server may answer others differently."""
+    """The revision and the client's capabilities: with others, a server may answer differently."""
 
 
 class _Entry(NamedTuple):
@@ -102,13 +104,13 @@ class InFlight:
         self.raw: Raw | None = None
         """The result, once it may be given to waiting calls."""
         self.outdated = False
-        """Whether something has changed since it was sent: the result is not cached, and later calls send their own."""
+        """Whether its result may be outdated. If so, it is not cached, and later calls send their own requests."""
         self.uncacheable = False
         """Whether the result is for its caller only, so that waiting calls must send their own requests."""
         self._done: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait at most `seconds` until it is done. Cancelling one waiting task does not affect the others."""
+        """Wait at most `seconds` until the request is done. Cancelling one waiting task does not affect the others."""
         if self._done is None:
             self._done = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._done,), timeout=seconds)
@@ -126,8 +128,8 @@ class Cache:
     `public` results serve all of them, private ones those with the same authorization (`cacheScope`).
 
     `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
-    time in seconds that a result is kept. For `stale_if_error` seconds after it expired, a result is still returned if
-    the server cannot be reached. `clock` returns seconds, and never decreases.
+    time in seconds that a result is kept. An expired result is still returned if the server cannot be reached, for
+    `stale_if_error` seconds. `clock` returns seconds, and never decreases.
     """
 
     def __init__(
@@ -172,7 +174,10 @@ class Cache:
         self.drop(lambda _: True)
 
     def get(self, key: Key, *, stale: bool = False) -> bytes | None:
-        """Return the result for this key, or the public one; with `stale` also one that expired a short time ago."""
+        """Return the result for this key, or the public one.
+
+        With `stale`, this includes a result that expired less than `stale_if_error` seconds ago.
+        """
         if not self._entries:
             return None
         now = self._clock()
@@ -190,7 +195,7 @@ class Cache:
 
     def put(self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None) -> None:
         """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True."""
-        size = len(memoryview(data)) + _weight(key)
+        size = len(memoryview(data)) + _overhead(key)
         with self._lock:
             self._forget(key)
             if seconds <= 0 or size > self._max_size or not self._max_entries:
@@ -216,7 +221,7 @@ class Cache:
                 request.outdated = True
 
     def is_uncacheable(self, key: Key) -> bool:
-        """Return whether the last result could not be cached, so that waiting for another call's result is useless."""
+        """Return whether the key's last result could not be cached: calls need not wait for the result of another."""
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
@@ -237,7 +242,7 @@ class Cache:
                     self._remove(each)
 
     def _remove(self, key: Key) -> None:
-        self._size -= len(self._entries.pop(key).data) + _weight(key)
+        self._size -= len(self._entries.pop(key).data) + _overhead(key)
 
 
 class CacheStep:
@@ -291,10 +296,12 @@ class CacheStep:
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
-        """Called when a resource (`resource` and its URI) or a list has changed, or may have changed."""
+        """Called when something has changed, or may have: `kind` is `resource`, with a URI, or the name of a list."""
         if kind == "resource":
             self._cache.drop(
-                lambda key: key.server == self._server and key.method in READ_METHODS and _touches(uri, key.name or "")
+                lambda key: (
+                    key.server == self._server and key.method in RESOURCE_METHODS and _touches(uri, key.name or "")
+                )
             )
         else:
             methods = CHANGES[kind]
@@ -305,7 +312,7 @@ class CacheStep:
         return _ObservedAuth(auth, self)
 
     def use_credentials(self, headers: Mapping[str, str]) -> None:
-        """Called with the sign-in's headers of each request."""
+        """Called for each request with the headers that the sign-in adds to it."""
         # Other headers, such as a proof of possession, differ from request to request.
         by_name = {name.lower(): value for name, value in headers.items()}
         self._credentials = self._headers, by_name.get("authorization") or frozenset(by_name.items()) or None
@@ -321,7 +328,7 @@ class CacheStep:
         return next(call) if key is None else self._answer(call, next, key, valid)
 
     def find_key(self, method: str, params: Any) -> tuple[Key | None, IsValid | None]:
-        """Return the key of a result, or None if it must not be cached, and its validity check, if it has one."""
+        """Return the key of a result (None if it must not be cached), and its validity check (None if it has none)."""
         rules, valid = self._rules, None
         if rules is None:
             return None, None
@@ -363,7 +370,7 @@ class CacheStep:
             self._keep(call, key, request, result, valid)
             return result
         except WharfingerError as error:
-            cached = self._after_failure(key, request, error)
+            cached = self._handle_failure(key, request, error)
             if cached is None or call.bypass_cache:
                 raise
             return open_result(call.row, cached)
@@ -373,11 +380,14 @@ class CacheStep:
             request.finish()
 
     async def _send_alone(self, call: Call, next: Next, key: Key) -> Any:
-        """Send a call whose last result could not be cached. If this result can be, the next one is cached."""
+        """Send a call whose last result could not be cached, without waiting for an equal call.
+
+        The result is not cached, but if it could be, that of the next equal call is.
+        """
         try:
             result = await next(call)
         except RemoteError as error:
-            self._after_failure(key, InFlight(), error)
+            self._handle_failure(key, InFlight(), error)
             raise
         if _time_to_live(result) > 0:
             self._cache.mark_uncacheable(key, False)
@@ -399,7 +409,7 @@ class CacheStep:
             public = valid is None and result.cache_scope == "public"
             self._cache.put(key, call.raw, seconds, public=public, valid=valid)
 
-    def _after_failure(self, key: Key, request: InFlight, error: WharfingerError) -> bytes | None:
+    def _handle_failure(self, key: Key, request: InFlight, error: WharfingerError) -> bytes | None:
         """Drop results that an error shows to be outdated. Returns a result to use instead of the error, or None."""
         if is_transient(error) or isinstance(error, RequestTimeout):  # cached results may still be valid
             return self._cache.get(key, stale=True) if self._is_current(key) else None
@@ -475,17 +485,10 @@ def _public(key: Key) -> Key:
     return Key(key.server, key.method, key.name, None, key.vary)
 
 
-def _weight(key: Key) -> int:
+def _overhead(key: Key) -> int:
     return ENTRY_OVERHEAD_BYTES + len(key.name or "")
 
 
 def _touches(one: str, other: str) -> bool:
-    """Return whether one of two URIs is the other, or lies below it: a folder changes if something in it changes."""
-    # The cheapest test comes first, since every change is compared with every cached result.
-    if one.startswith(other):
-        shorter, longer = other, one
-    elif other.startswith(one):
-        shorter, longer = one, other
-    else:
-        return False
-    return len(longer) == len(shorter) or shorter.endswith("/") or longer[len(shorter)] in "/?#"
+    """Return whether two URIs are equal, or one of them lies below the other."""
+    return covers(one, other) or covers(other, one)

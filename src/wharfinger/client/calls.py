@@ -54,7 +54,7 @@ class ReadManyOptions(TypedDict, total=False):
     """Options of `Client.read_many`."""
 
     concurrency: int
-    """Reads at a time (32)."""
+    """The maximum number of reads at a time; 32 by default."""
     timeout: float | None
     """Seconds for each read."""
     bypass_cache: bool
@@ -65,7 +65,7 @@ class CallManyOptions(TypedDict, total=False):
     """Options of `Client.call_many`."""
 
     concurrency: int
-    """Calls at a time (16)."""
+    """The maximum number of calls at a time; 16 by default."""
     timeout: float | None
     """Seconds for each call."""
 
@@ -76,7 +76,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds for the whole call."""
     max_timeout: float | None
-    """Seconds after which it fails even if its deadline was extended."""
+    """Seconds after which the call fails even if its deadline was extended."""
     progress: Progress | None
     """Called with `(done, total, message)`, plain or async."""
     reset_on_progress: bool
@@ -91,7 +91,7 @@ class Call(msgspec.Struct, eq=False):
     row: Method
     """The method, as a row of the table of methods."""
     params: Any
-    """The params, a struct of `types`, without the `_meta` that every request gets. To change them, assign others."""
+    """The params, a struct of `types`, without the `_meta` that every request gets. Middleware may assign others."""
     timeout: float
     """Seconds for the whole call, not counting the time to answer the server's questions."""
     max_timeout: float
@@ -100,7 +100,7 @@ class Call(msgspec.Struct, eq=False):
     reset_on_progress: bool = False
     """Whether each report of progress restarts `timeout`."""
     retry: bool | None = None
-    """Whether the call may be sent again after its connection was lost. None: if its method or tool allows it."""
+    """Whether the call may be sent again after its connection was lost. None leaves that to its method or tool."""
     bypass_cache: bool = False
     """Whether to send the request even if a result is cached."""
     bounded: bool = True
@@ -191,7 +191,7 @@ def _bind(step: Middleware, next: Next) -> Next:
 def check_middleware(middleware: Any) -> None:
     """Raise TypeError unless this is an async function of two arguments."""
     function = middleware if inspect.isroutine(middleware) else getattr(middleware, "__call__", None)  # noqa: B004
-    wrapped = getattr(middleware, "func", None)  # of a functools.partial
+    wrapped = getattr(middleware, "func", None)  # of a `functools.partial`
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(wrapped):
         name = getattr(middleware, "__name__", type(middleware).__name__)
         raise TypeError(f"{name}() must be an async function: async def {name}(call, next)")
@@ -213,7 +213,7 @@ class ProgressStep:
         name: Callable[[], str],
     ) -> None:
         """`asks_by_result` returns whether questions come as results (stateless era). `unclaimed` gets notifications
-        other than progress."""
+        other than progress. `name` returns the server's name for errors."""
         self._handlers = handlers
         self._may_be_asked = handlers.has_any
         self._asks_by_result = asks_by_result

@@ -95,7 +95,7 @@ class Client:
     # Opening and closing.
 
     async def open(self) -> Self:
-        """Connect, and find out which revision to speak. Does nothing while it is open.
+        """Connect, and find out which revision to speak. Does nothing if the client is open.
 
         Raises:
             ConnectionFailed: there is no server, or it exited or did not respond; with the end of a command's stderr.
@@ -126,7 +126,7 @@ class Client:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened and not closed. This stays True if its connection is lost."""
+        """Whether the client was opened and not closed. This stays True if its connection is lost."""
         return self._session.connections.is_open
 
     @property
@@ -142,12 +142,12 @@ class Client:
     ) -> None:
         await self.close()
 
-    # The server. These raise ConnectionLost before the client is opened.
-
     @property
     def transport(self) -> str:
-        """The transport: `stdio`, `streamable http`, `http+sse`, `unix socket` or `memory`."""
+        """The transport: `stdio`, `streamable http`, `http+sse`, `unix socket` or `memory`; empty if not connected."""
         return getattr(self._session.connections.link, "transport", "")
+
+    # The server. These raise ConnectionLost before the client is opened.
 
     @property
     def server_info(self) -> t.Implementation | None:
@@ -228,8 +228,8 @@ class Client:
     def template(self, name: str | t.ResourceTemplate, *, timeout: float | None = None) -> Template:
         """Return a family of resources: `await client.template("log://{vessel}/today").read(vessel="mary")`.
 
-        `name` is a URI template (RFC 6570), one from `list_resource_templates`, or the name of one of these, which is
-        looked up when it is first used.
+        `name` is a URI template (RFC 6570), an entry of `list_resource_templates`, or the name of such an entry, which
+        is looked up on first use.
 
         Raises:
             InvalidTemplate: it is not a URI template.

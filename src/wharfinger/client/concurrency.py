@@ -19,8 +19,8 @@ async def gather_limited(
 ) -> list[R | WharfingerError]:
     """Call a function with each argument, at most `limit` at a time. Returns the results in the arguments' order.
 
-    The first failure cancels the other calls and is raised, never as a group. With `return_errors` a WharfingerError is
-    put into the list instead.
+    The first failure cancels the other calls and is raised itself, not in an exception group. With `return_errors` a
+    WharfingerError is put into the list instead.
 
     Raises:
         ValueError: `limit` is not positive.

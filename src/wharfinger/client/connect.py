@@ -1,9 +1,9 @@
 """Opens a connection to a target: chooses the transport, detects the server's era, and negotiates a revision.
 
 The first request to an unknown server is `server/discover`. The response decides the next step (see
-`protocol.negotiation`): the server supports the stateless era, or the client sends `initialize`, perhaps over a second
-connection, because some servers exit at an unknown first request, and perhaps over HTTP+SSE. The outcome is remembered
-for each server.
+`protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`. It may do so
+over a second connection, because some servers exit at an unknown first request, or over HTTP+SSE. The outcome is
+remembered for each server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from wharfinger.protocol.negotiation import (
     GiveUp,
     Initialize,
     NextStep,
-    RevisionCache,
+    ProtocolCache,
     ServerProtocol,
     Stateless,
     decide_discover,
@@ -65,6 +65,7 @@ class Connection(Link, Protocol):
     """The server's name for error messages."""
     transport: str
     header_params: Any
+    """The arguments that HTTP headers repeat, by tool; None if the transport has no headers."""
     rules: Any
     """The rules of the negotiated revision."""
 
@@ -107,8 +108,8 @@ MAX_REASON_CHARACTERS = 200
 STATELESS_PROBE_FACTOR = 5
 """Factor by which to wait longer for a server that was stateless before, because it may only be busy."""
 
-REVISION_CACHE = RevisionCache(time.monotonic)
-"""The eras of servers at URLs, for all clients of this process. Each client keeps the era of its own command."""
+PROTOCOL_CACHE = ProtocolCache(time.monotonic)
+"""The protocols of servers at URLs, for all clients of this process. Each client has its own cache for its command."""
 
 
 class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,21 +161,22 @@ def check_target(target: Any) -> CheckedTarget:
 
 
 async def connect(
-    target: CheckedTarget, settings: Settings, events: LinkEvents, revisions: RevisionCache | None = None
+    target: CheckedTarget, settings: Settings, events: LinkEvents, protocols: ProtocolCache | None = None
 ) -> tuple[Connection, Negotiated]:
     """Open a connection and agree on a revision. If that fails, everything opened is closed again.
 
-    `events` receives the events of the link, and `revisions` caches the eras of commands.
+    `events` receives the events of the link. `protocols` caches the protocol of a command; that of a URL is cached in
+    `PROTOCOL_CACHE`.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server, or negotiating failed.
     """
     timeout = PausableTimeout(settings.open_timeout)
-    opening = _Opening(target, settings, events, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
+    opening = _Opening(target, settings, events, timeout, PROTOCOL_CACHE if isinstance(target, str) else protocols)
     try:
         async with timeout:
             agreed = await opening.run()
-            await opening.listen()
+            await opening.open_session_stream()
             return opening.link, agreed
     except BaseException as error:
         failure = error
@@ -184,8 +186,9 @@ async def connect(
         opening.timeouts.clear()  # a later sign-in must not pause the timeouts of this opening
     if isinstance(failure, TimeoutError) and (timeout.expired or isinstance(failure, RequestTimeout)):
         raise opening.timeout_error() from None
-    if isinstance(failure, ConnectionLost):
-        failure = _connection_failed(failure)
+    if isinstance(failure, ConnectionLost):  # of a connection that was never established
+        message = _without_stderr(failure).removesuffix(".")
+        failure = ConnectionFailed(f"{message}, before it had answered.", stderr=failure.stderr)
     raise opening.with_history(failure) from None
 
 
@@ -215,14 +218,15 @@ class _Opening:
         settings: Settings,
         events: LinkEvents,
         timeout: PausableTimeout,
-        revisions: RevisionCache | None,
+        protocols: ProtocolCache | None,
     ) -> None:
         self.target = target
         self.settings = settings
         self._events = events
-        self._revisions = revisions
-        self._key = _revision_key(target, settings) if revisions is not None else None
-        self._known: ServerProtocol | None = revisions.get(self._key) if revisions is not None else None
+        self._protocols = protocols
+        self._key = _protocol_key(target, settings) if protocols is not None else None
+        self._known: ServerProtocol | None = protocols.get(self._key) if protocols is not None else None
+        """The protocol of the server according to the cache."""
         self.timeouts = [timeout]
         """Timeouts that pause while a person signs in."""
         self._auth = None if settings.auth is None else _PausingAuth(settings.auth, self.timeouts)
@@ -240,19 +244,19 @@ class _Opening:
         self.link = await self._new_link()
         self.opened = True
         try:
-            agreement = await self._steps()
-            if self._revisions is not None and self.settings.revision is None:
+            agreement = await self._negotiate()
+            if self._protocols is not None and self.settings.revision is None:
                 protocol: ServerProtocol = "stateless"
                 if agreement.rules.era == "handshake":
                     protocol = "sse" if self.link.transport == "http+sse" else "handshake"
-                self._revisions.put(self._key, protocol)
+                self._protocols.put(self._key, protocol)
             return agreement
         finally:
             if self._late is not None:
                 self._late.cancel()
                 await asyncio.wait((self._late,))
 
-    async def _steps(self) -> Negotiated:
+    async def _negotiate(self) -> Negotiated:
         pinned = self.settings.revision
         step: NextStep = first_step(pinned, self._known)
         for _ in range(MAX_STEPS):
@@ -264,7 +268,7 @@ class _Opening:
                     return outcome
                 step = outcome
             elif isinstance(step, Stateless):
-                return self._stateless(step)
+                return self._finish_stateless(step)
             else:
                 raise step.error
         raise UnsupportedRevision("The server keeps changing its answer about revisions.")
@@ -317,8 +321,9 @@ class _Opening:
         before, self.link = self.link, link
         await before.close()
 
-    async def listen(self) -> None:
-        """Open the session's own stream for requests, which some servers send only there (2025-11-25, HTTP)."""
+    async def open_session_stream(self) -> None:
+        """Open the session's own stream if the client answers requests of the server: some are sent only there
+        (2025-11-25, HTTP)."""
         if self._events.on_request is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
                 await self.link.open_session_stream(self.settings.probe_timeout)
@@ -379,7 +384,7 @@ class _Opening:
         await self._replace_link(await self._new_link())
         return True
 
-    def _stateless(self, step: Stateless) -> Negotiated:
+    def _finish_stateless(self, step: Stateless) -> Negotiated:
         rules = REVISIONS[step.revision]
         self.link.rules = rules
         discovered = step.discovered
@@ -402,8 +407,8 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """Call `_initialize`. If that fails, and the era is only known from the cache, start over."""
-        if self._known is None or self._revisions is None:
+        """Call `_initialize`. If that fails, and the cache said that the server has the handshake era, start over."""
+        if self._known is None or self._protocols is None:
             return await self._initialize(step)
         try:
             outcome = await self._initialize(step)
@@ -413,7 +418,7 @@ class _Opening:
             if isinstance(error, NotAuthorized):
                 raise
         self._known = None
-        self._revisions.forget(self._key)
+        self._protocols.forget(self._key)
         await self._replace_link(await self._new_link())
         return first_step(self.settings.revision)
 
@@ -425,7 +430,7 @@ class _Opening:
         try:
             if self._late is not None:
                 late, self._late = self._late, None
-                verdict = await self._first_of(response, late)
+                verdict = await self._decide_late(late, response)
                 if verdict is not None:
                     return verdict
             answer = await response
@@ -436,29 +441,29 @@ class _Opening:
         except ConnectionFailed as error:
             if error.status is None:
                 raise
-            if error.status in _NO_ENDPOINT and await self._over_sse():
+            if error.status in _NO_ENDPOINT and await self._change_to_sse():
                 return step
-            raise _no_endpoint(error, self.target) from None
+            raise _endpoint_error(error, self.target) from None
         finally:
             response.cancel()
         if answer.error is not UNSET:
             verdict = decide_refusal(answer, None, self.settings.revision)
             # An error without an id may come from a URL that is not for messages, such as one of HTTP+SSE.
-            if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._over_sse():
+            if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._change_to_sse():
                 return step
             # A bridge that opened its own session for `server/discover` refuses to open a second one.
             if isinstance(verdict, GiveUp) and await self._reconnect(verdict.error):
                 return step
             return verdict
         try:
-            return self._handshake(answer)
+            return self._finish_handshake(answer)
         except (InvalidResponse, NotMCP) as error:
             if not await self._reconnect(error):
                 raise
             return step
 
-    async def _over_sse(self) -> bool:
-        """Change to HTTP+SSE of 2024-11-05. Returns False if the server does not support it."""
+    async def _change_to_sse(self) -> bool:
+        """Change to HTTP+SSE of 2024-11-05. Returns False if this failed now or before, or does not apply."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True
@@ -470,13 +475,13 @@ class _Opening:
             return False
         return True
 
-    async def _first_of(self, response: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
+    async def _decide_late(self, late: asyncio.Task[Message], initialized: asyncio.Future[Message]) -> NextStep | None:
         """Return the step after a late response to `server/discover`.
 
         Returns None if `initialize` is answered first, or is needed in any case.
         """
         try:
-            await asyncio.wait((response, late), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((initialized, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
                 verdict = decide_discover(Discover(""), late.result(), self.settings.revision)
                 if not isinstance(verdict, Initialize):
@@ -487,7 +492,7 @@ class _Opening:
                 late.cancel()
                 await asyncio.wait((late,))
 
-    def _handshake(self, answer: Message) -> Negotiated:
+    def _finish_handshake(self, answer: Message) -> Negotiated:
         if isinstance(answer.result, UnsetType):
             raise InvalidResponse(f"{self.link.name} answered initialize without a result.")
         try:
@@ -519,8 +524,7 @@ class _Opening:
         if isinstance(failure, RemoteError):
             return remote_error(failure.code, f"{failure.message.removesuffix('.')}. {tried}", failure.data)
         if type(failure) is ConnectionFailed:
-            text = str(failure).removesuffix(f"\n{failure.stderr}") if failure.stderr else str(failure)
-            return ConnectionFailed(f"{text} {tried}", stderr=failure.stderr)
+            return ConnectionFailed(f"{_without_stderr(failure)} {tried}", stderr=failure.stderr)
         return NotMCP(f"{failure} {tried}") if type(failure) is NotMCP else failure
 
     def timeout_error(self) -> WharfingerError:
@@ -537,15 +541,13 @@ class _Opening:
         return ConnectionFailed(f"{self.link.name} gave no answer within {waited}.", stderr=stderr)
 
 
-def _connection_failed(lost: ConnectionLost) -> ConnectionFailed:
-    """Return the same error, for a connection that was never established."""
-    text = str(lost)
-    message = text.removesuffix(f"\n{lost.stderr}") if lost.stderr else text
-    return ConnectionFailed(f"{message.removesuffix('.')}, before it had answered.", stderr=lost.stderr)
+def _without_stderr(error: ConnectionLost | ConnectionFailed) -> str:
+    """Return the message of an error without the end of the server's stderr."""
+    return str(error).removesuffix(f"\n{error.stderr}") if error.stderr else str(error)
 
 
-def _no_endpoint(error: ConnectionFailed, target: CheckedTarget) -> ConnectionFailed:
-    """Return the error for an HTTP response to `initialize` that is not a message. Suggests other paths."""
+def _endpoint_error(error: ConnectionFailed, target: CheckedTarget) -> ConnectionFailed:
+    """Return the error for an HTTP response to `initialize` that is not a message, with other paths to try."""
     if error.status not in _NO_ENDPOINT:
         return error
     path = redacted(str(target)).partition("?")[0].rstrip("/")
@@ -568,8 +570,8 @@ def _info_in(meta: Any) -> t.Implementation | None:
         return None
 
 
-def _revision_key(target: CheckedTarget, settings: Settings) -> Hashable:
-    """Return the cache key of a server's era: a URL without its query, or a command and its folder."""
+def _protocol_key(target: CheckedTarget, settings: Settings) -> Hashable:
+    """Return the cache key of a server's protocol: its URL without the query, or its command and folder."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

@@ -6,7 +6,7 @@ A client has at most one connection at a time, and outlives it. A call gets the 
     closed → connecting → connected → lost → connecting → …
 
 A lost connection is opened again by the next call, or at once while something is watched; all waiting calls share one
-attempt. The delay before an attempt grows with the failures in a row (`Backoff`), also over several calls.
+attempt. The delay before an attempt grows with the failures in a row (`Backoff`), whichever calls wait for them.
 After a connection is lost, its resources, such as a child process, are released in the background. The next child is
 started only after that, because it may need the same lock or port.
 
@@ -36,7 +36,7 @@ from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.interfaces import Link, LinkEvents
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.negotiation import RevisionCache, to_remote_error
+from wharfinger.protocol.negotiation import ProtocolCache, to_remote_error
 from wharfinger.transports.background import BackgroundTasks, retrieve
 from wharfinger.types.task_extension import TASKS
 
@@ -90,7 +90,7 @@ class ConnectionManager:
         self._events = LinkEvents(answer, self._notified, self._missed, self._lost)
         extensions = settings.capabilities.extensions
         self._takes_tasks = not isinstance(extensions, UnsetType) and TASKS in extensions
-        self._revisions = RevisionCache(time.monotonic, max_servers=1, max_age=float("inf"))
+        self._protocols = ProtocolCache(time.monotonic, max_servers=1, max_age=float("inf"))
         self._name = "the server"
         retry = settings.retry
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
@@ -110,7 +110,7 @@ class ConnectionManager:
     # Opening and closing.
 
     async def open(self) -> None:
-        """Connect for the first time; does nothing while it is open. Raises what `connect` raises."""
+        """Connect for the first time; does nothing if the client is open. Raises what `connect` raises."""
         if self._was_connected:
             return
         self._loop_time = asyncio.get_running_loop().time
@@ -153,7 +153,7 @@ class ConnectionManager:
 
     @property
     def remote(self) -> bool:
-        """Whether the connection may break unnoticed; one to a process of this machine cannot."""
+        """Whether the connection may break unnoticed; a connection to a process of this machine cannot."""
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:
@@ -200,7 +200,7 @@ class ConnectionManager:
             if params.meta is UNSET:
                 params.meta = agreed.meta
             else:
-                params = _restamp(params, agreed.meta)
+                params = _with_agreed_meta(params, agreed.meta)
         answer = await link.request(row.name, params, timeout=timeout, on_notification=call.on_notification)
         call.raw = raw = answer.result
         if isinstance(raw, UnsetType):
@@ -240,7 +240,7 @@ class ConnectionManager:
                 return False
             self._renegotiated_at = now
             try:
-                other, agreed = await connect(self._target, self.settings, self._events, self._revisions)
+                other, agreed = await connect(self._target, self.settings, self._events, self._protocols)
             except WharfingerError:
                 return False
             if agreed.rules is before.rules or self.link is not link:
@@ -251,7 +251,7 @@ class ConnectionManager:
             self._dispose(link)
             return True
 
-    # Inside.
+    # Internal.
 
     async def _get_within(self, call: Call, timeout: float | None) -> Connection:
         scope = asyncio.timeout(timeout)
@@ -281,7 +281,7 @@ class ConnectionManager:
         if delay:
             await asyncio.sleep(delay)
         await self._disposals.finished()  # after that, the locks and ports of the last child are free
-        self._use(*await connect(self._target, self.settings, self._events, self._revisions))
+        self._use(*await connect(self._target, self.settings, self._events, self._protocols))
 
     def _use(self, link: Connection, agreed: Negotiated) -> None:
         """Use this connection from now on."""
@@ -291,7 +291,7 @@ class ConnectionManager:
         self.link, self.agreed, self._name = link, agreed, link.name
         self._connected_at = time.monotonic()
         self._observer.connection_made(link, agreed)
-        if link.is_lost:  # since its last response
+        if link.is_lost:  # it was lost after the last response
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
     # Events of links. Those of a link that is still being opened, or was replaced, are ignored.
@@ -319,17 +319,17 @@ class ConnectionManager:
         self._disposals.start(link.close())
 
 
-def _restamp(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
+def _with_agreed_meta(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
     """Return the params with the `_meta` of the agreed revision; they may have been made before a reconnection."""
     own: t.RequestMeta = params.meta
     new = t.RequestMeta() if isinstance(meta, UnsetType) else meta
     if own.protocol_version == new.protocol_version is not UNSET:
         return params
-    stamp = msgspec.structs.replace(
+    combined = msgspec.structs.replace(
         own,
         protocol_version=new.protocol_version,
         client_info=new.client_info,
         client_capabilities=new.client_capabilities,
         log_level=new.log_level,
     )
-    return msgspec.structs.replace(params, meta=UNSET if stamp == t.RequestMeta() else stamp)
+    return msgspec.structs.replace(params, meta=UNSET if combined == t.RequestMeta() else combined)

@@ -24,8 +24,8 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     Other members are ignored.
 
     Raises:
-        ValueError: it names no server or several, its server has not exactly one of `url` and `command`, or a member
-            has the wrong type.
+        ValueError: the configuration has no server or several, the entry has not exactly one of `url` and `command`, or
+            a member has the wrong type.
     """
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
@@ -35,7 +35,10 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
         if len(by_name) > 1:
             names = ", ".join(by_name)
             raise ValueError(f"A client takes one server, and this configuration has {names}: pass the entry of one.")
-        (entry,) = by_name.values()
+        ((name, only),) = by_name.items()
+        if not isinstance(only, Mapping):
+            raise ValueError(f"The entry of {name} must be an object.")
+        entry = cast("Mapping[str, Any]", only)
     url, command = entry.get("url"), entry.get("command")
     if (url is None) == (command is None):
         raise ValueError('An entry of a configuration needs either "url" or "command".')

@@ -107,7 +107,7 @@ class InputHandlers:
 
     # Requests (handshake era).
 
-    async def answer(self, message: Message) -> Any:
+    async def answer_request(self, message: Message) -> Any:
         """Answer a request of the server. Returns the result.
 
         Raises:
@@ -123,7 +123,7 @@ class InputHandlers:
             raise InvalidParams(f"Invalid params: {error}") from None
         try:
             with self._asking():
-                return _for_task(await handle(params), params.meta)
+                return _with_related_task(await handle(params), params.meta)
         except ProtocolError as error:
             if error.remote:  # it came from another server and must not be passed on
                 raise InternalError("This client failed to answer.") from error
@@ -131,7 +131,7 @@ class InputHandlers:
 
     # Questions in a result (stateless era).
 
-    async def fulfil(self, questions: Mapping[str, t.InputRequest]) -> dict[str, Raw]:
+    async def answer_questions(self, questions: Mapping[str, t.InputRequest]) -> dict[str, Raw]:
         """Answer the questions of one result in order. Returns the answers by the same keys.
 
         Raises:
@@ -142,10 +142,10 @@ class InputHandlers:
             raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed.")
         answers: dict[str, Raw] = {}
         for key, question in questions.items():
-            answers[key] = Raw(encode(await self._fulfil(question)))
+            answers[key] = Raw(encode(await self._answer_question(question)))
         return answers
 
-    async def _fulfil(self, question: t.InputRequest) -> Any:
+    async def _answer_question(self, question: t.InputRequest) -> Any:
         method = question.__struct_config__.tag
         handle = self._by_method.get(cast("str", method))
         if handle is None:
@@ -181,6 +181,7 @@ class InputHandlers:
 
     @contextmanager
     def _asking(self) -> Generator[None]:
+        """Pause the timeouts while a question is open."""
         self._open_questions += 1
         if self._open_questions == 1:
             for timeout in self._timeouts:
@@ -243,7 +244,7 @@ class InputHandlers:
         return t.ListRootsResult(roots=[_root(each) for each in roots])
 
 
-def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
+def _with_related_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
     """Add the related task to an answer if the question named one (2025-11-25, tasks: related task)."""
     if isinstance(meta, UnsetType) or isinstance(meta.related_task, UnsetType):
         return result
@@ -259,9 +260,9 @@ def _consent_result(answer: Any) -> t.ElicitResult:
         return msgspec.structs.replace(answer, content=UNSET)
     if isinstance(answer, bool):
         return t.ElicitResult(action="accept" if answer else "decline")
-    if answer in _REFUSALS:
+    if isinstance(answer, str) and answer in _REFUSALS:
         return t.ElicitResult(action=_REFUSALS[answer])
-    raise TypeError(f"A consent handler returns True, False, or 'cancel', not {answer!r}.")
+    raise TypeError(f"A consent handler returns True, False, 'decline' or 'cancel', not {answer!r}.")
 
 
 def _form_result(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLE
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
 
-__all__ = ["MultiRoundStep", "URLCompletions", "answer_questions", "urls_in"]
+__all__ = ["MultiRoundStep", "URLCompletions", "answer_in_time", "urls_in"]
 
 MAX_ID_CHARACTERS = 4096
 """The maximum number of characters of an elicitation id that is remembered."""
@@ -65,7 +66,7 @@ class MultiRoundStep:
         for _ in range(self._max_rounds):
             answers: Any = UNSET
             if result.input_requests:
-                answers = await answer_questions(self._handlers, result.input_requests, call)
+                answers = await answer_in_time(self._handlers, result.input_requests, call)
             params = msgspec.structs.replace(call.params, input_responses=answers, request_state=result.request_state)
             result = await next(msgspec.structs.replace(call, params=params))
             if type(result) is not t.InputRequiredResult:
@@ -74,28 +75,38 @@ class MultiRoundStep:
 
     async def _visit_urls(self, call: Call, error: RemoteError) -> bool:
         """Send the user to the URLs that a refusal names. Returns whether the user agreed."""
-        now, visits = asyncio.get_running_loop().time, urls_in(error)
-        begun = now()
-        if not await self._handlers.visit_urls(visits):
-            return False
-        await self._completions.wait((str(each.elicitation_id) for each in visits), call.timeout)
-        call.extend_deadline(now() - begun)
+        visits = urls_in(error)
+        async with _asking_user(call):
+            if not await self._handlers.visit_urls(visits):
+                return False
+            await self._completions.wait((str(each.elicitation_id) for each in visits), call.timeout)
         return True
 
 
-async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, call: Call) -> dict[str, Raw]:
+async def answer_in_time(handlers: InputHandlers, questions: t.InputRequests, call: Call) -> dict[str, Raw]:
     """Return the answers to the questions of a result, within `max_timeout` of the call.
 
     Raises:
         RequestTimeout: they took too long.
         InvalidResponse: the server asks for something that this client does not offer.
     """
+    async with _asking_user(call):
+        return await handlers.answer_questions(questions)
+
+
+@asynccontextmanager
+async def _asking_user(call: Call) -> AsyncGenerator[None]:
+    """Extend the deadline of a call by the time that the block takes, up to `max_timeout`.
+
+    Raises:
+        RequestTimeout: `max_timeout` is over.
+    """
     now = asyncio.get_running_loop().time
     begun = now()
     scope = asyncio.timeout_at(None if call.last_deadline == math.inf else call.last_deadline)
     try:
         async with scope:
-            return await handlers.fulfil(questions)
+            yield
     except TimeoutError:
         if not scope.expired():
             raise

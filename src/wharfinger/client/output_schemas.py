@@ -20,11 +20,11 @@ MAX_TOOLS = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of structured content that is checked."""
 MAX_STEPS = 3_000_000
-"""The maximum number of applications of a schema to a value in one check in the worst case: about 0.2 s."""
+"""The maximum number of times that one check may apply a schema to a value in the worst case: about 0.2 s."""
 MAX_PATTERN_BYTES = 1024 * 1024
 """The maximum product of the bytes of text and the number of patterns in one check."""
 BYTES_PER_STEP = 16
-"""Bytes of a schema, such as those of a large `enum`, that cost as much as one more application."""
+"""Bytes of a schema, such as those of a large `enum`, that cost as much as one more step."""
 
 
 class OutputSchemas:
@@ -61,7 +61,7 @@ class OutputSchemas:
                 return
         if not _is_small(schema, value) or schema.fits(value):
             return
-        faults = "; ".join(schema.faults(value)[:4])
+        faults = "; ".join(schema.faults(value, "structuredContent")[:4])
         raise InvalidResponse(f"The result of the tool {name!r} does not match its output schema: {faults}")
 
 

@@ -30,6 +30,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Page = tuple[Sequence[T], str | UnsetType]
+"""The items of a page, and the cursor of the next one; UNSET after the last."""
 
 MULTI_ROUND_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """Methods whose result may ask for input (2026-07-28, multi round-trip requests)."""
@@ -102,7 +103,7 @@ class Listing(Generic[T]):
         self._max_pages = max_pages
 
     def __await__(self) -> Generator[Any, None, list[T]]:
-        return self._all().__await__()
+        return self._collect().__await__()
 
     async def __aiter__(self) -> AsyncIterator[T]:
         async for page in self.pages():
@@ -134,7 +135,7 @@ class Listing(Generic[T]):
         """Request one page. Returns it with the cursor of the next one, which is UNSET after the last."""
         return await self._page(cursor)
 
-    async def _all(self) -> list[T]:
+    async def _collect(self) -> list[T]:
         items: list[T] = []
         try:
             async for page in self.pages():
@@ -148,7 +149,8 @@ class Listing(Generic[T]):
 
 
 SUMMARY = "wharfinger/summary"
-"""Marks, in `_meta`, contents that only describe the other ones."""
+"""The member of `_meta` with which Wharfinger's servers mark a content that only describes the others, for example by
+naming the part that comes next."""
 
 
 class ReadResult(msgspec.Struct, eq=False):
@@ -174,7 +176,7 @@ class ReadResult(msgspec.Struct, eq=False):
         Raises:
             ValueError: there are several contents, or none.
         """
-        kind = self._only().mime_type
+        kind = self._only_content().mime_type
         return None if isinstance(kind, UnsetType) else kind
 
     @property
@@ -184,7 +186,7 @@ class ReadResult(msgspec.Struct, eq=False):
         Raises:
             ValueError: there are several contents, or none, or it is not text.
         """
-        content = self._only()
+        content = self._only_content()
         if isinstance(content.text, str):
             return content.text
         try:
@@ -199,7 +201,7 @@ class ReadResult(msgspec.Struct, eq=False):
         Raises:
             ValueError: there are several contents, or none.
         """
-        content = self._only()
+        content = self._only_content()
         if isinstance(content.blob, builtins.bytes):
             return content.blob
         return content.text.encode() if isinstance(content.text, str) else b""
@@ -214,7 +216,7 @@ class ReadResult(msgspec.Struct, eq=False):
         Raises:
             ValueError: there are several contents, or none, or it is not JSON of that type.
         """
-        content = self._only()
+        content = self._only_content()
         data = content.text if isinstance(content.text, str) else self.bytes
         try:
             if hasattr(type, "model_validate"):
@@ -223,27 +225,20 @@ class ReadResult(msgspec.Struct, eq=False):
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(f"{self.uri} is not the JSON that was asked for: {error}") from None
 
-    def _only(self) -> t.ResourceContents:
-        contents = self.result.contents
-        own = contents if len(contents) == 1 else [content for content in contents if not _is_summary(content)]
+    def _only_content(self) -> t.ResourceContents:
+        own = self.result.contents
+        if len(own) != 1:
+            own = [content for content in own if content.meta is UNSET or not content.meta.get(SUMMARY)]
         if len(own) != 1:
             raise ValueError(f"{self.uri} has {len(own)} contents: use .contents")
         return own[0]
-
-
-def _is_summary(content: t.ResourceContents) -> bool:
-    """Return whether contents only describe the others, such as which part comes next.
-
-    Wharfinger's servers mark them.
-    """
-    return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
 
 class ToolResult(msgspec.Struct, Generic[T], eq=False):
     """The result of a tool: `data` is typed, `content` is what a model reads."""
 
     data: T
-    """The result as the requested type. Without one, the structured content if there is any, else the text.
+    """The result as the requested type. If no type was requested, the structured content, or else the text.
 
     Older revisions wrap a value that is not an object as `{"result": value}`; `data` is the value.
     """
@@ -283,12 +278,12 @@ def data_of(result: t.CallToolResult, kind: Any) -> Any:
     Raises:
         InvalidResponse: it is not of that type.
     """
-    structured = _plain(result)
+    structured = _structured_value(result)
     if kind is UNSET:
         return text_of(result) if structured is UNSET else structured
     try:
         if structured is not UNSET:
-            return _unwrap(structured, kind)
+            return _convert_structured(structured, kind)
         text = text_of(result)
         return text if kind is str else convert(msgspec.json.decode(text), kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -296,7 +291,7 @@ def data_of(result: t.CallToolResult, kind: Any) -> Any:
         raise InvalidResponse(f"The tool's result is not of type {name}: {error}") from None
 
 
-def _plain(result: t.CallToolResult) -> Any:
+def _structured_value(result: t.CallToolResult) -> Any:
     """Return the structured content, or the value in `{"result": value}` if the server only wrapped it.
 
     It is wrapped if FastMCP's mark says so, or if the text is the value: the text of a real object is the whole object.
@@ -320,8 +315,8 @@ def _plain(result: t.CallToolResult) -> Any:
         return members
 
 
-def _unwrap(structured: Any, kind: Any) -> Any:
-    """Return the value as it is, or its `result`: older revisions allow only objects, so servers wrap other values."""
+def _convert_structured(structured: Any, kind: Any) -> Any:
+    """Convert the value, or else its `result`: older revisions allow only objects, so servers wrap other values."""
     try:
         return convert(structured, kind)
     except (msgspec.MsgspecError, ValueError):

@@ -35,7 +35,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 5
     """Attempts to connect that one call waits for; 0 never connects again."""
     watch_attempts: int = 50
-    """Failures in a row after which a watch ends with the error; about ten minutes with the other defaults."""
+    """Failures in a row after which a watch ends with the last error; about ten minutes with the other defaults."""
     initial_delay: float = 0.1
     max_delay: float = 30.0
     reset_after: float = 10.0
@@ -45,7 +45,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     retry_reads: bool = True
     """Whether requests that only read are sent again after their connection was lost."""
     trust_hints: bool = False
-    """Whether to send calls of tools with a read-only or idempotent hint again. Only for servers that you trust."""
+    """Whether calls of tools with a read-only or idempotent hint are sent again, too. Only for trusted servers."""
 
 
 NEVER = Retry(attempts=0, watch_attempts=0, retry_reads=False, heartbeat=0)

@@ -34,7 +34,7 @@ READ_METHODS = frozenset(
 )
 """Methods that change nothing, so that they may be served twice."""
 MAY_BE_OTHER_ERA = frozenset({400, 404, 405})
-"""HTTP statuses without a message, which may mean that a different server now answers at this URL."""
+"""Statuses of HTTP responses that are not messages. They may mean that a different server now answers at this URL."""
 MAX_TOOLS = 10_000
 """The maximum number of tools that are remembered as harmless to call twice."""
 
@@ -74,7 +74,7 @@ class RetryStep:
         return await next(call)
 
     def _wait_before_repeating(self, call: Call, error: WharfingerError, attempt: int) -> float | None:
-        """Return the seconds to wait before a call that exceeded a limit is sent again; None if it is not."""
+        """Return the seconds to wait before a call that exceeded a limit is sent again; None if it must not be."""
         seconds, retry = requested_wait(error), self._retry
         if seconds is None or attempt >= retry.attempts or seconds > retry.max_delay or call.retry is False:
             return None

@@ -75,7 +75,8 @@ class ClientSession:
             )
             auth = None if auth is None else self._cache.observe(auth)
         settings = msgspec.structs.replace(settings, capabilities=capabilities, auth=auth)
-        self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.has_any else None)
+        answer = handlers.answer_request if handlers.has_any else None
+        self.connections = ConnectionManager(target, settings, self, answer)
         changed = self._cache.changed if self._cache is not None else _nothing
         self.watches = Watches(self.connections, settings.timeout, changed)
         self._log = None if settings.log is None else CallbackQueue(settings.log)
@@ -110,7 +111,7 @@ class ClientSession:
     # Opening and closing.
 
     async def open(self) -> None:
-        """Connect; does nothing while it is open. Raises what `Client.open` raises."""
+        """Connect; does nothing if the client is open. Raises what `Client.open` raises."""
         await self.connections.open()
 
     async def close(self) -> None:

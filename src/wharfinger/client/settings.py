@@ -28,7 +28,10 @@ MAX_TIMEOUT_SECONDS = 3600.0
 
 
 class HostClientOptions(TypedDict, total=False):
-    """The options of `Client` that `Host` also takes, for the clients of all its servers."""
+    """The options of `Client` that `Host` also takes, for the clients of all its servers.
+
+    Defaults are in parentheses.
+    """
 
     revision: str | None
     """Pins the revision of the protocol. By default the client finds out which ones the server supports."""
@@ -39,7 +42,7 @@ class HostClientOptions(TypedDict, total=False):
     open_timeout: float
     """The timeout in seconds for connecting and negotiating the revision (60)."""
     probe_timeout: float
-    """If the server does not respond within this time, the client tries the handshake of older revisions too (3 s)."""
+    """The seconds without a response after which the client tries the handshake of older revisions too (3)."""
     info: t.Implementation | None
     """The name and version of your application, which servers see. By default Wharfinger's."""
     stderr: Callable[[str], object] | None
@@ -151,7 +154,7 @@ def settings_of(options: ClientOptions) -> Settings:
         name: value for name, value in options.items() if value is not None or name not in _DEFAULTS_FOR_NONE
     }
     for name in given.keys() & {"headers", "env"}:
-        given[name] = dict(given[name])  # a later change would mix the results of two callers in a shared cache
+        given[name] = dict(given[name])  # if it changed later, a shared cache would mix the results of two callers
     return Settings(**given)
 
 

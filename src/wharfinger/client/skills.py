@@ -49,24 +49,24 @@ def check_entry(skill: Skill, uri: str) -> SkillResource | None:
     return entry
 
 
-def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> ReadResult:
-    """Return `read` if it is one content with the entry's size and digest and, for a SKILL.md, the skill's frontmatter.
+def check_file(skill: Skill, entry: SkillResource | None, file: ReadResult) -> ReadResult:
+    """Return `file` if it is one content with the entry's size and digest and, for a SKILL.md, the skill's frontmatter.
 
     Raises:
         NotVerified: the file differs from its manifest, and must not be used.
         MissingExtra: PyYAML, which reads the frontmatter, is not installed (the extra `skills`).
     """
-    if len(read.contents) != 1:
-        raise NotVerified(f"{read.uri} has {len(read.contents)} contents: a file of a skill has one.")
-    data = read.bytes
+    if len(file.contents) != 1:
+        raise NotVerified(f"{file.uri} has {len(file.contents)} contents: a file of a skill has one.")
+    data = file.bytes
     if entry is not None:
         if len(data) != entry.size:
-            raise NotVerified(f"{read.uri} has {len(data)} bytes, but {entry.size} in its manifest.")
+            raise NotVerified(f"{file.uri} has {len(data)} bytes, but {entry.size} in its manifest.")
         if f"sha256:{sha256(data).hexdigest()}" != entry.digest:
-            raise NotVerified(f"{read.uri} does not have the digest in its manifest.")
-    if read.uri == skill.uri:
+            raise NotVerified(f"{file.uri} does not have the digest in its manifest.")
+    if file.uri == skill.uri:
         _check_frontmatter(skill, data)
-    return read
+    return file
 
 
 def _check_frontmatter(skill: Skill, data: bytes) -> None:

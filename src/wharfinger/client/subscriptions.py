@@ -37,6 +37,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import to_remote_error
+from wharfinger.protocol.subscriptions import covers
 from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["Change", "Watch", "Watches"]
@@ -90,11 +91,13 @@ class _Subscription:
         """`changed` is called at once with each resource or list whose changes may have been missed."""
         self.uris = uris
         self.lists = lists
+        """Whether the lists of resources, tools and prompts are watched."""
         self.begun = begun
         """Done as soon as the server has acknowledged the watch for the first time."""
         self.interrupted: Callable[[WharfingerError], object] | None = None
         """Called with the reason when a gap begins."""
         self.in_gap = False
+        """Whether the server does not report changes now, because the connection or the subscription was lost."""
         self.pending: dict[tuple[Kind, str], bool] = {}
         """The pending changes; True if notifications were missed, so that the resource or list may be unchanged."""
         self.end: WharfingerError | Literal[False] | None = False
@@ -112,7 +115,7 @@ class _Subscription:
         """Add a change."""
         full = len(self.pending) >= MAX_PENDING_CHANGES or len(uri) > MAX_URI_CHARACTERS
         if full and (kind, uri) not in self.pending:
-            # Keep only the watched URIs: changes below one become one change of it.
+            # Keep only the watched URIs: all changes below such a URI become one change of this URI.
             was_missed = any(self.pending.values())
             self.pending = {("resource", watched): was_missed for watched in self.uris}
             if len(uri) > MAX_URI_CHARACTERS and self.uris:
@@ -121,14 +124,14 @@ class _Subscription:
         self.pending[kind, uri] = missed or self.pending.get((kind, uri), False)
         self._ready.set()
 
-    def miss(self) -> None:
+    def report_missed(self) -> None:
         """Report everything that is watched as missed."""
         for uri in self.uris:
-            self._miss("resource", uri)
+            self._report_missed("resource", uri)
         for kind in _LIST_CHANGES.values() if self.lists else ():
-            self._miss(kind, "")
+            self._report_missed(kind, "")
 
-    def _miss(self, kind: Kind, uri: str) -> None:
+    def _report_missed(self, kind: Kind, uri: str) -> None:
         self._changed(kind, uri)
         self.put(kind, uri, True)
 
@@ -136,7 +139,7 @@ class _Subscription:
         """Called when the server has acknowledged it: for the first time, or at the end of a gap."""
         self.in_gap = False
         if self.begun.done():
-            self.miss()
+            self.report_missed()
         else:
             self.begun.set_result(None)
 
@@ -271,6 +274,7 @@ class Watches:
         self._counts: dict[str, int] = {}
         """The number of watches of each URI (handshake era: there is one subscription per connection and URI)."""
         self._order = asyncio.Lock()
+        """Held by the one task that subscribes to a URI or unsubscribes from it."""
         self._background = BackgroundTasks()
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -280,7 +284,7 @@ class Watches:
         return len(self._subscriptions)
 
     async def begin(self, uris: tuple[str, ...], lists: bool) -> tuple[Watches, _Subscription]:
-        """Begin to watch, and wait for the acknowledgement."""
+        """Begin to watch, and wait for the acknowledgement. Returns what a `Watch` needs to take changes and to end."""
         self._loop = loop = asyncio.get_running_loop()
         subscription = _Subscription(uris, lists, loop.create_future(), self._changed)
         self._subscriptions.add(subscription)
@@ -308,7 +312,7 @@ class Watches:
                 await self._unsubscribe(subscription.link, uri)
 
     def forget(self, subscription: _Subscription) -> None:
-        """`end` for a watch that was garbage collected; may be called from any thread."""
+        """End the subscription of a watch that was garbage collected. May be called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._forget, subscription)
 
@@ -339,7 +343,7 @@ class Watches:
         """Watch over one connection after the other, until an error ends the watch or it is closed."""
         connections, retry = self._connections, self._connections.settings.retry
         backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
-        end: WharfingerError | None = None  # as after a close
+        end: WharfingerError | None = None  # None if the watch is closed
         try:
             while True:
                 link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
@@ -525,10 +529,10 @@ class Watches:
         """Called when notifications that belong to no request may have been lost (handshake era)."""
         for subscription in self._subscriptions:
             if subscription.link is not None:
-                subscription.miss()
+                subscription.report_missed()
 
     def _put(self, subscriptions: Iterable[_Subscription], message: Message, *, tagged: bool) -> None:
-        """Add a change to the subscriptions that watch it. A `tagged` one was sent for these subscriptions."""
+        """Add a change to the subscriptions that watch it. If it is `tagged`, the server sent it for exactly these."""
         kind = _LIST_CHANGES.get(message.method) if isinstance(message.method, str) else None
         if kind is not None:
             self._changed(kind, "")
@@ -542,19 +546,12 @@ class Watches:
                 return
             self._changed("resource", uri)
             for subscription in subscriptions:
-                if (tagged and subscription.uris) or any(_covers(watched, uri) for watched in subscription.uris):
+                if (tagged and subscription.uris) or any(covers(watched, uri) for watched in subscription.uris):
                     subscription.put("resource", uri)
 
 
 def _may_recover(error: WharfingerError) -> bool:
     return is_transient(error) or isinstance(error, RequestTimeout) or requested_wait(error) is not None
-
-
-def _covers(watched: str, uri: str) -> bool:
-    """Return whether `uri` is the watched URI, or lies below it."""
-    if not uri.startswith(watched):
-        return False
-    return len(uri) == len(watched) or watched.endswith("/") or uri[len(watched)] in "/?#"
 
 
 def _check_granted(subscription: _Subscription, granted: t.SubscriptionFilter) -> None:

@@ -28,7 +28,7 @@ from wharfinger.client.callbacks import CallbackQueue
 from wharfinger.client.calls import Call, Next, progress_in
 from wharfinger.client.connect import Negotiated
 from wharfinger.client.input_handlers import InputHandlers
-from wharfinger.client.multi_round import answer_questions
+from wharfinger.client.multi_round import answer_in_time
 from wharfinger.client.results import decode_result
 from wharfinger.errors import ConnectionLost, InvalidResponse, RemoteError, RequestTimeout, remote_error
 from wharfinger.protocol.client_peer import TASK_PROGRESS_PREFIX
@@ -49,8 +49,10 @@ _STARTED = Method("tools/call", "client", t.CallToolRequestParams, tasks.CreateT
 GET = Method("tasks/get", "client", tasks.GetTaskRequestParams, tasks.GetTaskResult, **_ONLY_2025_11_25)
 RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, Raw, **_ONLY_2025_11_25)
 CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.CancelTaskResult, **_ONLY_2025_11_25)
-"""These are not in the table of methods: the extension of 2026-07-28 has other params under the same names."""
-_GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
+"""The methods of 2025-11-25 are not in `METHODS`: the extension of 2026-07-28 has other params under the same names."""
+EXTENSION_GET = METHODS["tasks/get"]
+EXTENSION_UPDATE = METHODS["tasks/update"]
+EXTENSION_CANCEL = METHODS["tasks/cancel"]
 
 POLL_SECONDS, MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 0.05, 60.0
 """The default interval of polls, and the bounds on the interval that a server asks for."""
@@ -240,15 +242,15 @@ class TaskStep:
                     await self._answer(task_call, state, answered, call.timeout, next)
                 if state is not task or state.status == "working":
                     await asyncio.sleep(_poll_delay(state.poll_interval_ms, task_call))
-                state = await next(task_call.follow_up(_GET, TaskParams(task_id=task.task_id), call.timeout))
+                state = await next(task_call.follow_up(EXTENSION_GET, TaskParams(task_id=task.task_id), call.timeout))
                 if state.task_id != task.task_id:
                     raise InvalidResponse("The server answered about a different task than the one in the request.")
         except (asyncio.CancelledError, RequestTimeout, ConnectionLost):
-            self._background.start(_cancel(next, _CANCEL, TaskParams(task_id=task.task_id)))
+            self._background.start(_cancel(next, EXTENSION_CANCEL, TaskParams(task_id=task.task_id)))
             raise
 
     async def _answer(self, task_call: Call, state: Any, answered: set[str], seconds: float, next: Next) -> None:
-        """Answer the new questions: a key is never used twice."""
+        """Answer the questions that are new: a task uses each key for one question only."""
         requests = getattr(state, "input_requests", UNSET)
         new = (
             {}
@@ -260,9 +262,9 @@ class TaskStep:
         answered.update(new)
         if len(answered) > MAX_QUESTIONS:
             raise InvalidResponse(f"The server's task asks more than {MAX_QUESTIONS} questions.")
-        answers = await answer_questions(self._handlers, new, task_call)
+        answers = await answer_in_time(self._handlers, new, task_call)
         params = TaskUpdateParams(task_id=state.task_id, input_responses=answers)
-        await next(task_call.follow_up(_UPDATE, params, seconds))
+        await next(task_call.follow_up(EXTENSION_UPDATE, params, seconds))
 
 
 def _unbounded(call: Call) -> Call:
@@ -287,7 +289,7 @@ def _poll_delay(interval: int | UnsetType, task_call: Call) -> float:
 
 def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:
     """Return the params that send a call as a task, whose result the server need not keep for longer than `seconds`."""
-    meta = params.meta  # of middleware
+    meta = params.meta  # set by middleware
     if not isinstance(token, UnsetType):
         meta = msgspec.structs.replace(t.RequestMeta() if isinstance(meta, UnsetType) else meta, progress_token=token)
     ttl = UNSET if seconds == math.inf else max(1, int(seconds * 1000))

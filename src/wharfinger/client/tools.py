@@ -29,13 +29,13 @@ class KnownTools:
     """Remembers facts about listed tools: calls as tasks, header params, safe repetition and output schemas."""
 
     def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
+        """With `tasks`, tools that allow tasks are called as tasks. With `validate`, results are checked."""
         self._retry = retry
         self._tasks = TaskTools(optional=tasks)
         self.as_tasks = self._tasks.as_tasks
         """Tools that are called as tasks (2025-11-25)."""
         self.schemas = OutputSchemas() if validate else None
         self._link: Connection | None = None
-        self._takes_tasks = False
 
     def connection_made(self, link: Connection) -> None:
         """Forget the tools of the last connection, which may have been to another server."""
@@ -48,8 +48,7 @@ class KnownTools:
         Over stateless HTTP a tool with an invalid `x-mcp-header` is left out (2026-07-28, tools).
         """
         self._retry.learn(tools)
-        self._takes_tasks = TaskTools.supported(agreed)
-        if self._takes_tasks:
+        if TaskTools.supported(agreed):
             self._tasks.learn(tools)
         usable: list[t.Tool] = []
         for tool in tools:
@@ -70,7 +69,7 @@ class KnownTools:
     async def was_called_wrongly(
         self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: ListAgain
     ) -> bool:
-        """Return whether a call failed because its tool must be called in another way; list the tools again to see.
+        """Return whether a call failed because its tool must be called in another way; lists the tools again to see.
 
         In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, x-mcp-header), or it
         must be called as a task, or must not be (2025-11-25, tasks: -32601). Some servers report that in a result: its

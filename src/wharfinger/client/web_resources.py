@@ -51,6 +51,7 @@ def is_web_uri(uri: str) -> bool:
 
 
 def _refuse(url: str) -> str | None:
+    """Return why a URL is not fetched; None if it may be."""
     return None if url.startswith("https://") else "it is not https"
 
 
