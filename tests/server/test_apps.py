@@ -117,8 +117,8 @@ async def test_the_extension_is_declared_and_detected_in_the_capabilities_of_cli
         ({"csp": UiCsp(connect_domains=["https://a.example; script-src *"])}, "not an origin"),
         ({"csp": UiCsp(resource_domains=["*"])}, "not an origin"),
         ({"csp": UiCsp(frame_domains=["'unsafe-eval'"])}, "not an origin"),
-        ({"permissions": ["everything"]}, "a list of camera"),
-        ({"permissions": "camera"}, "a list of camera"),
+        ({"permissions": ["everything"]}, "write a list of camera"),
+        ({"permissions": "camera"}, "write a list of camera"),
     ],
 )
 def test_options_that_could_weaken_a_content_security_policy_are_refused(options: dict[str, Any], message: str) -> None:

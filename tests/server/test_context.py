@@ -248,3 +248,19 @@ async def test_a_context_lists_the_same_pages_as_a_client() -> None:
 
     await ask(server, "tools/call", {"name": "everything", "arguments": {}})
     assert uris == ["a:x", "b:x", "c:x"]
+
+
+async def test_a_log_level_that_does_not_exist_is_refused_with_the_levels_that_do() -> None:
+    """We demand this, also if the client wants no messages: `warn` is the name in other loggers."""
+    server = Server("s")
+
+    @server.resource("log:warn")
+    async def warn(ctx: Context) -> str:
+        with pytest.raises(
+            ValueError, match=r"no log level 'warn': write debug, info, notice, warning, error, .* or em"
+        ):
+            ctx.log("warn", "fog")  # type: ignore[arg-type]
+        return "refused"
+
+    for revision in ALL:
+        assert await notifications_of_read(server, "log:warn", revision) == []

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, make_request
 from wharfinger import Context, Server, types
 from wharfinger.errors import HeaderMismatch
-from wharfinger.protocol.http.rules import check_header_params
+from wharfinger.protocol.http.rules import check_standard_headers
 from wharfinger.protocol.methods import METHODS, Method, add_method
 from wharfinger.protocol.request import Request, seal_result
 from wharfinger.protocol.revisions import REVISIONS
@@ -133,9 +133,9 @@ def test_the_name_header_must_match_the_params() -> None:
     server.extensions.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
     request = make_request(server, "tides/named_by", {"port": "Hull"})
     headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
-    check_header_params(headers, request)
+    check_standard_headers(headers, request)
     with pytest.raises(HeaderMismatch):
-        check_header_params(headers | {b"mcp-name": b"Leith"}, request)
+        check_standard_headers(headers | {b"mcp-name": b"Leith"}, request)
 
 
 @pytest.mark.parametrize("name", ["tools/call", "initialize", "subscriptions/listen"])
@@ -305,6 +305,16 @@ def test_including_a_server_with_a_conflicting_method_or_setting_is_refused() ->
     with pytest.raises(ValueError, match="datum='LAT'"):
         first.include(other)
     assert first.mounts == []
+
+
+def test_including_a_server_that_handles_the_same_notification_is_refused() -> None:
+    """A bug: the parent kept its own handler, and the mounted server's was never called."""
+    whole, part = Server("whole"), Server("part")
+    for server in (whole, part):
+        server.notification("notifications/tides/turned")(lambda params: None)
+    with pytest.raises(ValueError, match="'whole' and 'part' both handle the notification"):
+        whole.include(part)
+    assert whole.mounts == []
 
 
 async def test_a_result_can_override_each_caching_hint() -> None:

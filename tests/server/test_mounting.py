@@ -698,6 +698,33 @@ def test_a_mounted_server_without_a_secret_uses_the_keys_of_the_parent() -> None
     assert own.services.keys is not server.services.keys
 
 
+async def test_another_process_opens_the_state_of_a_server_that_is_mounted_two_levels_deep() -> None:
+    """A bug: if the inner server was mounted first, it sealed with a random key of its own process."""
+
+    def process() -> Server:
+        leaf, part, server = Server("leaf"), Server("part"), Server("whole", secret="whole")
+
+        @leaf.tool
+        async def sink(ctx: Context[Any]) -> bool:
+            return await ctx.elicit("Sure?", bool, key="sure")
+
+        part.include(leaf)
+        server.include(part)
+        return server
+
+    meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    params: dict[str, Any] = {"name": "sink", "arguments": {}, "_meta": meta}
+    server = process()
+    with pytest.raises(InputNeeded) as raised:
+        await server.handlers["tools/call"](make_request(server, "tools/call", params))
+    params |= {
+        "requestState": raised.value.result.request_state,
+        "inputResponses": {"sure": {"action": "accept", "content": {"value": True}}},
+    }
+    answer = await ask(process(), "tools/call", params)
+    assert answer["result"]["content"][0]["text"] == "true"
+
+
 # -- input requests
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.middleware.chain import Call, Next
 from wharfinger.server.search import SearchRequest, search, source_name
-from wharfinger.source import Hit, Hits, Source
+from wharfinger.source import Document, Hit, Hits, Source
 
 
 class StubSource(Source):
@@ -268,11 +269,11 @@ class StubIndex:
 async def test_sources_covered_by_the_index_are_not_searched() -> None:
     covered, other = StubSource(hit("a"), name="covered"), StubSource(hit("b"), hit("i"), name="other")
     server = server_with(covered, other)
-    server.resources.index = StubIndex(hit("i"), uncovered=[other], truncated="Not all is known yet.")
+    server.resources.search_index = StubIndex(hit("i"), uncovered=[other], truncated="Not all is known yet.")
     hits = await run_search(server, limit=5)
     assert (titles(hits), hits.truncated) == (["i", "b"], "Not all is known yet.")
     assert (covered.requests, other.requests) == ([], [("x", 4)])
-    server.resources.index = StubIndex(hit("i"), uncovered=[])
+    server.resources.search_index = StubIndex(hit("i"), uncovered=[])
     assert titles(await run_search(server)) == ["i"]
 
 
@@ -295,7 +296,7 @@ async def test_if_the_index_waits_for_a_source_that_is_down_the_other_sources_ar
     down, other = UnreachableSource(hit("a"), name="down"), StubSource(hit("b"), name="other")
     down.patience = other.patience = 0.05
     server = server_with(down, other)
-    server.resources.index = BlockedIndex(uncovered=[])
+    server.resources.search_index = BlockedIndex(uncovered=[])
     await server.start()
     try:
         hits = await run_search(server)
@@ -343,6 +344,38 @@ async def test_words_that_are_not_in_the_name_must_be_in_the_text() -> None:
         assert bool(snippet) == bool(found.snippet)
     for query in ("four", "one four", "note four"):
         assert await run_search(server, query) == []
+
+
+async def test_a_hit_for_another_spelling_must_have_it_in_the_text_that_the_caller_reads() -> None:
+    """A bug: the hit showed that a text has a word like the misspelled one, although middleware removed that word."""
+
+    class Log(Source):
+        name = "log"
+
+        def matches(self, uri: str) -> bool:
+            return uri == "log:1"
+
+        def documents(self, after: str | None, limit: int) -> tuple[list[Document], None]:
+            return [Document(uri="log:1", title="monday", version="")], None
+
+        def text(self, uri: str) -> Iterator[str]:
+            yield "high tide at noon\nthe word is swordfish\n"
+
+        def read(self, uri: str) -> t.ReadResourceResult:
+            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="".join(self.text(uri)))])
+
+    server = server_with(Log())
+
+    @server.middleware("resources/read")
+    async def remove_word(call: Call, next: Next) -> Any:
+        (contents,) = (await next(call)).contents
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=call.params.uri, text=contents.text[:30])])
+
+    for query in ("swordfish", "swordfsh", "noon swordfsh"):
+        assert await run_search(server, query) == []
+    for query in ("nooon", "tide nooon"):
+        (found,) = await run_search(server, query)
+        assert found.snippet == "1: high tide at noon\n2- the word is"
 
 
 async def test_a_resource_that_requests_input_is_found_by_its_name() -> None:

@@ -1,11 +1,11 @@
 """Enforces a policy: every request is checked here, outside of all middleware, before it has any effect.
 
 To a caller, a resource or tool that is forbidden looks exactly like one that does not exist: the error is the same, and
-the request reaches neither the source nor the middleware. Other parts of answers are filtered where they are made, by
-`request.access`: lists in `features.listing`, searches in `server.search`, completions in `features.completion`,
-notices in `subscriptions.visible_changes`, and answers that are composed of several resources in their source
-(`policy.current`). Without a policy, and without features that need scopes, methods have no guard, and `request.access`
-is None.
+the request reaches neither the source nor the middleware. Resources in the result of a read, a tool or a prompt are
+filtered here. All other answers are filtered where they are made, by `request.access`: lists in `features.listing`,
+searches in `server.search`, completions in `features.completion`, notices in `subscriptions.visible_changes`, and
+answers that a source composes of several resources in that source (`policy.current`). Without a policy, and without
+features that need scopes, methods have no guard, and `request.access` is None.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AccessControl:
     def set(self, authorizer: Authorizer | None) -> None:
         """Enforce another policy from the next request and notice on; None allows everything.
 
-        Watchers of a list are notified if they see another part of it now.
+        Watchers of a list are notified if the part of it that they may see has changed.
         """
         replaced = self._services.authorizer is not None and authorizer is not None
         self._services.authorizer = authorizer
@@ -67,7 +67,7 @@ class AccessControl:
         self._limiter = Limiter(limits, previous=self._limiter) if limits else None
         self._set_guard()
         if replaced:
-            self._changes.compare_lists(self._services.notify.watchers_of_lists())
+            self._changes.compare_lists(self._services.watching.watchers_of_lists())
 
     def enforce_scopes(self, scopes: FeatureScopes) -> None:
         """Check the scopes of features from the next request and notice on."""
@@ -75,7 +75,7 @@ class AccessControl:
         self._set_guard()
 
     def _set_guard(self) -> None:
-        watching, guarded = self._services.notify, self._services.restricts
+        watching, guarded = self._services.watching, self._services.restricts
         watching.may_send = self._changes.may_send if guarded else None
         watching.on_leave = self._changes.forget if guarded else None
         self._services.methods.set_guard(self._guard if guarded else None)
@@ -85,9 +85,9 @@ class AccessControl:
         services = self._services
         action, target_of = _ACTIONS.get(method, ""), _TARGETS.get(method)
         if method not in CORE and method not in _CHECKED_BY_HANDLER:
-            action, target_of = "call", _method_target
+            action, target_of = "call", _target_of_own_method
         filters = method in _COMPOSED
-        # A guard lives as long as its policy and scopes, so what rules alone decided stays true. Each request with a
+        # A guard lives as long as its policy and scopes, so a decision by rules alone stays valid. A request with a
         # principal and target that were seen before costs one look-up.
         remembers = services.feature_scopes is None and getattr(services.authorizer, "decides_by_rules", False)
         remembered: dict[tuple[Principal, str], tuple[Access, Decision | None]] = {}
@@ -101,7 +101,11 @@ class AccessControl:
                 access = NestedAccess(outer, access)
             decision = access.decide(action, target) if target_of is not None else None
             if method == "completion/complete":
-                decision = _decide_completion(request, access)
+                ref = request.params.ref
+                if isinstance(ref, t.PromptReference):
+                    decision = access.decide("prompt", f"prompt:{ref.name}")
+                else:
+                    decision = decide_template(access, ref.uri)
             elif remembers and outer is None and len(target) <= MAX_REMEMBERED_CHARACTERS:
                 if len(remembered) >= MAX_REMEMBERED:
                     remembered.clear()
@@ -129,23 +133,22 @@ class AccessControl:
                 if outer is not None:
                     request.access = outer
 
-        return serve if self._limiter is None else self._limit(self._limiter, action, serve)
+        limiter = self._limiter
+        if limiter is None:
+            return serve
 
-    def _limit(self, limiter: Limiter, action: str, handler: Handler) -> Handler:
-        """Return a handler that counts each request first, whether it is allowed or not."""
-
-        async def serve(request: Request) -> Any:
-            end = self._count(limiter, request, action)
+        async def count_and_serve(request: Request) -> Any:
+            end = self._count(limiter, request, action)  # before the decision: refused requests count too
             try:
-                return await handler(request)
+                return await serve(request)
             finally:
                 if end is not None:
                     end()
 
-        return serve
+        return count_and_serve
 
     def _count(self, limiter: Limiter, request: Request, action: str) -> Callable[[], None] | None:
-        """Count a request by the limits of its caller. Returns the function to call when it has ended, or None.
+        """Count a request by the limits of its caller. Returns the function to call when it is answered, or None.
 
         Raises:
             RateLimited: a limit is reached.
@@ -156,13 +159,13 @@ class AccessControl:
             use = request.usage = limiter.use_of("local" if principal is LOCAL else share_of(request))
             request.when_answered(use.charge)
         # A watch does no work until something changes, and a handshake or ping takes no time.
-        brief = not action or (request.row is not None and request.row.long)
-        return limiter.begin(principal, action, use, parallel=not brief and not request.nested)
+        works = action != "" and (request.row is None or not request.row.long)
+        return limiter.begin(principal, action, use, parallel=works and not request.nested)
 
     async def _refusal(self, request: Request, decision: Decision) -> ProtocolError:
-        """Return the error for a refused request: the same as if nothing had the URI or name.
+        """Return the error for a refused request: the same as if nothing had this URI or name.
 
-        If the caller lacks only scopes, and may know it, the error names them.
+        If the caller lacks only scopes, and may know this, the error names the scopes.
         """
         if decision.missing_scopes:
             return InsufficientScope(decision.missing_scopes)
@@ -188,14 +191,7 @@ class AccessControl:
                 return no_such_method(request)
 
 
-def _decide_completion(request: Request, access: Access) -> Decision:
-    ref = request.params.ref
-    if isinstance(ref, t.PromptReference):
-        return access.decide("prompt", f"prompt:{ref.name}")
-    return decide_template(access, ref.uri)
-
-
-def _method_target(request: Request) -> str:
+def _target_of_own_method(request: Request) -> str:
     """Return the target of a method that the author has added, which a rule can name."""
     return f"method:{request.method}"
 
@@ -230,7 +226,7 @@ _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 def readable_part(request: Request, result: Any) -> Any:
     """Return a result without the resources, and the links to resources, that the current caller may not read.
 
-    A cache may share a result between callers only if it is public: it stays so if every caller may read the URI.
+    A public result, which a cache may share between callers, becomes private unless every caller may read its URI.
     """
     if type(result) is t.ReadResourceResult:
         uri = request.params.uri
@@ -238,7 +234,7 @@ def readable_part(request: Request, result: Any) -> Any:
             request.cache_scope = "private"
         if len(result.contents) == 1 and result.contents[0].uri == uri:
             return result
-        contents = [one for one in result.contents if one.uri == uri or may_read(one.uri)]
+        contents = [content for content in result.contents if content.uri == uri or may_read(content.uri)]
         return result if len(contents) == len(result.contents) else msgspec.structs.replace(result, contents=contents)
     if type(result) is t.CallToolResult:
         content = [block for block in result.content if _is_readable(block)]

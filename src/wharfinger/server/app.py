@@ -1,4 +1,4 @@
-"""The `Server`: features registered by decorators or included as sources, as a mapping from method to handler."""
+"""`Server`: authors register features with its decorators or include sources, and transports serve them to clients."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Server(FeatureService):
     not run twice. With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
     `task_store` keeps tasks and their results, and which DPoP proofs were used: a store, or `"sqlite:///tasks.db"`,
-    which survives a restart; without one they end with the process. `task_ttl` (seconds, None: for ever) is the maximum
-    time of a task, and the minimum time for which its result is kept; `task_poll` is the time (seconds) after which
-    clients should ask for it again.
+    which survives a restart; without a store they end with the process. `task_ttl` (seconds, None: for ever) is the
+    maximum time of a task, and the minimum time for which its result is kept; `task_poll` is the time (seconds) after
+    which clients should ask for it again.
 
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
     read again when it changes. Without one everyone may do everything. `audit` records every request: a file, or an
@@ -130,7 +130,7 @@ class Server(FeatureService):
                 methods=MethodTable(lifecycle.handlers(self)),
                 serve=self.serve,
                 enforce_scopes=self.enforce_scopes,
-                notify=Watching(self._watched, self._unwatched),
+                watching=Watching(self._watched, self._unwatched),
                 context=lambda request: Context(self, request),
                 ttl_ms=round(ttl * 1000),
                 cache_scope=cache_scope,
@@ -158,14 +158,14 @@ class Server(FeatureService):
         """Return a server of an HTTP API from its OpenAPI document: a URL, a file, or the content.
 
         GET operations become resources and templates; operations in `allow_operations` become tools. `app` and
-        `options` are those of `sources.openapi`. With `tools`, the resources are also tools, for hosts that cannot read
-        resources.
+        `options` are those of `sources.openapi`. With `tools`, the server also has tools that list, read and search the
+        resources, for hosts that cannot read resources.
 
         Raises:
             UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
             MissingExtra: the extra `openapi` is not installed.
         """
-        # By name: no module of this layer depends on the sources above it (docs/design.md, §2).
+        # Imported by name: no module of this layer depends on the sources above it (docs/design.md, §2).
         sources = import_module("wharfinger.sources")
         api: Source = sources.openapi(spec, app=app, **options)
         server = cls(name or api.name)
@@ -181,8 +181,8 @@ class Server(FeatureService):
         """Return a server of an ASGI application, which is called in this process, without a socket.
 
         `document` is the OpenAPI document, or its path in the application. By default it is what FastAPI's
-        `app.openapi()` returns, and `/openapi.json` for other applications. The rest, errors too, is as in
-        `from_openapi`. The application's lifespan starts with its first request, and ends with this server.
+        `app.openapi()` returns, and `/openapi.json` for other applications. The other options, and the errors, are
+        those of `from_openapi`. The application's lifespan starts with its first request, and ends with this server.
         """
         if document is None:
             describe: Callable[[], Mapping[str, Any]] | None = getattr(app, "openapi", None)
@@ -193,7 +193,7 @@ class Server(FeatureService):
     def policy(self) -> Authorizer | None:
         """Who may read, call and query what; None if everyone may do everything.
 
-        It can be replaced on the event loop at any time. While the server runs, one with a failing test is refused.
+        Replace it on the event loop at any time. While the server runs, a policy with a failing test is refused.
         """
         return self.services.authorizer
 
@@ -245,7 +245,7 @@ class Server(FeatureService):
     def read_resource(
         self, template: str, *, allow_traversal: bool = False, scopes: Sequence[str] | str | None = None
     ) -> Callable[[Function], Function]:
-        """Read every URI that `template` matches with the decorated function, without listing the template.
+        """Use the decorated function to read every URI that `template` matches; the template is not listed.
 
         `allow_traversal` and `scopes` are as for `server.resources.add`. `server.resources.add_unlisted` does the same
         without a decorator.
@@ -255,8 +255,8 @@ class Server(FeatureService):
     def watcher(self, template: str) -> Callable[[Function], Function]:
         """Run the decorated async function, with the URI, while a URI that `template` matches is watched.
 
-        It starts with the first watcher of a URI and is cancelled when the last one goes; it calls
-        `resource_updated(uri)` when something happens.
+        The function starts with the first watcher of a URI and is cancelled when the last one goes. It should call
+        `resource_updated(uri)` whenever the resource has changed.
         """
         return _decorator(self.source_watches.add_watcher, template)
 
@@ -287,7 +287,7 @@ class Server(FeatureService):
             raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(item).__name__}.")
 
     def resource_updated(self, uri: str) -> None:
-        """Report to everyone who watches `uri`, in either era, that it has changed; from any thread, and at any time.
+        """Report that a resource has changed to everyone who watches `uri`. Call this from any thread at any time.
 
         If `uri` is not a URI, no client can watch it, and a warning is logged once.
         """
@@ -296,7 +296,7 @@ class Server(FeatureService):
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
-        """Report to every client that watches a list that it has changed; from any thread, and at any time.
+        """Report that a list has changed to every client that watches it. Call this from any thread at any time.
 
         Raises:
             ValueError: there is no such list.
@@ -376,9 +376,9 @@ class Server(FeatureService):
             TypeError: `page` has another type.
             ValueError: the URI is taken or not a `ui://` URI, or an option is not valid.
         """
-        from wharfinger.server.apps import EXTENSION, view
+        from wharfinger.server.apps import EXTENSION, make_page_resource
 
-        self.resources.put(view(self.services, uri, page, **options))
+        self.resources.put(make_page_resource(self.services, uri, page, **options))
         self.extensions.declare(EXTENSION)
 
     # -- middleware, and replacing dependencies in tests
@@ -411,8 +411,7 @@ class Server(FeatureService):
             ValueError: there is no such method.
         """
         self.methods.add_middleware(middleware, methods)
-        for mount in self.parents:
-            mount.refresh()
+        self._refresh_mounts()
 
     def override(self, function: Callable[..., Any], fake: Callable[..., Any]) -> AbstractContextManager[None]:
         """Replace the dependency `function` of this server's features by `fake`: `with server.override(…):`.

@@ -31,14 +31,14 @@ from wharfinger.types.base import or_unset
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
-__all__ = ["EXTENSION", "Page", "PageOptions", "shows_apps", "tool_meta", "view"]
+__all__ = ["EXTENSION", "Page", "PageOptions", "make_page_resource", "shows_apps", "tool_meta"]
 
 Page = str | PathLike[str] | Callable[..., Any]
 """A page: its HTML, the path of its file, or a function that returns either."""
 
 _URI = re.compile(r"ui://[^\x00-\x20\x7f{}]+")
 _ORIGIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
-"""One source of a Content Security Policy; anything else could loosen the policy."""
+"""An origin that a Content Security Policy may list; any other text could loosen the policy."""
 
 
 class PageOptions(TypedDict, total=False):
@@ -50,7 +50,7 @@ class PageOptions(TypedDict, total=False):
     csp: UiCsp | None
     """The origins that the page needs."""
     permissions: Sequence[Permission]
-    """Permissions that it needs: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
+    """Permissions that the page needs: `camera`, `microphone`, `geolocation`, `clipboard_write`."""
     domain: str | None
     """A separate origin for this page."""
     prefers_border: bool | None
@@ -64,7 +64,7 @@ class PageOptions(TypedDict, total=False):
     """Scopes that a caller's token must have, all of them. Otherwise the page is not listed, and reads get HTTP 403."""
 
 
-def view(
+def make_page_resource(
     services: Services,
     uri: str,
     page: Page,
@@ -89,7 +89,7 @@ def view(
         TypeError: the page is not HTML, a path or a function.
         ValueError: the URI is not a `ui://` URI, or an option is not valid.
     """
-    function, inline = _function(page, inline)
+    function, inline = _as_function(page, inline)
     meta = {"ui": msgspec.to_builtins(_resource_meta(csp, permissions, domain, prefers_border))}
     definition = t.Resource(
         uri=_check_uri(uri),
@@ -102,7 +102,7 @@ def view(
     )
     return ResourceFeature(
         definition,
-        _View(services, function, meta, inline, timeout),
+        _PageFunction(services, function, meta, inline, timeout),
         ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
         cache_scope=cache_scope or services.cache_scope,
         scopes=scopes,
@@ -115,7 +115,7 @@ def tool_meta(
     """Return a tool's `_meta`, with the page that shows its results and who may call it.
 
     Raises:
-        ValueError: `app` is not a `ui://` URI, or `visibility` is empty or names anything but `model` and `app`.
+        ValueError: `app` is not a `ui://` URI, or `visibility` is empty or has a value other than `model` and `app`.
     """
     if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visibility))):
         raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
@@ -131,7 +131,7 @@ def shows_apps(request: Request) -> bool:
     return MIME_TYPE in ((request.caller.extension(EXTENSION) or {}).get("mimeTypes") or ())
 
 
-class _View(HandlerFunction):
+class _PageFunction(HandlerFunction):
     """A function that returns a page. Adds the MIME type and the `_meta` that the host needs."""
 
     __slots__ = ("_meta",)
@@ -146,7 +146,7 @@ class _View(HandlerFunction):
     ) -> None:
         super().__init__(services, function, inline=inline, timeout=timeout)
         self._meta = meta
-        self.direct = False
+        self.is_plain_async = False
 
     async def __call__(self, request: Request, values: Mapping[str, Any]) -> Any:
         value = await super().__call__(request, values)
@@ -156,7 +156,7 @@ class _View(HandlerFunction):
         return Content(document, mime_type=MIME_TYPE, meta=self._meta if self._meta["ui"] else None)
 
 
-def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
+def _as_function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
     """Return a function that returns the page, and whether it may run on the event loop."""
     if callable(page):
         return page, inline
@@ -180,13 +180,13 @@ def _check_uri(uri: str) -> str:
 def _resource_meta(
     csp: UiCsp | None, permissions: Sequence[Permission], domain: str | None, prefers_border: bool | None
 ) -> UiResourceMeta:
-    if isinstance(permissions, str) or not set(permissions) <= set(_WIRE):
-        raise ValueError(f"permissions={permissions!r}: a list of {', '.join(_WIRE)}.")
+    if isinstance(permissions, str) or not set(permissions) <= set(_WIRE_NAMES):
+        raise ValueError(f"permissions={permissions!r}: write a list of {', '.join(_WIRE_NAMES)}.")
     for field in UiCsp.__struct_fields__ if csp is not None else ():
         for origin in getattr(csp, field) or ():
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{field}: {origin!r} is not an origin: write one like https://api.example.com.")
-    requested: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
+    requested: dict[str, Any] = {_WIRE_NAMES[name]: {} for name in permissions}
     return UiResourceMeta(
         csp=or_unset(csp),
         permissions=msgspec.convert(requested, UiPermissions) if requested else UNSET,
@@ -195,4 +195,4 @@ def _resource_meta(
     )
 
 
-_WIRE = {field.name: field.encode_name for field in msgspec.structs.fields(UiPermissions)}
+_WIRE_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(UiPermissions)}

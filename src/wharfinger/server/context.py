@@ -121,7 +121,12 @@ class Context(RequestContext, Generic[State]):
         A client of the stateless era gets messages if the request asked for them; a session gets all messages until it
         sets a level. The message is sent even without `await`. Awaiting the result does nothing; it is allowed
         because other frameworks need it.
+
+        Raises:
+            ValueError: there is no such level.
         """
+        if level not in LEVELS:
+            raise ValueError(f"There is no log level {level!r}: write {', '.join(LEVELS[:-1])} or {LEVELS[-1]}.")
         request = self.request
         if request.caller.rules.logs_by_request:
             meta = request.params.meta
@@ -160,7 +165,7 @@ class Context(RequestContext, Generic[State]):
         self._call_on_loop(self.request.channel.send, self.request, encode_notification(method, params))
 
     def _call_on_loop(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function of the server, which belongs to the event loop; plain handlers run in threads."""
+        """Call `function` on the event loop, since a plain handler runs in a thread."""
         if threading.get_ident() == self._thread:
             function(*args)
             return
@@ -181,7 +186,7 @@ class Context(RequestContext, Generic[State]):
         """Answer the call with a task, and continue as that task; for tools registered with `task="later"`.
 
         Returns False if the client does not know tasks: the call then stays open until the function returns. Questions
-        asked before it belong to the call, and later ones to the task. In a task this does nothing and returns True.
+        asked before belong to the call, and later ones to the task. In a task this does nothing and returns True.
 
         Raises:
             Overloaded: there are too many tasks.
@@ -190,12 +195,12 @@ class Context(RequestContext, Generic[State]):
         tasks = self.server.tasks
         if tasks is None:
             raise RuntimeError('Register the tool with task="later" to start tasks in it.')
-        return await tasks.start(self.request)
+        return await tasks.start_deferred(self.request)
 
     def task_status(self, message: str) -> None:
         """Set what clients see as the task's `statusMessage`. Does nothing outside a task."""
         if self.server.tasks is not None:
-            self._call_on_loop(self.server.tasks.note, self.request, message)
+            self._call_on_loop(self.server.tasks.set_message, self.request, message)
 
     # -- asking for input
 
@@ -249,7 +254,7 @@ class Context(RequestContext, Generic[State]):
         key: str | None = None,
         elicitation_id: str | None = None,
     ) -> bool | None:
-        """Ask the user to open a URL, for example to sign in. True means only that they agreed to open it.
+        """Ask the user to open a URL, for example to sign in. True only means that the user agreed to open it.
 
         Only the page at the URL knows when they are done. Call `Server.elicitation_complete` with the `elicitation_id`
         then. Raises the same errors as `elicit`.
@@ -322,7 +327,7 @@ class Context(RequestContext, Generic[State]):
         """Ask several questions at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
 
         A question is an `Elicit`, `ElicitUrl`, `Sample` or `Roots`; the answers have the same keys. If a question
-        fails, its error is raised; if several fail, that of the first.
+        fails, its error is raised; if several fail, the error of the first.
         """
         from wharfinger.server.input.round_trips import ask
 
@@ -390,8 +395,8 @@ class Context(RequestContext, Generic[State]):
             self.report_progress(documents, message=message)
 
         hits = await search(self._services, self.server.resources, self.request, search_request, report_indexing)
-        for hub in self.request.observers:
-            hub.searched(self.request, query, len(hits))
+        for observers in self.request.observers:
+            observers.searched(self.request, query, len(hits))
         return hits
 
     def for_plain_function(self) -> Context[State]:

@@ -1,6 +1,7 @@
 """Cursors and states that clients send back to the server, sealed so that clients can neither forge nor change them.
 
-Nothing is stored. `features.listing` defines the content of a list's cursor, and each source that of its key.
+The server stores nothing. `features.listing` defines the content of a list's cursor, which may include a source's own
+key.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.request import Request
+from wharfinger.server.own_thread import run_in_own_thread
 from wharfinger.server.owners import owner_of
 from wharfinger.server.signature.annotations import RequestContext, annotations_of, body_of, is_context
 from wharfinger.server.threads import is_async
@@ -124,7 +124,7 @@ def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]
     Other parameters are ignored.
 
     Raises:
-        TypeError: like `plan`.
+        TypeError: as for `plan`.
     """
     return _inspect(function, (), strict=False)
 
@@ -132,6 +132,7 @@ def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]
 def _inspect(
     function: Callable[..., Any], path: tuple[Callable[..., Any], ...], *, strict: bool = True
 ) -> tuple[str | None, dict[str, Need]]:
+    """Return what `needs_of` does. `path` has the functions that need this one; `strict` refuses other parameters."""
     context: str | None = None
     needs: dict[str, Need] = {}
     hints = annotations_of(function)
@@ -172,7 +173,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
     """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: like `plan`.
+        TypeError: as for `plan`.
     """
 
     def __init__(self) -> None:
@@ -210,7 +211,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
 class OpenDependencies:
     """The dependencies of one request, created in the order of the parameters and closed in reverse.
 
-    A dependency cannot suppress the error with which it is closed; if it raises another error, that one replaces it.
+    A dependency cannot suppress the error with which it is closed; if it raises another error, this replaces the first.
     """
 
     __slots__ = ("_context", "_request", "_services", "_stack", "_values")
@@ -307,34 +308,9 @@ class _InThreads:
         except Overloaded:
             if self._exiting:
                 raise
-            return await _in_own_thread(exit_manager)  # it must be closed even if the pool is busy
+            # It must be closed even if the pool is busy.
+            return await run_in_own_thread(exit_manager, "wharfinger-closing")
 
     def _exit(self, *error_info: Any) -> Any:
         self._exiting = True
         return self._manager.__exit__(*error_info)
-
-
-async def _in_own_thread(function: Callable[[], Any]) -> Any:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as caught:
-            error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
-            loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=run, name="wharfinger-closing", daemon=True).start()
-    return await future

@@ -70,8 +70,8 @@ class SourceReader:
         Raises:
             SourceUnavailable: the source cannot be reached, or failed a moment ago.
         """
-        with _recorded(source):
-            return self._result(source.documents(after, limit))
+        with _with_breaker(source):
+            return self._await_if_needed(source.documents(after, limit))
 
     def document(self, source: Source, uri: str) -> Document | None:
         """Return the source's document at a URI; None if it is missing.
@@ -80,8 +80,8 @@ class SourceReader:
             SourceUnavailable: as for `documents`.
         """
         try:
-            with _recorded(source):
-                return document_of(self._result(source.stat(uri)))
+            with _with_breaker(source):
+                return document_of(self._await_if_needed(source.stat(uri)))
         except MISSING_ERRORS:
             return None
 
@@ -101,22 +101,22 @@ class SourceReader:
 
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
         """Yield the text of a document in pieces. Raises what `source.text` raises."""
-        with _recorded(source):
+        with _with_breaker(source):
             result = source.text(uri)
         pieces: TextPieces = self._wait(result) if isinstance(result, Awaitable) else result
-        for piece in self._each(pieces) if isinstance(pieces, AsyncIterator) else pieces:
+        for piece in self._iterate_on_loop(pieces) if isinstance(pieces, AsyncIterator) else pieces:
             if self.stopped.is_set():
                 raise Stopped
             yield piece
 
-    def _each(self, pieces: AsyncIterator[str]) -> Iterator[str]:
-        async def following() -> str | None:
+    def _iterate_on_loop(self, pieces: AsyncIterator[str]) -> Iterator[str]:
+        async def next_piece() -> str | None:
             return await anext(pieces, None)
 
-        while (piece := self._wait(following())) is not None:
+        while (piece := self._wait(next_piece())) is not None:
             yield piece
 
-    def _result(self, value: MaybeAwaitable[T]) -> T:
+    def _await_if_needed(self, value: MaybeAwaitable[T]) -> T:
         return self._wait(cast("Awaitable[T]", value)) if isinstance(value, Awaitable) else value
 
     def _wait(self, value: Awaitable[T]) -> T:
@@ -137,7 +137,7 @@ class SourceReader:
 
 
 class SearchBounds(NamedTuple):
-    """The limits of one search of a source. When it reaches a bound, it returns the hits found so far."""
+    """The bounds of one search of a source. A search that reaches one of them returns the hits found so far."""
 
     seconds: float = 2.0
     """Names get half of this time, so that some is left for texts."""
@@ -183,12 +183,13 @@ class _DocumentSearch:
         self.bounds = bounds
         self.reached = ""
         """Why documents were left out, as the end of a sentence, or an empty string."""
-        self.documents = self._by_name()
+        self.documents = self._rank_by_name()
         self.seen = [False] * len(query.words)
+        """For each word, whether any document has it."""
         self.complete = False
-        """Whether `hits` continued to the last document or to a bound; if not, it had found enough before that."""
+        """Whether `hits` continued to the last document or to a bound, instead of ending when it had found enough."""
 
-    def _by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
+    def _rank_by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
         """Return the documents, those with the best names first."""
         began = time.monotonic()
         ranked: list[tuple[float, int, Document, tuple[float, ...]]] = []
@@ -204,7 +205,7 @@ class _DocumentSearch:
             if has_text(document) or all(name_matches):
                 ranked.append((-name_score(self.query, name, name_matches), number, document, name_matches))
         self.deadline = began + self.bounds.seconds
-        ranked.sort(key=lambda one: one[:2])
+        ranked.sort(key=lambda entry: entry[:2])
         return [(document, name_matches) for _, _, document, name_matches in ranked]
 
     def hits(self) -> Hits:
@@ -286,8 +287,8 @@ def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
 
 
 @contextmanager
-def _recorded(source: Source) -> Generator[None]:
-    """Refuse a call to a source that has just failed, and record a failure of this one.
+def _with_breaker(source: Source) -> Generator[None]:
+    """Refuse a call to a source that has just failed; record a failure of the call.
 
     Raises:
         SourceUnavailable: the call is refused, or it failed.

@@ -76,13 +76,13 @@ class MethodOptions(TypedDict, total=False):
     """Options for registering a method of an extension."""
 
     params: type[t.RequestParams] | None
-    """The struct that its params are decoded to; by default the annotation of the function's parameter."""
+    """The struct to which the method's params are decoded; by default the annotation of the function's parameter."""
     result: type[Any] | None
-    """The struct of its result; by default the function's return annotation."""
+    """The struct of the method's result; by default the function's return annotation."""
     extension: str
-    """The identifier of the extension that it belongs to, which is declared with it."""
+    """The identifier of the extension that the method belongs to. The server declares this extension."""
     required: bool
-    """Whether only clients that declare this extension are served."""
+    """Whether only clients that declare `extension` may call the method."""
     cacheable: bool
     """Whether results carry caching hints, `ttl` and `cache_scope`."""
     name_param: str
@@ -100,12 +100,12 @@ class Extensions:
     """The extensions of one server; `changed` is called after each addition."""
 
     def __init__(
-        self, services: Services, handlers: dict[str, NotificationHandler], changed: Callable[[], None]
+        self, services: Services, notification_handlers: dict[str, NotificationHandler], changed: Callable[[], None]
     ) -> None:
         self.declared: dict[str, dict[str, Any]] = {}
         """Settings by the extension's identifier."""
         self._services = services
-        self._handlers = handlers
+        self._notification_handlers = notification_handlers
         self._changed = changed
 
     def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -153,9 +153,9 @@ class Extensions:
             TypeError: the function is async, or the params' type is not allowed.
             ValueError: the name is invalid, one of the protocol's, taken, or registered with other params.
         """
-        if name in self._handlers:
+        if name in self._notification_handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
-        self._handlers[name] = notification_of(name, function, params=params)
+        self._notification_handlers[name] = notification_of(name, function, params=params)
         self._changed()
 
 
@@ -171,18 +171,21 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
     result, ttl = options.get("result"), options.get("ttl")
     extension, required = options.get("extension", ""), options.get("required", False)
     _check_name(name)
-    parameter, annotated, returns = _signature(function)
-    shape = _params(name, options.get("params") or annotated, t.RequestParams)
+    parameter, annotated, returns = _read_signature(function)
+    params_type = _check_params_type(name, options.get("params") or annotated, t.RequestParams)
     if required and not extension:
         raise ValueError(f"{name}: required=True needs the extension that the client must declare.")
+    name_param: Any = options.get("name_param", "")
+    if name_param and name_param not in params_type.__struct_fields__:
+        raise ValueError(f"{name}: {params_type.__name__} has no field {name_param!r}.")
     row = Method(
         name,
         "client",
-        shape,
+        params_type,
         result or (returns if isinstance(returns, type) else t.EmptyResult),
         first=EXTENSIONS_FROM,
         cacheable=options.get("cacheable", False),
-        name_param=_name_param(name, shape, options.get("name_param", "")),
+        name_param=name_param,
     )
     call = HandlerFunction(
         services,
@@ -200,7 +203,7 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
             require(request, extension)
         request.ttl_ms, request.cache_scope = ttl_ms, scope
         value = await call.invoke(request, {parameter: request.params} if parameter else {})
-        return _result(request, value)
+        return _to_result(request, value)
 
     return serve
 
@@ -217,11 +220,11 @@ def notification_of(
     _check_name(name)
     if is_async(function):
         raise TypeError(f"{name}: use a plain function for a notification, because it must not wait.")
-    parameter, annotated, _ = _signature(function)
-    shape = _params(name, params or annotated, t.NotificationParams)
+    parameter, annotated, _ = _read_signature(function)
+    params_type = _check_params_type(name, params or annotated, t.NotificationParams)
     if not name.startswith("notifications/"):
         raise ValueError(f"{name!r}: the names of notifications begin with 'notifications/'.")
-    add_method(Method(name, "client", shape, first=EXTENSIONS_FROM))
+    add_method(Method(name, "client", params_type, first=EXTENSIONS_FROM))
 
     def handle(session: Session | None, params: Any) -> None:
         function(*((params,) if parameter else ()))
@@ -236,7 +239,7 @@ def _check_name(name: str) -> None:
         raise ValueError(f"{name!r} is a method of the protocol: choose another name.")
 
 
-def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
+def _read_signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
     """Return the name and type of the parameter for the params ("" and None if there is none), and the return type."""
     from wharfinger.server.dependencies import depends_of
     from wharfinger.server.signature.annotations import annotations_of, is_context
@@ -250,21 +253,20 @@ def _signature(function: Callable[..., Any]) -> tuple[str, Any, Any]:
     return "", None, hints.get("return")
 
 
-def _params(name: str, shape: Any, base: type[Any]) -> type[Any]:
-    if shape is None or shape is inspect.Parameter.empty:
+def _check_params_type(name: str, params_type: Any, base: type[Any]) -> type[Any]:
+    """Return the type of a method's params: `base` if none is given.
+
+    Raises:
+        TypeError: it does not derive from `base`.
+    """
+    if params_type is None or params_type is inspect.Parameter.empty:
         return base
-    if not (isinstance(shape, type) and issubclass(shape, base)):
+    if not (isinstance(params_type, type) and issubclass(params_type, base)):
         raise TypeError(f"{name}: the params must be a struct that derives from types.{base.__name__}.")
-    return shape
+    return params_type
 
 
-def _name_param(name: str, shape: type[Any], name_param: str) -> Any:
-    if name_param and name_param not in shape.__struct_fields__:
-        raise ValueError(f"{name}: {shape.__name__} has no field {name_param!r}.")
-    return name_param
-
-
-def _result(request: Request, value: Any) -> Any:
+def _to_result(request: Request, value: Any) -> Any:
     """Convert a function's return value to a result that is valid in every revision.
 
     Raises:
@@ -284,8 +286,8 @@ def _result(request: Request, value: Any) -> Any:
         members = msgspec.json.decode(encoded, type=dict[str, Raw])
     except msgspec.ValidationError:
         raise TypeError(f"{request.method} returned {type(value).__name__}, which is not a JSON object") from None
-    if taken := _RESERVED_MEMBERS & members.keys():
+    if reserved := _RESERVED_MEMBERS & members.keys():
         raise TypeError(
-            f"{request.method} returned a member {min(taken)!r}: return a struct that derives from types.Result"
+            f"{request.method} returned a member {min(reserved)!r}: return a struct that derives from types.Result"
         )
     return Raw(encoded)

@@ -49,7 +49,7 @@ class FeatureScopes:
         resources: Sequence[Features[Any]],
         find_resource: Callable[[str], ScopedFeature | None],
     ) -> None:
-        """`resources` are the sets of resources and templates; `find_resource` returns the one that serves a URI."""
+        """`resources` are the sets of resources and templates; `find_resource` finds the one for a URI."""
         self._tools = tools
         self._prompts = prompts
         self._resources = resources
@@ -104,7 +104,7 @@ class ScopedAccess:
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide by the rules, then by the scopes of the feature. `missing_scopes` has those that either needs."""
+        """Decide by the rules, then by the scopes of the feature. `missing_scopes` names those of both."""
         decision = ALLOWED if self._rules is None else self._rules.decide(action, target)
         if not decision.allowed and not decision.missing_scopes:
             return decision
@@ -114,7 +114,7 @@ class ScopedAccess:
         return Decision(False, "scopes", tuple(dict.fromkeys((*decision.missing_scopes, *needed))))
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it."""
+        """Return whether `decide` allows the action."""
         return self.decide(action, target).allowed
 
     def decide_template(self, text: str) -> Decision:
@@ -146,9 +146,9 @@ class ScopedAccess:
 
 
 class NestedAccess:
-    """The access of a caller to a mounted server. For URIs, the rules of the outer server must allow it too.
+    """The access of a caller to a mounted server. A URI must also be allowed by the rules of the outer server.
 
-    The outer server has checked the name of a tool or prompt already, which has a prefix there.
+    The outer server has already checked the name of a tool or prompt, with the prefix that it has there.
     """
 
     def __init__(self, outer: Access, own: Access) -> None:
@@ -163,7 +163,7 @@ class NestedAccess:
         return self._own.decide(action, target)
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it."""
+        """Return whether `decide` allows the action."""
         return self.decide(action, target).allowed
 
     def decide_template(self, text: str) -> Decision:

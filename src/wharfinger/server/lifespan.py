@@ -24,7 +24,7 @@ log = logging.getLogger("wharfinger.server")
 class ServerLifespan:
     """Enters the context manager that `serving` makes for the first holder, and leaves it after the last one.
 
-    `stop` is called immediately before it is left, without awaiting anything.
+    `stop`, a plain function, is called immediately before the manager is left.
     """
 
     def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]], stop: Callable[[], None]) -> None:
@@ -71,9 +71,9 @@ class _Run:
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[None] = loop.create_future()
         self.ending = asyncio.Event()
-        self.task = loop.create_task(self._live(manager))
+        self.task = loop.create_task(self._hold_open(manager))
 
-    async def _live(self, manager: AbstractAsyncContextManager[None]) -> None:
+    async def _hold_open(self, manager: AbstractAsyncContextManager[None]) -> None:
         try:
             async with manager:
                 self.begun.set_result(None)
@@ -89,7 +89,7 @@ class _Run:
 
 @asynccontextmanager
 async def logged_lifespan(name: str, lifespan: Callable[[Any], object], server: object) -> AsyncGenerator[Any]:
-    """Enter the author's lifespan; if it fails, the log has the file and line.
+    """Enter the author's lifespan. If it fails, log the error with its file and line.
 
     Raises:
         TypeError: `lifespan` does not return an asynchronous context manager.

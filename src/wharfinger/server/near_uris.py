@@ -93,19 +93,20 @@ def _suggestions(uri: str, known: list[str], sources: list[Source], reader: Sour
 
 
 def near_uris(uri: str, known: Iterable[str]) -> list[str]:
-    """Return at most MAX_SUGGESTIONS known URIs that end like this one, or almost, the nearest first.
+    """Return at most MAX_SUGGESTIONS known URIs whose last part is nearly that of this URI, the nearest first.
 
-    The last part must be the same, be misspelled, or have another extension; the parts before it decide between them.
+    Their last part is the same, differs in one or two letters, or has another extension. The parts before it decide
+    which URIs are nearer.
     """
     parts = _parts(uri)
     if not parts:
         return []
     missing = uri.partition("?")[0]  # never suggested: it may exist, and be withheld from the caller
     best = heapq.nsmallest(
-        MAX_SUGGESTIONS, {(-_likeness(parts, _parts(one)), len(one), one) for one in known if one != missing}
+        MAX_SUGGESTIONS, {(-_likeness(parts, _parts(other)), len(other), other) for other in known if other != missing}
     )
-    lowest = best[0][0] if best else 0.0
-    return [one for negated_likeness, _, one in best if negated_likeness <= min(-1.0, lowest + 0.7)]
+    highest = -best[0][0] if best else 0.0
+    return [other for negated_likeness, _, other in best if -negated_likeness >= max(1.0, highest - 0.7)]
 
 
 def _parts(uri: str) -> list[str]:

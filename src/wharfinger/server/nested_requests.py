@@ -17,7 +17,7 @@ __all__ = ["read_request"]
 
 
 def read_request(request: Request, uri: str) -> Request:
-    """Return a `resources/read` for the caller of another request, on its stream. It reports no progress."""
+    """Return a `resources/read` request for the caller of `request`, on the same stream. It reports no progress."""
     meta = request.params.meta
     params = t.ReadResourceRequestParams(
         uri=uri, meta=meta if meta is UNSET else msgspec.structs.replace(meta, progress_token=UNSET)

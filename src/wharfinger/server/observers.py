@@ -1,10 +1,10 @@
 """Calls the observers of a server's requests: the record, metrics, traces.
 
 The handlers of a server are wrapped while it has an observer, outside of middleware and of the policy. So an observer
-sees every request, refused ones too, and a server without one pays nothing. The wrapper records the outcome of the
-handler; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
+sees every request, refused ones too, and a server without observers pays nothing. The wrapper records the outcome of
+the handler; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
 
-The reads of a handler for its caller are observed too, through the request that it serves (`nested_requests`). So the
+Reads that a handler makes for its caller (`nested_requests`) are observed too, by the observers of its request. So the
 observers of a server also see the reads of the servers that are mounted in it.
 """
 
@@ -136,7 +136,7 @@ class Observers:
             _call_logged(observer.unwatched, request, uris)
 
     async def read(self, outer: Request, request: Request, handler: Handler) -> Any:
-        """Read for the handler of another request, and report it with the size of the contents."""
+        """Read for the handler of `outer`, and report the read with the size of its contents."""
         seen = Observation(request, time.perf_counter(), outer.method)
         request.observers += (self,)
         size = 0
@@ -149,9 +149,9 @@ class Observers:
 
 
 async def observed_read(outer: Request, request: Request, handler: Handler) -> Any:
-    """Call a handler for the handler of another request, and report it to the observers of that request."""
-    for hub in outer.observers:
-        handler = partial(hub.read, outer, handler=handler)
+    """Read for the handler of `outer`: call `handler` with `request`, and report this to the observers of `outer`."""
+    for observers in outer.observers:
+        handler = partial(observers.read, outer, handler=handler)
     return await handler(request)
 
 

@@ -24,7 +24,7 @@ def owner_of(request: Request) -> str:
     """Return the owner of a request's threads: `share_of`, and the session within that principal or address.
 
     For requests without a session, the client's name takes its place. The connection does not identify an application,
-    since HTTP/1.1 needs one for each concurrent call.
+    since HTTP/1.1 needs a connection for each concurrent call.
     """
     if not (request.caller.principal.key or request.peer or request.headers is not None):
         return _name_connection(request)

@@ -11,7 +11,7 @@ __all__ = ["Part"]
 
 
 class Part(Protocol):
-    """A mounted server. The server that it is mounted in, called the whole, shows its features without copying them."""
+    """A mounted server. The server that it is mounted in, its parent, shows its features without copying them."""
 
     @property
     def name(self) -> str:
@@ -31,9 +31,9 @@ class Part(Protocol):
     async def close(self) -> None: ...
 
     def watch(self, uri: str | None) -> None:
-        """Watch a URI, or (None) the list of resources. Called when the whole has its first watcher of it."""
+        """Watch a URI, or (None) the list of resources. Called when the parent has its first watcher of it."""
         ...
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or (None) the list of resources. Called when the whole has no more watchers of it."""
+        """Stop watching a URI, or (None) the list of resources. Called when the parent has no more watchers of it."""
         ...

@@ -1,4 +1,4 @@
-"""`Server.run`: over stdio, over HTTP or on a Unix socket, and the options of each."""
+"""Runs a server over stdio, over HTTP or on a Unix socket (`Server.run`), and defines the options of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches everything that a server publishes: registered resources, the index, and the sources that it does not cover.
+"""Searches everything that a server publishes: registered resources, the index, and the sources outside of the index.
 
 Middleware around `resources/read` may refuse a read, or change its text. With such middleware, a hit is shown only if
 the caller can read the resource, and the text that the caller gets has the words.
@@ -49,13 +49,13 @@ MAX_TERM_CHARACTERS = MAX_QUERY_CHARACTERS
 MAX_OWN_HITS = 10_000
 """The maximum number of hits that are requested from a source's own search if the caller may not read all of them."""
 FILTERED_LIMIT_FACTOR = 10
-"""If a filter may drop hits, this many times as many are requested from a source."""
+"""If a filter may drop hits, a source is asked for this many times the limit."""
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A query (see `content.search_query`), and filters. An empty filter passes everything.
 
-    `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
+    `source` is the name or URI of a source; `type` a MIME type, or its part before the slash; `path` a
     pattern with `*`, `?` and `[…]`, or a prefix, of titles (often paths) or URIs.
     """
 
@@ -151,10 +151,10 @@ async def search(
         names = sorted({source_name(source) for source in readable_sources})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
     query = query_of(wanted.query)
-    hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.accepts(hit))
+    hits = Hits() if wanted.source else Hits(hit for hit in _registered_hits(resources, query) if wanted.accepts(hit))
     owner = owner_of(request)
-    if resources.index is not None:
-        found, sources = await _search_index(resources, resources.index, owner, wanted, progress, sources)
+    if resources.search_index is not None:
+        found, sources = await _search_index(resources, resources.search_index, owner, wanted, progress, sources)
         hits += found
         hits.truncated, hits.remark = found.truncated, found.remark
     remaining = wanted.limit - len(hits)
@@ -178,18 +178,18 @@ async def search(
     missing = [source for source, _ in resources.missing() if wanted.includes(source) and reads_source(source.uri)]
     if missing:  # also those that the index covers, which may be out of date
         hits.truncated = not_searched({*missing, *unreachable})
-    if is_restricted():  # each search has left out the rest already, so that it cannot take the place of other hits
+    if is_restricted():  # a second check: each search has left out such hits already, so that they displace no others
         hits[:] = [hit for hit in hits if may_read(hit.uri)]
     if resources.may_differ():
-        hits = await _readable(services, request, query, hits)
+        hits = await _readable_hits(services, request, query, hits)
     del hits[wanted.limit :]
     return hits
 
 
 def _merge(hits: Hits, found: Sequence[Sequence[Hit]], remarks: Sequence[str]) -> None:
     """Add the hits of sources, the best first. Hits for another spelling, or for some of the words, follow."""
-    exact = [one for one, remark in zip(found, remarks, strict=True) if not remark]
-    other = [one for one, remark in zip(found, remarks, strict=True) if remark]
+    exact = [source_hits for source_hits, remark in zip(found, remarks, strict=True) if not remark]
+    other = [source_hits for source_hits, remark in zip(found, remarks, strict=True) if remark]
     if not hits and not any(exact):
         hits.remark = next(filter(None, remarks), "")
     for group in (exact, other):
@@ -204,9 +204,9 @@ async def _search_index(
     progress: Callable[[float, str], object],
     sources: list[Source],
 ) -> tuple[Hits, list[Source]]:
-    """Search the index. If it takes longer than the longest patience of the sources, which it reads, probe them.
+    """Search the index, which reads the sources. If it takes longer than the longest patience of a source, probe them.
 
-    If one of them is down, return the others, to be searched without the index.
+    If one of the sources is down, return the others, to be searched without the index.
     """
     searching = asyncio.ensure_future(index.search(owner, wanted, progress))
     try:
@@ -246,11 +246,11 @@ async def _own_search(resources: Resources, owner: str, source: Source, query: s
     If the search finds hits that the caller may not read, more hits are requested, up to `MAX_OWN_HITS`, and its
     remarks are left out, since they may be about those hits.
     """
-    whole = reads_all_of_source(source.uri)
+    reads_all = reads_all_of_source(source.uri)
     source_limit = limit
     while True:
         hits: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, source_limit)
-        if hits is None or whole:
+        if hits is None or reads_all:
             return hits
         readable = Hits(hit for hit in hits if may_read(hit.uri))
         if len(readable) >= limit or len(hits) < source_limit or source_limit >= MAX_OWN_HITS:
@@ -259,7 +259,7 @@ async def _own_search(resources: Resources, owner: str, source: Source, query: s
 
 
 async def _wait_for_all(pending: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait until all are done. If the caller gives up, cancel them."""
+    """Wait until all are done. If this wait is cancelled, because the caller gives up, cancel them."""
     waiting = tuple(pending)
     try:
         await asyncio.wait(waiting)
@@ -290,7 +290,7 @@ def not_searched(sources: Iterable[Source]) -> str:
     return f"Not searched: {'; '.join(reasons)}."
 
 
-def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
+def _registered_hits(resources: Resources, query: Query) -> Iterator[Hit]:
     """Yield the registered resources whose name, title, description or URI has all the words."""
     for feature in resources.static:
         shown: Any = feature.definition
@@ -301,7 +301,7 @@ def _registered(resources: Resources, query: Query) -> Iterator[Hit]:
             yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
 
 
-async def _readable(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
+async def _readable_hits(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
     """Return the hits that the caller can read, each with a snippet of the text that the caller reads.
 
     That text must have every word for which the hit was found; otherwise the hit would reveal a word that the caller
@@ -311,7 +311,7 @@ async def _readable(services: Services, request: Request, query: Query, hits: Hi
     readable.truncated = hits.truncated
     owner = owner_of(request)
     for hit in hits:
-        text = await _read(services, request, hit.uri)
+        text = await _read_text(services, request, hit.uri)
         if text is None:
             continue
         if not hit.snippet:
@@ -321,7 +321,7 @@ async def _readable(services: Services, request: Request, query: Query, hits: Hi
     return readable
 
 
-async def _read(services: Services, request: Request, uri: str) -> str | None:
+async def _read_text(services: Services, request: Request, uri: str) -> str | None:
     """Return the text that the caller reads at `uri`, all contents joined; None if the caller cannot read it."""
     try:
         contents = (await services.methods.handlers["resources/read"](read_request(request, uri))).contents
@@ -333,12 +333,15 @@ async def _read(services: Services, request: Request, uri: str) -> str | None:
 
 
 def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
-    """Return the best lines of the text that a caller reads; None if it lacks a word. Large texts take a while."""
+    """Return the best lines of the text that a caller reads; None if it lacks a word. Slow for large texts."""
+    needed = hit.words if isinstance(hit, FoundHit) else tuple(word.text for word in query.words)
+    asked = {word.text for word in query.words}
+    respelled = [word for text in needed if text not in asked for word in query_of(text).words]
+    query = query._replace(words=(*query.words, *respelled))  # the source may have searched for another spelling
     name = f"{hit.title}\n{hit.uri}"
     name_matches = query.match_name(name, fold(name))
     match = match_text([text], query, name_matches, prose=is_prose(hit.title))
     counts = match.counts if match is not None else (0,) * len(name_matches)
-    needed = hit.words if isinstance(hit, FoundHit) else {word.text for word in query.words}
     for word, count, name_match in zip(query.words, counts, name_matches, strict=True):
         if word.text in needed and not count and not name_match:
             return None

@@ -47,15 +47,15 @@ ENOUGH_FACTOR = 3
 SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 """A hit in a text of at most this size links to the whole text; in a larger one, it links to its window."""
 BEFORE_LINES, AFTER_LINES = 20, 180
-"""Lines of such a window before and after the hit."""
+"""The lines of such a window before and after the hit."""
 MAX_WINDOWS = 3
 """The maximum number of windows of one document, and of passages in one window, that are shown."""
 LATER_HIT_FACTOR = 0.85
-"""The factor of a document's second hit; its third has the square."""
+"""Multiplies the score of a document's second hit; the square multiplies that of its third."""
 ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a passage if the document has it only elsewhere."""
 MIN_SHARE, MIN_BASE = 0.5, 0.6
-"""A document that lacks words is a hit only if it has at least this share of the words that were found at all, by their
+"""A document that lacks words is a hit only if it has at least this share of the words that any document has, by their
 weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE)."""
 MIN_SCORE = 0.4
 """A document that lacks words is a hit only if its score is at least this share of the best one."""
@@ -77,7 +77,7 @@ _SECONDARY = re.compile(
     re.IGNORECASE,
 )
 _SECONDARY_FACTOR = 0.6
-"""The factor of tests, copies of other projects, changelogs and generated files, which explain little."""
+"""Multiplies the scores of tests, copies of other projects, changelogs and generated files, which explain little."""
 
 
 class FoundHit(Hit, frozen=True, kw_only=True):
@@ -97,8 +97,7 @@ class FoundDocument(NamedTuple):
     source: Source
     uri: str
     title: str
-    kind: str
-    """Its MIME type."""
+    mime_type: str
     name_matches: tuple[float, ...]
     """How well each word of the query fits the name."""
     match: TextMatch | None
@@ -144,11 +143,11 @@ class Ranking:
     def add(self, found: FoundDocument) -> None:
         """Add a document, unless it has none of the words or lacks a phrase."""
         counts = found.match.counts if found.match is not None else (0,) * len(found.name_matches)
-        has_words = [bool(count) or name > 0 for count, name in zip(counts, found.name_matches, strict=True)]
+        has_words = [count > 0 or in_name > 0 for count, in_name in zip(counts, found.name_matches, strict=True)]
         if not any(has_words):
             return
         if found.match is None and any(
-            word.phrase and not name for word, name in zip(self.query.words, found.name_matches, strict=True)
+            word.phrase and not in_name for word, in_name in zip(self.query.words, found.name_matches, strict=True)
         ):
             return
         self.added += 1
@@ -165,12 +164,12 @@ class Ranking:
 
     def _candidates(self, found: FoundDocument) -> Iterator[_Candidate]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
-        name = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
+        name_bonus = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
         factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_tests() else 1.0
         if found.match is None:
             evidence = tuple(0.8 * match for match in found.name_matches)
             share = sum(word.weight * match for word, match in zip(self.query.words, evidence, strict=True))
-            yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name) * factor, self.added, found, [])
+            yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name_bonus) * factor, self.added, found, [])
             return
         candidates: list[_Candidate] = []
         present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
@@ -178,7 +177,7 @@ class Ranking:
         for passage in found.match.passages:
             evidence = tuple(map(max, passage.evidence, present))
             score = score_of(self.query, evidence, passage.bonus, passage.factor)
-            score = (score + name) * factor * LATER_HIT_FACTOR ** len(candidates)
+            score = (score + name_bonus) * factor * LATER_HIT_FACTOR ** len(candidates)
             place = found.source.place(found.uri, passage.line)
             known = next(
                 (candidate for candidate in candidates if _belongs(candidate, passage, place, large)),
@@ -186,15 +185,16 @@ class Ranking:
             )
             if known is None and len(candidates) < MAX_WINDOWS:
                 candidates.append(_Candidate(score, self.added, found, [passage], large, place))
-            elif known is not None and self._is_also_shown(known, passage):
+            elif (
+                known is not None
+                and len(known.passages) < MAX_WINDOWS
+                and passage.score >= ALSO_SHOWN_SHARE * known.passages[0].score
+            ):
                 known.passages.append(passage)
         yield from candidates
 
-    def _is_also_shown(self, candidate: _Candidate, passage: Passage) -> bool:
-        return len(candidate.passages) < MAX_WINDOWS and passage.score >= ALSO_SHOWN_SHARE * candidate.passages[0].score
-
     def _share(self, has_words: Sequence[bool], base: bool = False) -> float:
-        """Return which share of the words that were found at all a document has, by their weight.
+        """Return the share that a document has, by weight, of the words that any document has.
 
         With `base`, the weights do not depend on how rare the words are.
         """
@@ -202,26 +202,20 @@ class Ranking:
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
         return sum(weight for weight, has in zip(weights, has_words, strict=True) if has) / (known or 1.0)
 
-    def _has_enough_words(self, has_words: Sequence[bool]) -> bool:
-        """Return whether a document that lacks words has enough of the others."""
-        return self._share(has_words) >= MIN_SHARE or self._share(has_words, base=True) >= MIN_BASE
-
     def _asks_for_tests(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
-        """Return the best hits. Each links to its window if the source has it, which is checked until `deadline`."""
+        """Return the best hits. A hit links to its window if the source has it; this is checked until `deadline`."""
         candidates: list[_Candidate] = []
         top = max((candidate.score for _, windows in self._found for candidate in windows), default=0.0)
         for has_words, windows in self._found:
             if any(seen and not has_word for seen, has_word in zip(self.seen, has_words, strict=True)):
                 share = self._share(has_words)
+                if share < MIN_SHARE and self._share(has_words, base=True) < MIN_BASE:
+                    continue
                 windows = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in windows]
-                windows = [
-                    candidate
-                    for candidate in windows
-                    if self._has_enough_words(has_words) and candidate.score >= MIN_SCORE * top
-                ]
+                windows = [candidate for candidate in windows if candidate.score >= MIN_SCORE * top]
             candidates += windows
         candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
@@ -229,7 +223,7 @@ class Ranking:
         for candidate in candidates:
             if len(hits) == self.limit:
                 break
-            hit = self._hit(candidate, reader, deadline, brief=len(hits) >= FULL_HITS)
+            hit = self._make_hit(candidate, reader, deadline, brief=len(hits) >= FULL_HITS)
             if hit.uri not in shown:
                 shown[hit.uri] = len(hits)
                 hits.append(hit)
@@ -237,11 +231,11 @@ class Ranking:
             hits.remark = "No document has all the words; these have most of them."
         return hits
 
-    def _hit(self, candidate: _Candidate, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
+    def _make_hit(self, candidate: _Candidate, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
         found = candidate.found
-        uri, place, kind = found.uri, candidate.place, found.kind
+        uri, place, mime_type = found.uri, candidate.place, found.mime_type
         if place is not None:
-            uri, kind = place.uri, ""
+            uri, mime_type = place.uri, ""
             if place.last - place.first >= SMALL_LINES:
                 line = candidate.passages[0].line - place.first + 1
                 uri += f"&lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
@@ -251,7 +245,7 @@ class Ranking:
             if found.source.matches(window) and reader.exists(found.source, window):
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
-        resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=kind or UNSET)
+        resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=mime_type or UNSET)
         words = tuple(
             word.text
             for index, word in enumerate(self.query.words)
@@ -269,7 +263,7 @@ class Ranking:
             resource=resource,
             words=words,
             score=candidate.score,
-            document_type=found.kind,
+            document_type=found.mime_type,
             place=label,
         )
 
@@ -313,8 +307,8 @@ def name_of(document: Document) -> str:
 def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     """Return how much the name of a document adds to its score.
 
-    It is most if the last part of the title, with or without its suffix, is the query. It is less if the name has all
-    words, and least if it has only some. Of equal names, the one in fewer folders gets more.
+    A name whose last part, with or without its suffix, is the query adds the most. A name with all words adds less, and
+    one with only some of them the least. Of equal names, the one in fewer folders adds more.
     """
     if not any(name_matches):
         return 0.0
@@ -328,7 +322,7 @@ def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     share = weight / (query.weight or 1.0)
     if not all(name_matches):
         return 0.3 * share - depth / 10
-    # What begins at the last part of the title, that of the URI included. Folding keeps the number of characters.
+    # The last part of the title, and that of the URI if `name` has it. Folding keeps the number of characters.
     end = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
     end_has_all = all(query.match_name(end, fold(end)))
     return (0.6 + 0.5 * end_has_all) * (0.4 + 0.6 * share) - depth

@@ -1,8 +1,8 @@
 """`ServerInspection`: who watches what, the last requests, and the server as another principal sees it.
 
-With a policy all of it needs the action `inspect` (level `admin`): on the whole server to see anything, and on each
-resource, tool or prompt to see it. Without a policy everyone sees the same, so there is no other principal's view;
-the rest is for the person who runs the server, and is not shown if there are several callers (`shared`).
+With a policy, a viewer needs the action `inspect` (level `admin`) on the server itself, and also on each resource, tool
+or prompt that is shown. Without a policy everyone sees the same, so views as another principal are refused. Watchers
+and requests are then shown to the only caller, and not at all if there are several (`shared`).
 
 A view as another principal goes through the same checks as that principal's own requests, and can only list and read.
 Its requests are recorded with the name of the principal and that of the inspector. It counts towards neither the limits
@@ -44,6 +44,7 @@ MAX_NAMED = 20
 """The maximum number of watchers of one resource that are named."""
 MAX_TARGET_CHARACTERS = 2_048
 UNREPORTED = frozenset({"ping"})
+"""The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
 """The target that stands for the whole server: a rule without `what` matches it, and one for some URIs does not."""
 
@@ -86,16 +87,18 @@ class ServerInspection:
             return []
         access = self._access(viewer)
         return [
-            one
-            for one in reversed(self._recent.all)
-            if access is None or not one.target or access.allows("inspect", target_of(one.method, one.target))
+            request
+            for request in reversed(self._recent.all)
+            if access is None
+            or not request.target
+            or access.allows("inspect", target_of(request.method, request.target))
         ]
 
     def view_as(self, viewer: Principal, principal: Principal) -> MemoryTarget:
         """Return a target that sees the server as another principal does, and can only list and read.
 
         Raises:
-            PermissionDenied: `viewer` may not inspect the server, or it has no policy.
+            PermissionDenied: `viewer` may not inspect the server, or the server has no policy.
         """
         if self._server.policy is None:
             raise PermissionDenied("This server has no policy: everyone sees the same.")
@@ -105,14 +108,18 @@ class ServerInspection:
         inspected = msgspec.structs.replace(
             principal, inspector=viewer.subject or "anyone", key=key if principal.key else ""
         )
-        return MemoryTarget(_PrincipalView(self._server, lambda: self._checked(viewer)), inspected)
+        return MemoryTarget(_PrincipalView(self._server, lambda: self._require_access(viewer)), inspected)
 
     def _access(self, viewer: Principal) -> Access | None:
         authorizer = self._server.policy
         return None if authorizer is None else authorizer.access(viewer)
 
-    def _checked(self, viewer: Principal) -> Access:
-        """Return the access of a viewer now: the policy may have changed since the view was opened."""
+    def _require_access(self, viewer: Principal) -> Access:
+        """Return the access of a viewer now: the policy may have changed since the view was opened.
+
+        Raises:
+            PermissionDenied: the viewer may no longer inspect the server.
+        """
         access = self._access(viewer)
         if access is None or not access.allows("inspect", WHOLE_SERVER):
             raise PermissionDenied("The policy no longer allows this view.")
@@ -186,7 +193,7 @@ class _PrincipalView:
         self._check = check
         self.notification_handlers: Mapping[str, NotificationHandler] = {}
         self.handlers: Mapping[str, Handler] = {
-            method: self._checked(method) for method in _READING if method in server.handlers
+            method: self._make_handler(method) for method in _READING if method in server.handlers
         }
 
     @property
@@ -223,8 +230,8 @@ class _PrincipalView:
     async def close(self, holder: object = None) -> None:
         await self._server.close(holder or self)
 
-    def _checked(self, method: str) -> Handler:
-        """Return the server's handler for a method, with the viewer's own access on top."""
+    def _make_handler(self, method: str) -> Handler:
+        """Return a handler that calls the server's and hides what the viewer may not inspect."""
         entries = _READING[method]
 
         async def serve(request: Request) -> Any:
@@ -235,7 +242,7 @@ class _PrincipalView:
             if entries is None:
                 return result
             member, target = entries
-            kept = [one for one in getattr(result, member) if access.allows("inspect", target(one))]
+            kept = [entry for entry in getattr(result, member) if access.allows("inspect", target(entry))]
             return msgspec.structs.replace(result, **{member: kept})
 
         return serve
@@ -246,9 +253,9 @@ _READING: Mapping[str, tuple[str, Callable[[Any], str]] | None] = {
     "server/discover": None,
     "ping": None,
     "resources/read": None,
-    "resources/list": ("resources", lambda one: str(one.uri)),
-    "resources/templates/list": ("resource_templates", lambda one: str(one.uri_template).partition("{")[0]),
-    "tools/list": ("tools", lambda one: f"tool:{one.name}"),
-    "prompts/list": ("prompts", lambda one: f"prompt:{one.name}"),
+    "resources/list": ("resources", lambda entry: str(entry.uri)),
+    "resources/templates/list": ("resource_templates", lambda entry: str(entry.uri_template).partition("{")[0]),
+    "tools/list": ("tools", lambda entry: f"tool:{entry.name}"),
+    "prompts/list": ("prompts", lambda entry: f"prompt:{entry.name}"),
 }
 """The methods of a view; for a list, its member, and the target of the policy for each entry."""

@@ -30,7 +30,7 @@ CHECK_INTERVAL_SECONDS = 1.0
 
 
 class ServerPolicy:
-    """The policy of one server. `enforce` is called with the one to enforce, whose `roots` are bound."""
+    """The policy of one server. `enforce` is called with the policy to enforce, after its `roots` are bound."""
 
     def __init__(self, services: Services, resources: Resources, enforce: Callable[[Authorizer | None], None]) -> None:
         self._services = services
@@ -40,8 +40,7 @@ class ServerPolicy:
         """The policy before its `roots` are bound to the sources."""
         self._file: PolicyFile | None = None
         self._auths: WeakSet[TokenAuth] = WeakSet()
-        self._in_use = False
-        """Whether the server runs."""
+        self._server_runs = False
 
     @property
     def has_file(self) -> bool:
@@ -61,33 +60,33 @@ class ServerPolicy:
 
         file = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
         if isinstance(file, PolicyFile):
-            self._replace(file.authorizer(file.policy), test=self._in_use)
+            self._replace(file.authorizer(file.policy), test=self._server_runs)
             self._file = file
         else:
-            self._replace(file, test=self._in_use)
+            self._replace(file, test=self._server_runs)
             self._file = None
 
     def _replace(self, authorizer: Authorizer | None, *, test: bool = True) -> None:
-        """Enforce another policy; if it cannot be used, raise UnusablePolicy and keep the old one."""
+        """Enforce another policy. If it cannot be used, or with `test` fails one of its tests, raise UnusablePolicy."""
         for auth in self._auths:
             _check_issuers(authorizer, auth)
-        bound = self._bound(authorizer)
+        bound = self._bind(authorizer)
         if test:
             _require_tests(bound)
         self._unbound = authorizer
-        self._enforce_if_other(bound)
+        self._enforce_if_changed(bound)
         for auth in self._auths:
             auth.forget()
 
     def bind_roots(self) -> None:
         """Find the published resources of the directories in `roots`. Call this again when a source is added."""
-        self._enforce_if_other(self._bound(self._unbound))
+        self._enforce_if_changed(self._bind(self._unbound))
 
-    def _enforce_if_other(self, authorizer: Authorizer | None) -> None:
+    def _enforce_if_changed(self, authorizer: Authorizer | None) -> None:
         if authorizer is not self._services.authorizer:
             self._enforce(authorizer)
 
-    def _bound(self, authorizer: Authorizer | None) -> Authorizer | None:
+    def _bind(self, authorizer: Authorizer | None) -> Authorizer | None:
         """Return the policy with the published resources of the directories in `roots`."""
         rules = rules_of(authorizer)
         if rules is None or not rules.has_roots:
@@ -102,14 +101,14 @@ class ServerPolicy:
         """Run the tests of the policy, which may depend on the sources by `roots`.
 
         Raises:
-            UnusablePolicy: one fails.
+            UnusablePolicy: a test fails.
         """
         _require_tests(self._services.authorizer)
 
     def bind_auth(
         self, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None, store: Store | None = None
     ) -> TokenAuth | None:
-        """Return `auth` as a `TokenAuth`, which verifies all tokens again when the policy changes; None for None.
+        """Return `auth` as a `TokenAuth`, which verifies all tokens again when the policy changes, or None.
 
         Checks first that the policy fits the issuers. `store` keeps the ids of used DPoP proofs, unless `auth` is a
         `TokenAuth`, which has its own.
@@ -128,19 +127,19 @@ class ServerPolicy:
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
-        """Read the file of the policy again whenever it changes, during a block.
+        """In a `with` block, read the file of the policy again whenever it changes.
 
         Raises:
             UnusablePolicy: a test of the policy fails.
         """
         self.check_tests()
-        self._in_use = True
+        self._server_runs = True
         task = asyncio.create_task(self._follow())
         try:
             yield
         finally:
             task.cancel()
-            self._in_use = False
+            self._server_runs = False
 
     async def _follow(self) -> None:
         while True:

@@ -25,7 +25,7 @@ from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
-from wharfinger.server.features.tools import Tools, check_task_ttl, reports_tool_errors
+from wharfinger.server.features.tools import Tools, check_task_ttl, report_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.observers import Observers
 from wharfinger.server.server_policy import ServerPolicy
@@ -44,10 +44,10 @@ __all__ = ["FeatureService", "TaskSettings"]
 
 
 class TaskSettings(NamedTuple):
-    """The store of tasks, how long it keeps them, and how often clients should ask for one; in seconds."""
+    """The store of tasks, how long it keeps a task, and after which time clients should ask for it again (seconds)."""
 
     store: Store | None
-    """None: in memory."""
+    """None keeps them in memory."""
     ttl: float | None
     poll: float
 
@@ -74,7 +74,7 @@ class FeatureService:
         """Every method that this server has, with its middleware."""
         self.handlers = services.methods.handlers
         self.pool = services.pool
-        self.watching = services.notify
+        self.watching = services.watching
         self.overrides = services.overrides
         """Replaces dependencies, for tests: `server.overrides[database] = fake`; see `Server.override`."""
         self.state: Any = None
@@ -118,7 +118,7 @@ class FeatureService:
         check_task_ttl(tasks.ttl)
         self._task_settings = tasks
         self.store = tasks.store
-        """The store of tasks, and of the ids of used DPoP proofs; None: in memory."""
+        """The store of tasks, and of the ids of used DPoP proofs; None keeps them in memory."""
         self.served: set[ListName] = set()
         """The kinds of features that have handlers."""
         self.lifespan = lifespan
@@ -144,7 +144,7 @@ class FeatureService:
                 from wharfinger.server.input.round_trips import with_replay
 
                 handler = with_replay(self.services, handler)
-            self.methods.set(method, handler, outside=reports_tool_errors if method == "tools/call" else None)
+            self.methods.set(method, handler, outside=report_tool_errors if method == "tools/call" else None)
         for mount in self.parents:
             mount.parent.serve(name)
 
@@ -157,13 +157,12 @@ class FeatureService:
             sets = (resources.static, resources.templates, resources.unlisted)
             scopes = FeatureScopes(self.tools.features, self.prompts.features, sets, resources.feature_of)
             self.access_control.enforce_scopes(scopes)
-            for mount in self.parents:
-                mount.refresh()
+            self._refresh_mounts()
         for mount in self.parents:
             mount.parent.enforce_scopes()
 
     def _refresh_mounts(self) -> None:
-        """Let the servers in which this one is mounted find out again which of its features they may call directly."""
+        """Make each server in which this one is mounted determine again which of its features it may call directly."""
         for mount in self.parents:
             mount.refresh()
 
@@ -227,9 +226,9 @@ class FeatureService:
         for word in ("get", "update", "cancel"):
             self.methods.set(f"tasks/{word}", getattr(tasks, word))
         for mount in self.mounts:
-            if mount.other.tasks is not None:
-                mount.other.own_tasks = None
-                mount.other.take_tasks(tasks)
+            if mount.part.tasks is not None:
+                mount.part.own_tasks = None
+                mount.part.take_tasks(tasks)
         return tasks
 
     def hides_tool(self, request: Request) -> bool:
@@ -307,7 +306,7 @@ class FeatureService:
 
     async def _start_index(self, stack: AsyncExitStack) -> None:
         """Start the index after the sources, which it reads. Sources that start slowly do not delay the server."""
-        index, calls = self.resources.index, self.resources.calls
+        index, calls = self.resources.search_index, self.resources.calls
         if index is None:
             return
         if not calls.starting:
@@ -335,8 +334,8 @@ class FeatureService:
     async def _close_parts(self) -> None:
         """Close the parts, the last one first, and then the index. If one fails, the others are still closed."""
         async with AsyncExitStack() as stack:
-            if self.resources.index is not None:
-                stack.push_async_callback(self.resources.index.close)
+            if self.resources.search_index is not None:
+                stack.push_async_callback(self.resources.search_index.close)
             for mount in self.mounts:
                 stack.push_async_callback(mount.close)
 

@@ -40,7 +40,7 @@ class Services:
     """Every method with its middleware. A feature that uses another method calls it through this table."""
     serve: Callable[[ListName], None]
     """Serves the methods of a kind of feature, here and in every server in which this one is mounted."""
-    notify: Watching
+    watching: Watching
     """Receives reports that a list or a resource has changed."""
     enforce_scopes: Callable[[], None]
     """Checks scopes from now on, here and in every server in which this one is mounted."""

@@ -1,4 +1,4 @@
-"""The methods of the skills extension, over the sources that have skills and directories."""
+"""Serves the methods of the skills extension, from the sources that have skills and directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wharfinger.policy.current import may_read
 from wharfinger.server.context import Context
 from wharfinger.server.cursors import Keys, keys_for
 from wharfinger.server.features.listing import joined_page
-from wharfinger.server.mounting import WHOLE_SERVER_METHODS
+from wharfinger.server.mounting import COMBINED_METHODS
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 from wharfinger.types.skills import (
@@ -37,13 +37,13 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     """Declare the extension and serve its methods. Does nothing the second time.
 
     A source has skills if it has two methods: `skills(after, limit)` returns `(skills, key)` as `Source.page` does,
-    and `skill(uri)` returns one or raises `ResourceNotFound`. Its directories can be read if it has
+    and `skill(uri)` returns one skill or raises `ResourceNotFound`. Its directories can be read if it has
     `children(uri, after, limit)`, which returns `(resources, key)`.
     """
     if "skills/list" in server.handlers:
         return
     for name in ("skills/list", "skills/get", "resources/directory/read"):
-        WHOLE_SERVER_METHODS[name] = serve_skills
+        COMBINED_METHODS[name] = serve_skills
 
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
         keys = keys_for(server.services.keys, ctx.request)
@@ -61,7 +61,7 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         find = getattr(source, "skill", None)
         try:
             if find is not None and may_read(params.uri):
-                return GetSkillResult(skill=_readable(await _adapted(ctx, find)(params.uri)))
+                return GetSkillResult(skill=_readable(await _adapt(ctx, find)(params.uri)))
         except ResourceNotFound:
             pass
         raise InvalidParams("There is no skill at this URI: skills/list lists the skills.", data={"uri": params.uri})
@@ -74,9 +74,9 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         children = getattr(source, "children", None)
         try:
             if children is not None and may_read(params.uri):
-                shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
+                shown, key = await _adapt(ctx, children)(params.uri, key, page_size)
                 while not (readable := [child for child in shown if may_read(child.uri)]) and key is not None:
-                    shown, key = await _adapted(ctx, children)(params.uri, key, page_size)
+                    shown, key = await _adapt(ctx, children)(params.uri, key, page_size)
                 cursor = UNSET if key is None else keys.seal(purpose, key)
                 return ReadResourceDirectoryResult(resources=readable, next_cursor=cursor)
         except ResourceNotFound:
@@ -102,7 +102,7 @@ async def _no_skills(owner: str, after: object, limit: int) -> tuple[list[Any], 
 
 def _sources(server: FeatureService) -> list[Source]:
     """Return the sources of a server, then those of the servers mounted in it."""
-    return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.other))]
+    return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.part))]
 
 
 def _source_of(server: FeatureService, uri: str) -> Source | None:
@@ -114,7 +114,7 @@ def _position(keys: Keys, purpose: str, cursor: Any) -> Any:
     return None if cursor is UNSET else keys.open(purpose, cursor)
 
 
-def _adapted(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+def _adapt(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Return an async form of a source's method, which uses the caller's share of the threads."""
     call = ctx.server.pool.adapt(method)
     return lambda *arguments: call(owner_of(ctx.request), *arguments)

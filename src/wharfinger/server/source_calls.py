@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,12 +26,13 @@ from typing import Any
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
+from wharfinger.server.own_thread import run_in_own_thread
 from wharfinger.server.subscriptions.watching import Watching
 from wharfinger.server.threads import Pool, is_async
 from wharfinger.source import Source, SourceUnavailable, outage_of
 from wharfinger.transports.background import BackgroundTasks, retrieve
 
-__all__ = ["MISSING_META_KEY", "SourceCalls"]
+__all__ = ["MISSING_META_KEY", "SourceCalls", "missing_from_list"]
 
 log = logging.getLogger("wharfinger.server.sources")
 
@@ -49,6 +49,12 @@ MIN_PROBE_SECONDS = 0.1
 """The minimum time between two probes."""
 
 Page = tuple[Sequence[t.Resource], Any]
+"""Resources, and the key of the next page or None."""
+
+
+def missing_from_list(why: str) -> str:
+    """Return a sentence that says why resources are missing from a list."""
+    return f"{why}; its resources are missing from this list."
 
 
 class _LatePage:
@@ -74,20 +80,20 @@ class _SourceState:
         """Checks for long calls; set while there are calls."""
         self.probe: asyncio.Task[None] | None = None
         """Probes the source because a call takes long, or until the source is back."""
-        self.answer: asyncio.Future[Any] | None = None
+        self.probe_answer: asyncio.Future[Any] | None = None
         """The result of `Source.probe`, which may come long after the probe has failed."""
         self.late: _LatePage | None = None
         self.starting: asyncio.Task[None] | None = None
-        self.unstarted = False
-        """Whether it failed to start, so that a probe first tries to start it again."""
+        self.start_failed = False
+        """Whether the source failed to start, so that a probe first tries to start it again."""
 
 
 class SourceCalls:
     """Calls the sources of one server."""
 
-    def __init__(self, pool: Pool, notify: Watching) -> None:
+    def __init__(self, pool: Pool, watching: Watching) -> None:
         self._pool = pool
-        self._notify = notify
+        self._watching = watching
         self._sources: list[Source] = []
         self._states: dict[Source, _SourceState] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,7 +111,7 @@ class SourceCalls:
         assert task is not None  # coroutines of a server run in tasks
         state = self._states.get(source) or self._state(source)
         waiting = state.waiting
-        if task in waiting:  # a call within a call of the same source, which waits for both
+        if task in waiting:  # a call within a call of the same source: the outer call counts for both
             return await self._pool.call(owner, function, *arguments)
         breaker = source.breaker
         # A server that was not started does not probe, so a caller does.
@@ -209,7 +215,7 @@ class SourceCalls:
     def missing(self, source: Source) -> str:
         """Return a sentence about a source that is missing from a list, or an empty string if it is listed."""
         why = self.why_missing(source)
-        return f"{why}; its resources are missing from this list." if why else ""
+        return missing_from_list(why) if why else ""
 
     def why_missing(self, source: Source) -> str:
         """Return a clause that says why a source is missing from lists and searches; empty if it is listed."""
@@ -248,7 +254,7 @@ class SourceCalls:
             state.probe = self._tasks.start(self._probe(source, state))
 
     def _give_up(self, source: Source, state: _SourceState) -> None:
-        """Fail the calls that wait for a source, unless calls are allowed. A late page has no caller, and continues."""
+        """Fail the calls that wait for a source if its breaker is open. A late page has no caller, and continues."""
         late = None if state.late is None else state.late.answer
         if not source.breaker.admits():
             for task in state.waiting:
@@ -267,10 +273,10 @@ class SourceCalls:
         """Record whether the source answers a probe within its patience."""
         breaker = source.breaker
         began = breaker.clock()
-        answer = state.answer
+        answer = state.probe_answer
         if answer is None:
-            answer = state.answer = asyncio.ensure_future(self._run_probe(source, state))
-            answer.add_done_callback(partial(self._answered, source, state))
+            answer = state.probe_answer = asyncio.ensure_future(self._run_probe(source, state))
+            answer.add_done_callback(partial(self._probe_answered, source, state))
         try:
             done, _ = await asyncio.wait((answer,), timeout=source.patience)
         except asyncio.CancelledError:
@@ -279,26 +285,29 @@ class SourceCalls:
         if not done:
             breaker.failed()
         else:
-            self._record(source, answer, began)
+            self._record_probe_error(source, answer, began)
         self._give_up(source, state)
 
     async def _run_probe(self, source: Source, state: _SourceState) -> None:
         if state.starting is not None:
             await asyncio.wait((state.starting,))
-        if state.unstarted:
+        if state.start_failed:
             await source.start()
-            state.unstarted = False
-        result: object = source.probe() if is_async(source.probe) else await _in_thread(source.probe)
+            state.start_failed = False
+        if is_async(source.probe):
+            result: object = source.probe()
+        else:  # not in a thread of the pool, which may be full of calls that wait for the same source
+            result = await run_in_own_thread(source.probe, "wharfinger-probe")
         if inspect.isawaitable(result):
             await result
 
-    def _answered(self, source: Source, state: _SourceState, answer: asyncio.Future[Any]) -> None:
-        state.answer = None
+    def _probe_answered(self, source: Source, state: _SourceState, answer: asyncio.Future[Any]) -> None:
+        state.probe_answer = None
         if not answer.cancelled() and answer.exception() is None:
             source.breaker.succeeded()
 
-    def _record(self, source: Source, answer: asyncio.Future[Any], began: float) -> None:
-        """Record the error of a probe; `_answered` has recorded a success."""
+    def _record_probe_error(self, source: Source, answer: asyncio.Future[Any], began: float) -> None:
+        """Record the error of a probe; `_probe_answered` has recorded a success."""
         error = None if answer.cancelled() else answer.exception()
         if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
             reason = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
@@ -314,37 +323,38 @@ class SourceCalls:
             if breaker.try_probe():
                 await self._probe(source, state)
 
-    def _on_breaker(self, source: Source) -> None:
+    def _breaker_changed(self, source: Source) -> None:
         """Handle the opening or closing of a breaker. Can be called from any thread."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(self._follow_breaker, source)
+                loop.call_soon_threadsafe(self._handle_breaker_change, source)
 
-    def _follow_breaker(self, source: Source) -> None:
+    def _handle_breaker_change(self, source: Source) -> None:
         if self._loop is None:
             return
         state = self._state(source)
         if source.breaker.down:
-            log.warning("%s; it is tried again in the background", self.why_missing(source))
+            log.warning("%s; retrying in the background", self.why_missing(source))
             self._give_up(source, state)
             self._begin_probing(source, state)
         else:
             log.info("%s is back", source.name or source.uri)
-        self._notify.list_changed("resources")
-        for uri in self._notify.watched():
+        self._watching.list_changed("resources")
+        for uri in self._watching.watched():
             if source.matches(uri):
-                self._notify.updated(uri)
+                self._watching.updated(uri)
 
     def _begin_probing(self, source: Source, state: _SourceState) -> None:
         if state.probe is None or state.probe.done():
             state.probe = self._tasks.start(self._keep_probing(source, state))
         else:  # the single probe of a long call: continue when it has ended
-            state.probe.add_done_callback(lambda _: self._continue_probing(source, state))
 
-    def _continue_probing(self, source: Source, state: _SourceState) -> None:
-        if self._loop is not None and source.breaker.down:
-            self._begin_probing(source, state)
+            def continue_probing(_: object) -> None:
+                if self._loop is not None and source.breaker.down:
+                    self._begin_probing(source, state)
+
+            state.probe.add_done_callback(continue_probing)
 
     def look_again(self, source: Source) -> None:
         """Probe a source that reports a change although its breaker is open. Can be called from any thread.
@@ -358,7 +368,7 @@ class SourceCalls:
 
     def _probe_now(self, source: Source) -> None:
         state = self._state(source)
-        if self._loop is not None and source.breaker.down and state.answer is None:
+        if self._loop is not None and source.breaker.down and state.probe_answer is None:
             self._tasks.start(self._probe(source, state))
 
     # -- start and end
@@ -366,7 +376,7 @@ class SourceCalls:
     def add(self, source: Source) -> None:
         """Add a source of this server, and observe its breaker."""
         self._sources.append(source)
-        source.breaker.observers.append(partial(self._on_breaker, source))
+        source.breaker.observers.append(partial(self._breaker_changed, source))
 
     async def start(self) -> None:
         """Start the sources at the same time, and wait a moment. Those that take longer continue in the background.
@@ -405,10 +415,10 @@ class SourceCalls:
             return
         error = starting.exception()
         if error is None:
-            self._notify.list_changed("resources")
+            self._watching.list_changed("resources")
             return
         log.error("%s did not start", type(source).__qualname__, exc_info=error)
-        state.unstarted = True
+        state.start_failed = True
         source.breaker.failed(str(error) if isinstance(error, InternalError) else "it did not start")
 
     @property
@@ -439,36 +449,12 @@ class SourceCalls:
             if state.timer is not None:
                 state.timer.cancel()
             late = None if state.late is None else state.late.answer
-            pending += [one for one in (state.starting, state.answer, late) if one is not None and not one.done()]
+            pending += [
+                task for task in (state.starting, state.probe_answer, late) if task is not None and not task.done()
+            ]
         self._states.clear()
-        for one in pending:
-            one.cancel()
+        for task in pending:
+            task.cancel()
         await self._tasks.cancel()
         if pending:
             await asyncio.wait(pending)
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Call a function in a thread of its own, which does not delay the end of the process.
-
-    A probe must not wait for a thread of the pool, which may be full of calls that wait for the same source.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
-
-    def work() -> None:
-        result: Any = None
-        caught: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as error:
-            caught = error
-        with suppress(RuntimeError):  # the loop is closed: the server has ended
-            loop.call_soon_threadsafe(finish, result, caught)
-
-    threading.Thread(target=work, name="wharfinger-probe", daemon=True).start()
-    return await future

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether it is a coroutine function, a partial of one, or has an async `__call__`."""
+    """Return whether `function` is a coroutine function, a partial of one, or has an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -71,14 +71,14 @@ class Job:
     # Defaults of the class, because most jobs are part of a batch and never change them.
     group = ""
     """The group of the owner, once the job is submitted on its own."""
-    threads: SimpleQueue[Job | None] | None = None
+    thread_queue: SimpleQueue[Job | None] | None = None
     """The queue from which a thread takes the job; None while it waits for a free thread."""
     timer: asyncio.TimerHandle | None = None
     """Ends the wait after `max_wait`."""
     lost = False
-    """Whether its caller has given up while its thread still runs."""
+    """Whether the caller has given up while the thread still runs."""
     batch: CallBatch | None = None
-    """The batch that it runs in, if it does not have a thread of its own."""
+    """The batch that the job is in, if it does not have a thread of its own."""
     size = 1
     """The number of calls."""
 
@@ -208,7 +208,7 @@ class Pool:
         self._collecting: dict[BatchKey, CallBatch] = {}
         """The batches that collect calls and have not started, at most one for each owner and function."""
         self._running: dict[BatchKey, CallBatch] = {}
-        """The batches that the collecting ones wait for."""
+        """The batches that run; the next batch with the same key waits for them."""
         self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
         """Functions that are not brief at present, by owner; the timer removes the entry."""
         self._queued: Counter[str] = Counter()
@@ -230,7 +230,7 @@ class Pool:
         try:
             return await job.future  # type: ignore[no-any-return]
         except asyncio.CancelledError:
-            self._give_back(job)
+            self._cancel(job)
             raise
 
     def _submit(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
@@ -243,13 +243,13 @@ class Pool:
         else:
             self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None
             self._queued[job.group] += job.size
-            job.timer = loop.call_later(self.max_wait, self._give_up, job)
+            job.timer = loop.call_later(self.max_wait, self._time_out, job)
 
-    def _give_back(self, job: Job) -> None:
+    def _cancel(self, job: Job) -> None:
         """Release the thread, or the place in the queue, of a job whose caller was cancelled."""
         batch = job.batch
         if batch is None:
-            if job.threads is None:
+            if job.thread_queue is None:
                 self._dequeue(job)
             elif job.future.cancelled():
                 self._lose(job)
@@ -261,11 +261,12 @@ class Pool:
         # Otherwise the thread skips it when its turn comes.
 
     def _lose(self, job: Job) -> None:
-        if job.threads is self._jobs and not job.lost:
-            job.lost = True  # until `_done`, if it ever returns
+        """Count the thread of a job as lost, until the thread returns."""
+        if job.thread_queue is self._jobs and not job.lost:
+            job.lost = True
             self._busy.add(job, -1)
             self._lost.add(job)
-            self._next()
+            self._start_waiting()
 
     # Batches
 
@@ -313,7 +314,7 @@ class Pool:
         self._leave(batch)
 
     def _spread(self, batch: CallBatch, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the calls of a batch that have not begun threads of their own."""
+        """Give a thread of its own to each call of a batch that has not begun."""
         for job in batch.take_all():
             job.batch = None
             if not job.future.done():
@@ -326,7 +327,7 @@ class Pool:
         if self._running.get(batch.key) is batch:
             del self._running[batch.key]
             following = self._collecting.get(batch.key)
-            if following is not None:  # later: otherwise the callers of this batch would wait for the thread
+            if following is not None:  # not at once: the next calls of this batch's callers should be in it
                 self._start_after(COLLECTING_TURNS, following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
@@ -366,20 +367,20 @@ class Pool:
         ):
             self._end(job, None, Overloaded("Too many blocking calls were given up and have not returned."))
             return
-        job.threads = self._jobs
+        job.thread_queue = self._jobs
         self._busy.add(job)
         if self._idle:
             self._idle -= 1
         else:
             self._threads += 1
             name = f"wharfinger-{self._threads}"
-            threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
+            threading.Thread(target=self._run_thread, args=(self._jobs,), name=name, daemon=True).start()
         self._jobs.put(job)
         if isinstance(job, CallBatch):
             job.next_check = job.future.get_loop().call_later(CHECK_SECONDS, self._check, job)
 
     def _dequeue(self, job: Job) -> None:
-        """Remove a job from the waiting ones if it is one of them."""
+        """Remove a job from the waiting jobs, if it is one of them."""
         group = self._waiting.get(job.group, {})
         jobs = group.get(job.owner, {})
         if job not in jobs:
@@ -395,12 +396,13 @@ class Pool:
         if job.timer is not None:
             job.timer.cancel()
 
-    def _give_up(self, job: Job) -> None:
+    def _time_out(self, job: Job) -> None:
+        """Refuse a job that has waited for `max_wait` seconds."""
         self._dequeue(job)
-        if job.threads is None:
+        if job.thread_queue is None:
             self._end(job, None, Overloaded("No thread became free for this blocking call: try again later."))
 
-    def _work(self, jobs: SimpleQueue[Job | None]) -> None:
+    def _run_thread(self, jobs: SimpleQueue[Job | None]) -> None:
         while (job := jobs.get()) is not None:
             result: Any = None
             error: BaseException | None = None
@@ -421,14 +423,14 @@ class Pool:
 
     def _done(self, job: Job, result: Any, error: BaseException | None) -> None:
         self._end(job, result, error)
-        if job.threads is self._jobs:  # otherwise the pool was closed in the meantime, and no longer counts this thread
+        if job.thread_queue is self._jobs:  # otherwise the pool was closed, and no longer counts this thread
             self._idle += 1
             (self._lost if job.lost else self._busy).add(job, -1)
-            self._next()
+            self._start_waiting()
 
-    def _next(self) -> None:
+    def _start_waiting(self) -> None:
         """Start waiting jobs while threads are free; groups, and owners in a group, take turns."""
-        while self._busy.total < self.size and (job := self._find_next()) is not None:
+        while self._busy.total < self.size and (job := self._next_that_may_start()) is not None:
             group = self._waiting[job.group]
             self._waiting[job.group] = self._waiting.pop(job.group)
             group[job.owner] = group.pop(job.owner)
@@ -436,7 +438,7 @@ class Pool:
             if not job.future.done():  # otherwise it was cancelled, and its task has not run since
                 self._start(job)
 
-    def _find_next(self) -> Job | None:
+    def _next_that_may_start(self) -> Job | None:
         """Return the first job that may start; None if none may."""
         # This is quick, because few groups and owners have used up their shares.
         for group, owners in self._waiting.items():
@@ -474,7 +476,7 @@ class Pool:
 
 
 class _Counts:
-    """Numbers of jobs, by group and by owner. A number of 0 is deleted, because there is no bound on clients."""
+    """Numbers of jobs, by group and by owner. Entries of 0 are deleted, since the number of clients has no bound."""
 
     def __init__(self) -> None:
         self.total = 0

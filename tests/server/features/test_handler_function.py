@@ -271,9 +271,9 @@ async def test_a_call_without_a_free_thread_gets_an_error() -> None:
 
 def test_only_an_async_function_without_a_timeout_is_called_directly() -> None:
     server = Server("s")
-    assert HandlerFunction(server.services, coroutine).direct
-    assert not HandlerFunction(server.services, plain).direct
-    assert not HandlerFunction(server.services, coroutine, timeout=1).direct
+    assert HandlerFunction(server.services, coroutine).is_plain_async
+    assert not HandlerFunction(server.services, plain).is_plain_async
+    assert not HandlerFunction(server.services, coroutine, timeout=1).is_plain_async
     assert HandlerFunction(server.services, lambda ctx=None: "").takes_context is False
 
 

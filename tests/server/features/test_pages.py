@@ -74,7 +74,7 @@ async def test_a_source_that_cannot_be_listed_is_reported_with_the_reason_and_lo
         assert (placeholder["uri"], placeholder["name"], resource["uri"]) == ("one:", "one", "two:0")
         assert placeholder["title"] == message
         assert result["_meta"][MISSING_META_KEY] == [{"source": "one", "uri": "one:", "message": message}]
-    assert caplog.text.count("tried again in the background") == 1
+    assert caplog.text.count("retrying in the background") == 1
     one.error = None
     result = (await ask(server, "resources/list"))["result"]
     assert [entry["uri"] for entry in result["resources"]] == ["one:0", "two:0"]

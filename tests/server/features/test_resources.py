@@ -728,7 +728,10 @@ async def test_a_uri_may_have_up_to_8192_characters() -> None:
     server = Server("s")
     server.resources.add("a:{+rest}", lambda rest: str(len(rest)))
     assert (await read(server, "a:" + "x" * 8190))[0]["text"] == "8190"
-    assert await read(server, "a:" + "x" * 8191) == {"code": -32602, "message": "A URI may have 8192 characters."}
+    assert await read(server, "a:" + "x" * 8191) == {
+        "code": -32602,
+        "message": "A URI may have at most 8192 characters.",
+    }
     server.resources.add("b:" + "x" * 8190, calm)
     assert (await read(server, "b:" + "x" * 8190))[0]["text"] == "calm"
     with pytest.raises(ValueError, match="8192"):

@@ -314,8 +314,8 @@ def test_prompt_arguments_are_decoded_from_strings() -> None:
     assert caught.value.faults == [
         "a: missing",
         "n: expected an integer, got a string",
-        "other: no such argument; the arguments are a, n, x, yes, names, side",
         "names: is not valid here",
+        "other: no such argument; the arguments are a, n, x, yes, names, side",
     ]
 
 

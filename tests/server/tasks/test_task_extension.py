@@ -1412,7 +1412,7 @@ async def test_a_repeated_status_message_does_not_update_the_task() -> None:
         id = await client.start("job")
         state = await client.wait_for(id, lambda state: "statusMessage" in state)
         (task,) = tasks_of(server).running.values()
-        task.note("half way")
+        task.set_message("half way")
         assert (await client.get(id))["lastUpdatedAt"] == state["lastUpdatedAt"]
         release.set()
         await client.final_state(id)

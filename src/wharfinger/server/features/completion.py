@@ -56,7 +56,8 @@ class Completions:
             is_shown = functools.partial(
                 _leads_to_readable, request.access, UriTemplate(ref.uri), others, params.argument.name
             )
-        values = await self._find(request, ref, params.argument.name, is_shown)(params.argument.value, others)
+        complete = self._find_completer(request, ref, params.argument.name, is_shown)
+        values = await complete(params.argument.value, others)
         return t.CompleteResult(completion=completion_of(values, is_shown))
 
     def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
@@ -69,23 +70,28 @@ class Completions:
         template = self._resources.templates.find(ref.uri)
         return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
-    def _find(
+    def _find_completer(
         self, request: Request, ref: t.CompletionReference, argument: str, is_shown: Callable[[str], bool]
     ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
+        """Return a function that completes an argument, called with the typed text and the other arguments."""
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.get(ref.name)
-            return self._by_marker(request, prompt.signature.parameters, prompt.completers, argument, is_shown)
+            return self._completer_of_feature(
+                request, prompt.signature.parameters, prompt.completers, argument, is_shown
+            )
         feature = self._resources.templates.by_key.get(ref.uri)
         if feature is not None and feature.template is not None:
-            return self._by_marker(request, feature.template.variables, feature.completers, argument, is_shown)
+            return self._completer_of_feature(
+                request, feature.template.variables, feature.completers, argument, is_shown
+            )
         for source in self._resources.sources:
             if any(template.uri_template == ref.uri for template in source.templates):
-                return functools.partial(self._of_source, request, source, ref.uri, argument, is_shown)
+                return functools.partial(self._complete_by_source, request, source, ref.uri, argument, is_shown)
         if ref.uri in self._resources.static.by_key:
             raise InvalidParams("This resource has no variables.")
         raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
 
-    async def _of_source(
+    async def _complete_by_source(
         self,
         request: Request,
         source: Source,
@@ -99,10 +105,10 @@ class Completions:
         values = await complete(template, argument, value, others)
         completion = completion_of(values, is_shown)
         if completion.has_more is True and not isinstance(values, t.Completion):
-            completion.total = UNSET  # a source stops there, so it does not know how many there are
+            completion.total = UNSET  # a source returns only one more, so it does not know how many there are
         return completion
 
-    def _by_marker(
+    def _completer_of_feature(
         self,
         request: Request,
         names: Any,
@@ -146,7 +152,7 @@ def _leads_to_readable(
 
     If other variables are missing, return whether the caller may read a URI with the same beginning.
     """
-    uri, names, whole = template.beginning({**others, argument: value})
+    uri, names, whole = template.expand_beginning({**others, argument: value})
     if not whole:
         return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
     return access.allows("read", uri) or (uri.endswith("/") and access.may_read_below(uri))

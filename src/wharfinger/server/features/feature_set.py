@@ -3,7 +3,7 @@
 Features keep the order in which they were added. Each gets the next number, and a page starts after a number, so that
 adding or removing features does not shift later pages.
 
-The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (the whole) shows
+The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (its parent) shows
 them under a prefix. There, `parts` has the sets of the parts. The visible features are computed on use, and again after
 every change of a part. A set's own features come first, then those of each part, so that a position is a path: (0,
 number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name
@@ -42,7 +42,7 @@ class VisibleFeature(NamedTuple, Generic[F]):
     feature: F
     fallback: bool
     part: Part | None = None
-    """The part that it comes from; None for the set's own."""
+    """The part that has the feature; None if the set itself has it."""
     key: str = ""
     """Its key in that part."""
 
@@ -55,7 +55,7 @@ class Features(Generic[F]):
         self.version = 0
         self.parts: list[MountedFeatures[F]] = []
         """The sets of mounted servers, whose features this set shows."""
-        self.wholes: list[MountedFeatures[F]] = []
+        self.parents: list[MountedFeatures[F]] = []
         """The mounts through which other sets show this one."""
         self.by_key: dict[str, F] = {}
         """The set's own features that are enabled; change it only with `add`, `remove`, `disable` and `enable`."""
@@ -65,6 +65,7 @@ class Features(Generic[F]):
         self._numbers: dict[str, int] = {}
         self._fallbacks: set[str] = set()
         self._order: list[int] = []
+        """The numbers of the enabled features, in ascending order."""
         self._keys: dict[int, str] = {}
         self._next = 1
         self._hidden: dict[str, bool] = {}
@@ -87,7 +88,7 @@ class Features(Generic[F]):
                 return
             if not fallback:
                 raise ValueError(f"The {self.kind} {key!r} is registered already: remove it first, or rename one.")
-        for mounted in self.wholes:
+        for mounted in self.parents:
             mounted.check(key, fallback)
         if key in self._numbers:
             self._drop(key)
@@ -109,7 +110,7 @@ class Features(Generic[F]):
         """
         if key in self._numbers:
             self._drop(key)
-            for mounted in self.wholes:
+            for mounted in self.parents:
                 mounted.forget(key)
         else:
             self._require(key)
@@ -159,7 +160,7 @@ class Features(Generic[F]):
     def forget(self, key: str) -> None:
         """Called when a part has removed a feature, so that a later feature of the same key is shown."""
         self._hidden.pop(key, None)
-        for mounted in self.wholes:
+        for mounted in self.parents:
             mounted.forget(key)
 
     def _drop(self, key: str) -> None:
@@ -175,8 +176,8 @@ class Features(Generic[F]):
     def _touch(self) -> None:
         self.version += 1
         self._visible = None
-        for mounted in self.wholes:
-            mounted.whole._touch()
+        for mounted in self.parents:
+            mounted.parent._touch()
 
     # -- looking up
 
@@ -296,50 +297,50 @@ class _Holder(NamedTuple):
 
 
 class MountedFeatures(Generic[F]):
-    """Shows the features of a part in the whole, under `prefix`.
+    """Shows the features of a part in its parent: names under `prefix`, or URIs unchanged (`prefix=None`).
 
     Raises:
-        ValueError: a name is taken in the whole, or is not valid with the prefix.
+        ValueError: a name is taken in the parent, or is not valid with the prefix.
     """
 
     def __init__(
-        self, part: Part, features: Features[F], whole: Features[F], whole_name: str, *, prefix: str | None = None
+        self, part: Part, features: Features[F], parent: Features[F], parent_name: str, *, prefix: str | None = None
     ) -> None:
         self.part = part
         self.features = features
-        self.whole = whole
+        self.parent = parent
         self.prefix = prefix or ""
-        self._whole_name = whole_name
-        self._named = prefix is not None
+        self._parent_name = parent_name
+        self._has_names = prefix is not None
         for key, fallback in features.taken():
             self.check(key, fallback)
 
     def show(self) -> None:
         """Begin to show the part's features."""
-        self.whole.parts.append(self)
-        self.features.wholes.append(self)
-        self.whole._touch()
+        self.parent.parts.append(self)
+        self.features.parents.append(self)
+        self.parent._touch()
 
     def check(self, key: str, fallback: bool) -> None:
         """Check the key of a feature that is about to be added to the part.
 
         Raises:
-            ValueError: its name is taken in the whole, or is not valid with the prefix.
+            ValueError: its name is taken in the parent, or is not valid with the prefix.
         """
         name = self.prefix + key
-        if self._named and not _NAME.fullmatch(name):
+        if self._has_names and not _NAME.fullmatch(name):
             raise ValueError(
-                f"{self._whole_name!r} and {self.part.name!r}: {name!r} is not a valid name: "
+                f"{self._parent_name!r} and {self.part.name!r}: {name!r} is not a valid name: "
                 "pass a shorter prefix=, of letters, digits, '_', '-' and '.'."
             )
-        holder = self.whole.holder(name)
+        holder = self.parent.holder(name)
         if holder is not None and not holder.fallback and not fallback:
-            advice = "include one with another prefix=" if self._named else "remove one"
-            servers = f"{holder.server or self._whole_name!r} and {self.part.name!r}"
-            raise ValueError(f"{servers} both have the {self.whole.kind} {name!r}: {advice}.")
-        for mounted in self.whole.wholes:
+            advice = "include one with another prefix=" if self._has_names else "remove one"
+            servers = f"{holder.server or self._parent_name!r} and {self.part.name!r}"
+            raise ValueError(f"{servers} both have the {self.parent.kind} {name!r}: {advice}.")
+        for mounted in self.parent.parents:
             mounted.check(name, fallback)
 
     def forget(self, key: str) -> None:
         """Called when the part has removed a feature."""
-        self.whole.forget(self.prefix + key)
+        self.parent.forget(self.prefix + key)

@@ -1,4 +1,4 @@
-"""Calls a user's function for a request: on the event loop or in a thread, with its context, within its timeout."""
+"""Calls an author's function for a request: on the event loop or in a thread, with its context, within its timeout."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Finish = Callable[[Request, Any], Awaitable[Any]]
 class HandlerFunction:
     """A function whose parameters are analysed once, at registration.
 
-    `direct` is True if `function(**values)` can be awaited directly: the function is async, with nothing to convert, no
-    context, no dependencies and no timeout.
+    `is_plain_async` is True if `function(**values)` may be awaited instead of a call of this object: the function is
+    async, with nothing to convert, no context, no dependencies and no timeout.
+
     `variables` are the variables of a URI template, whose texts are passed as `values`; each goes to the parameter of
     the same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
 
@@ -49,9 +50,9 @@ class HandlerFunction:
         "_timeout",
         "_variable_types",
         "completers",
-        "direct",
         "finish",
         "function",
+        "is_plain_async",
         "runs_async",
     )
 
@@ -83,7 +84,8 @@ class HandlerFunction:
         self.runs_async = is_async(function)
         generates = inspect.isasyncgenfunction(function)
         self._inline = inline or generates  # calling a generator function runs none of its body
-        self.direct = self.runs_async and not (self._context or self._needs or self._variable_types) and timeout is None
+        extras = self._context or self._needs or self._variable_types
+        self.is_plain_async = self.runs_async and not extras and timeout is None
         self._may_ask = self.runs_async or generates
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
@@ -121,8 +123,9 @@ class HandlerFunction:
         """Find the type that a variable is converted to, and its completer."""
         from wharfinger.server.signature.arguments import completer_of
 
-        kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-        if kind not in (str, Any, inspect.Parameter.empty) or _is_bounded(annotation):
+        kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        is_bounded = any(isinstance(extra, msgspec.Meta) for extra in extras)
+        if kind not in (str, Any, inspect.Parameter.empty) or is_bounded:
             self._variable_types[name] = annotation
         completer = completer_of(annotation)
         if completer is not None:
@@ -158,24 +161,24 @@ class HandlerFunction:
             arguments[self._context] = context if self._may_ask else context.for_plain_function()
         try:
             if self._needs:
-                running: Awaitable[Any] = self._with_needs(request, arguments)
+                running: Awaitable[Any] = self._call_with_dependencies(request, arguments)
             elif self.runs_async:
                 running = self.function(**arguments)
             elif self._inline:
                 return self.function(**arguments)
             else:
                 running = self._services.pool.run(owner_of(request), functools.partial(self.function, **arguments))
-            return await (running if self._timeout is None else self._timed(running, self._timeout))
+            return await (running if self._timeout is None else self._await_in_time(running, self._timeout))
         except URLElicitationRequired as error:
-            raise self.needs_url(request, error) from None
+            raise self.url_exception(request, error) from None
 
-    def needs_url(self, request: Request, error: URLElicitationRequired) -> BaseException:
+    def url_exception(self, request: Request, error: URLElicitationRequired) -> BaseException:
         """Return the exception to raise if the function requires that the user opens a URL first."""
-        from wharfinger.server.input.round_trips import required_url  # few servers raise it
+        from wharfinger.server.input.round_trips import url_exception  # few servers raise it
 
-        return required_url(self._services, request, error)
+        return url_exception(self._services, request, error)
 
-    async def _timed(self, running: Awaitable[Any], seconds: float) -> Any:
+    async def _await_in_time(self, running: Awaitable[Any], seconds: float) -> Any:
         """Await the result within the function's timeout, which pauses while the client answers a request for input."""
         from wharfinger.transports.timeouts import PausableTimeout
 
@@ -188,7 +191,7 @@ class HandlerFunction:
                 raise
             raise HandlerFailed(f"The handler took longer than {seconds:g} s.") from None
 
-    async def _with_needs(self, request: Request, arguments: dict[str, Any]) -> Any:
+    async def _call_with_dependencies(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with its dependencies, which stay open until `finish` has processed the result."""
         from wharfinger.server.dependencies import OpenDependencies
 
@@ -204,11 +207,6 @@ class HandlerFunction:
             return value if self.finish is None else await self.finish(request, value)
 
 
-def _is_bounded(annotation: Any) -> bool:
-    extras = get_args(annotation) if get_origin(annotation) is Annotated else ()
-    return any(isinstance(extra, msgspec.Meta) for extra in extras)
-
-
 def _convert_text(kind: Any, text: Any) -> Any:
-    """Convert text to a type that msgspec does not support, such as `Path`; if that fails, no such resource exists."""
+    """Convert text to a type that msgspec does not support, such as `Path`. After an error, no resource is found."""
     return kind(text)

@@ -120,7 +120,7 @@ class PagedList(Generic[F]):
         return await self.page_for(request, request.params.cursor, full)
 
     async def page_for(self, request: Request, cursor: Any = UNSET, full: bool = False) -> Any:
-        """Return one page of the items that the caller of a request sees.
+        """Return one page of the items that the caller of a request sees; `full` selects `full_definition_of`.
 
         Raises:
             InvalidParams: the cursor does not belong to this list, or is another caller's.
@@ -192,8 +192,8 @@ class PagedList(Generic[F]):
                 break
         return self._result(shown, keys.seal(self.name, [number, after]))
 
-    async def feed(self, update: Callable[[bytes], object], owner: str, view: CallerView) -> None:
-        """Pass the encoded entries that a caller sees to a digest, at most `MAX_EXAMINED`."""
+    async def feed_digest(self, update: Callable[[bytes], object], owner: str, view: CallerView) -> None:
+        """Pass the encoded entries that a caller sees, at most `MAX_EXAMINED`, to the `update` of a digest."""
         remaining = MAX_EXAMINED
         for number in range(len(self.providers) + 1):
             after: Any = None if number else 0
@@ -207,26 +207,26 @@ class PagedList(Generic[F]):
     async def _take(
         self, number: int, after: Any, limit: int, owner: str, full: bool, view: CallerView | None
     ) -> tuple[Sequence[Any], Any]:
-        """Return at most `limit` entries of one provider that the caller sees, and the key of the next page."""
+        """Return at most `limit` entries that the caller sees, from one provider, and the key of the next page."""
         if view is None:
-            return await self._take_any(number, after, limit, owner, full)
+            return await self._take_all(number, after, limit, owner, full)
         shown: list[Any] = []
         examined = 0
         while True:
             before = after
-            more, after = await self._take_any(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
+            more, after = await self._take_all(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
             visible = [index for index, entry in enumerate(more) if view.shows(entry)]
             if len(shown) + len(visible) > limit:
                 # Only the provider knows the key after an entry: call it again with a lower limit.
                 last = visible[limit - len(shown) - 1]
-                more, after = await self._take_any(number, before, last + 1, owner, full)
+                more, after = await self._take_all(number, before, last + 1, owner, full)
                 visible = [index for index, entry in enumerate(more) if view.shows(entry)]
             shown += [more[index] for index in visible]
             examined += len(more)
             if after is None or len(shown) >= limit or examined >= MAX_EXAMINED:
                 return shown, after
 
-    async def _take_any(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
+    async def _take_all(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
         """Return at most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)

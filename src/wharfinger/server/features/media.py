@@ -21,7 +21,7 @@ _SUBTYPES: Mapping[str, str] = {"jpg": "jpeg", "svg": "svg+xml", "tif": "tiff", 
 class Media:
     """Bytes, or the file that contains them; subclasses turn them into one kind of content.
 
-    Pass a path, or the bytes as `data`. `format` is a short name such as `png`, `mime_type` the whole type; without
+    Pass a path, or the bytes as `data`. `format` is a short name such as `png`, `mime_type` a full MIME type; without
     either, the type is detected from the name and the first bytes. The file is read in a thread when the result is
     sent.
 
@@ -63,7 +63,7 @@ class Media:
         return short if "/" in short else f"{self.family}/{_SUBTYPES.get(short, short)}"
 
     def read(self, max_bytes: int) -> bytes:
-        """Return the bytes; reads the file if necessary, and then blocks.
+        """Return the bytes. Blocks if they are in a file.
 
         Raises:
             OSError: the file cannot be read.
@@ -80,15 +80,14 @@ class Media:
         return data
 
     def block(self, max_bytes: int) -> t.ContentBlock:
-        """Return the block of content; blocks while the file is read. See `read` for `max_bytes` and the errors."""
+        """Return the content block for a result. See `read`, which this calls, for `max_bytes` and the errors."""
         data = self.read(max_bytes)
-        return self._block(data, self.mime_type or self._detected_type(data))
+        mime_type = self.mime_type
+        if not mime_type:
+            from wharfinger.content.mime import by_name, sniff
 
-    def _detected_type(self, data: bytes) -> str:
-        from wharfinger.content.mime import by_name, sniff
-
-        type_of_name = by_name(self.path.name) if self.path is not None else ""
-        return type_of_name or sniff(data)
+            mime_type = (by_name(self.path.name) if self.path is not None else "") or sniff(data)
+        return self._block(data, mime_type)
 
     def _hints(self) -> dict[str, Any]:
         return {

@@ -25,10 +25,10 @@ MAX_CURSOR_URIS, MAX_CURSOR_URI_CHARACTERS = 16, 4096
 def pages_of_source(
     source: Source, calls: SourceCalls, arrived: Callable[[], None], alone: Callable[[], bool]
 ) -> Provider:
-    """Return the pages of a source. If the first one cannot be listed, it is a placeholder, with the reason as title.
+    """Return the pages of a source. If the first page cannot be listed, it has a placeholder, with the reason as title.
 
     A list of several sources waits for the first page at most as long as the source's patience. `arrived` is called
-    when a later one has arrived. If the source is `alone`, the list waits until a probe shows that it does not answer.
+    when the page arrives later. If the source is `alone`, the list waits until a probe shows that it does not answer.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:
@@ -71,7 +71,7 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
     """Return the pages of an async generator that continues after a URI."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        shown = await _first(function(after=key), limit + 1)
+        shown = await _take_first(function(after=key), limit + 1)
         return shown[:limit], shown[limit - 1].uri if len(shown) > limit else None
 
     return page
@@ -86,7 +86,7 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
         count, last_uris = cast("tuple[int, list[str]]", key or (0, []))
-        shown = await _first(_after(function(), last_uris, count, limit + 1), limit + 1)
+        shown = await _take_first(_continue_after(function(), last_uris, count, limit + 1), limit + 1)
         if len(shown) <= limit:
             return shown, None
         shown.pop()
@@ -95,7 +95,7 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
     return page
 
 
-async def _after(
+async def _continue_after(
     resources: AsyncIterator[t.Resource], last_uris: list[str], count: int, limit: int
 ) -> AsyncIterator[t.Resource]:
     """Yield the resources after the last of `last_uris` that is still listed.
@@ -124,7 +124,7 @@ async def _after(
         await _close(resources)
 
 
-async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
+async def _take_first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
     """Return the first `number` resources, and close the generator."""
     shown: list[t.Resource] = []
     try:

@@ -24,8 +24,8 @@ from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.media import Media
 from wharfinger.server.features.result_errors import check_texts, unusable_result
-from wharfinger.server.features.tool_results import BLOCKS, with_media_read
-from wharfinger.server.signature.arguments import BadArguments, Parameter, Signature
+from wharfinger.server.features.tool_results import BLOCKS, read_media
+from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.complete import Complete
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PromptOptions(TypedDict, total=False):
     inline: bool
     """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
     timeout: float | None
-    """Seconds that filling it in may take."""
+    """Seconds that a request for its messages may take."""
     scopes: Sequence[str] | str | None
     """Scopes that a caller's token must have, all of them. Otherwise it is not listed, and requests get HTTP 403."""
 
@@ -88,8 +88,15 @@ class PromptFeature:
             inline=options.get("inline", False),
             timeout=options.get("timeout"),
         )
-        self._call.finish = self._result
-        arguments = [_argument(parameter) for parameter in self.signature.parameters.values()]
+        self._call.finish = self._make_result
+        arguments = [
+            t.PromptArgument(
+                name=parameter.name,
+                description=parameter.description or UNSET,
+                required=True if parameter.required else UNSET,
+            )
+            for parameter in self.signature.parameters.values()
+        ]
         self.definition = t.Prompt(
             name=self.name,
             title=UNSET if (title := options.get("title")) is None else title,
@@ -110,16 +117,16 @@ class PromptFeature:
             arguments = self.signature.decode_strings({} if given is UNSET else given)
         except BadArguments as error:
             raise InvalidParams("Invalid arguments: " + "; ".join(error.faults)) from None
-        return await self._result(request, await self._call.invoke(request, arguments))
+        return await self._make_result(request, await self._call.invoke(request, arguments))
 
-    async def _result(self, request: Request, value: Any) -> t.GetPromptResult:
+    async def _make_result(self, request: Request, value: Any) -> t.GetPromptResult:
         if isinstance(value, t.GetPromptResult):
-            messages = await with_media_read(self._services, request, value.messages)
+            messages = await read_media(self._services, request, value.messages)
             return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
         items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
         function = self._call.function
         try:
-            messages = await with_media_read(self._services, request, [_message(item) for item in items])
+            messages = await read_media(self._services, request, [_to_message(item) for item in items])
         except (TypeError, ValueError, OSError) as error:
             raise unusable_result(function, value, error) from error
         check_texts(function, [message.content for message in messages])
@@ -129,10 +136,10 @@ class PromptFeature:
 class Prompts:
     """The prompts of one server."""
 
-    def __init__(self, services: Services, size: int | None) -> None:
+    def __init__(self, services: Services, page_size: int | None) -> None:
         self._services = services
-        self.features: Features[PromptFeature] = Features("prompt", lambda: services.notify.list_changed("prompts"))
-        self.listing = PagedList("prompts", self.features, services.keys, size, _prompts_result)
+        self.features: Features[PromptFeature] = Features("prompt", lambda: services.watching.list_changed("prompts"))
+        self.listing = PagedList("prompts", self.features, services.keys, page_size, _prompts_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
 
     def add(
@@ -214,17 +221,11 @@ class Prompts:
         return filled
 
 
-def _argument(parameter: Parameter) -> t.PromptArgument:
-    return t.PromptArgument(
-        name=parameter.name, description=parameter.description or UNSET, required=True if parameter.required else UNSET
-    )
-
-
 def _prompts_result(shown: list[Any], next_cursor: Any) -> t.ListPromptsResult:
     return t.ListPromptsResult(prompts=shown, next_cursor=next_cursor)
 
 
-def _message(value: Any) -> t.PromptMessage:
+def _to_message(value: Any) -> t.PromptMessage:
     """Convert a function's result to a message; content without a role gets the role `user`."""
     if isinstance(value, t.PromptMessage):
         return value

@@ -31,7 +31,7 @@ __all__ = [
     "is_literal",
     "is_uri",
     "make_resource",
-    "unlisted_feature_of",
+    "make_unlisted_resource",
 ]
 
 log = logging.getLogger("wharfinger.server.features.resources")
@@ -155,11 +155,13 @@ def make_resource(
         raise TypeError(
             f"{location_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
         )
-    template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
+    template = None if is_literal(uri) and not allow_traversal else _parse_template(uri, allow_traversal)
+    docstring = (getattr(function, "__doc__", None) or "").strip()
+    first_paragraph = " ".join(docstring.split("\n\n")[0].split())
     shared: dict[str, Any] = {
         "name": options.get("name") or getattr(function, "__name__", uri),
         "title": or_unset(options.get("title")),
-        "description": or_unset(options.get("description") or _summary(function)),
+        "description": or_unset(options.get("description") or first_paragraph or None),
         "mime_type": or_unset(options.get("mime_type")),
         "icons": UNSET if (icons := options.get("icons")) is None else list(icons),
         "meta": or_unset(options.get("meta")),
@@ -196,7 +198,7 @@ def make_resource(
     )
 
 
-def unlisted_feature_of(
+def make_unlisted_resource(
     services: Services,
     template: str,
     function: Callable[..., Any],
@@ -205,7 +207,7 @@ def unlisted_feature_of(
 ) -> ResourceFeature:
     """Make an unlisted template from a function that reads its URIs. See `Server.read_resource`."""
     check_scheme(template, function)
-    parsed = _template_of(template, allow_traversal)
+    parsed = _parse_template(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
         HandlerFunction(services, function, variables=parsed.variables),
@@ -216,18 +218,12 @@ def unlisted_feature_of(
     )
 
 
-def _template_of(text: str, allow_traversal: bool) -> UriTemplate:
+def _parse_template(text: str, allow_traversal: bool) -> UriTemplate:
     template = UriTemplate(text, allow_traversal=allow_traversal)
     operators = {part.operator for part in template.parts if not isinstance(part, str)}
     if allow_traversal and operators.isdisjoint("+#"):
         raise ValueError(f"{text!r} has no {{+name}} or {{#name}} to which allow_traversal could apply: leave it out.")
     return template
-
-
-def _summary(function: Callable[..., Any]) -> str | None:
-    """Return the first paragraph of the docstring."""
-    text = (getattr(function, "__doc__", None) or "").strip()
-    return " ".join(text.split("\n\n")[0].split()) or None
 
 
 def is_literal(uri: str) -> bool:
@@ -249,12 +245,12 @@ def check_scheme(template: str, function: Callable[..., Any]) -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Accept an absolute URI of bounded length; the rest is opaque.
+    """Check that a text is an absolute URI of bounded length. What follows its scheme is not examined.
 
     Raises:
         InvalidParams: it is not an absolute URI, or too long.
     """
     if len(uri) > MAX_RESOURCE_URI_CHARACTERS:
-        raise InvalidParams(f"A URI may have {MAX_RESOURCE_URI_CHARACTERS} characters.")
+        raise InvalidParams(f"A URI may have at most {MAX_RESOURCE_URI_CHARACTERS} characters.")
     if not _URI.match(uri):
         raise InvalidParams("uri must be an absolute URI (RFC 3986), such as file:///notes/today.md, without spaces.")

@@ -36,7 +36,7 @@ from wharfinger.server.features.resource import (
     ResourceOptions,
     check_uri,
     make_resource,
-    unlisted_feature_of,
+    make_unlisted_resource,
 )
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable_result
 from wharfinger.server.features.tool_results import to_wire
@@ -45,7 +45,7 @@ from wharfinger.server.near_uris import add_near_uris
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, SearchRequest, search
-from wharfinger.server.source_calls import MISSING_META_KEY, SourceCalls
+from wharfinger.server.source_calls import MISSING_META_KEY, SourceCalls, missing_from_list
 from wharfinger.source import Hits, Source
 from wharfinger.types.base import or_unset
 
@@ -64,7 +64,7 @@ log = logging.getLogger("wharfinger.server.features.resources")
 class Content:
     """One of several contents that a resource function returns; `data` is text, bytes, or a JSON value.
 
-    By default `uri` and `mime_type` are those of the resource; if it has no `mime_type`, that is detected.
+    By default `uri` and `mime_type` are those of the resource; if it has no `mime_type`, the type is detected.
     """
 
     __slots__ = ("data", "meta", "mime_type", "uri")
@@ -86,29 +86,28 @@ class Content:
 class Resources:
     """The resources of one server."""
 
-    def __init__(self, services: Services, size: int | None) -> None:
+    def __init__(self, services: Services, page_size: int | None) -> None:
         self._services = services
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
-        self._wholes: list[tuple[Part, Resources]] = []
-        """The servers in which this one is mounted: the `Part` that stands for it there, and their resources."""
-        self.static: Features[ResourceFeature] = Features("resource", lambda: services.notify.list_changed("resources"))
-        self.templates: Features[ResourceFeature] = Features(
-            "resource template", lambda: services.notify.list_changed("resources")
-        )
+        self._parents: list[tuple[Part, Resources]] = []
+        """Servers in which this one is mounted: the `Part` that stands for it there, and the parent's resources."""
+        changed = functools.partial(services.watching.list_changed, "resources")
+        self.static: Features[ResourceFeature] = Features("resource", changed)
+        self.templates: Features[ResourceFeature] = Features("resource template", changed)
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
         """Templates that can be read and are not listed."""
         self.sources: list[Source] = []
-        self.calls = SourceCalls(services.pool, services.notify)
+        self.calls = SourceCalls(services.pool, services.watching)
         """Calls the sources, and knows which ones are missing."""
-        self.index: Index | None = None
-        """Answers searches of the sources that it covers."""
+        self.search_index: Index | None = None
+        """Answers searches of the sources that it covers; None if there is no index."""
         self.near_uri_searches = 0
         """Number of requests that are searching now for URIs near one that does not exist."""
         self._template_index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
-        self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
-        self.templates_listing = PagedList("templates", self.templates, services.keys, size, _templates_result)
+        self.listing = PagedList("resources", self.static, services.keys, page_size, _resources_result)
+        self.templates_listing = PagedList("templates", self.templates, services.keys, page_size, _templates_result)
         for listing in (self.listing, self.templates_listing):
             listing.definition_of = ResourceFeature.current_definition
             listing.ttl_ms, listing.cache_scope = services.ttl_ms, services.cache_scope
@@ -124,7 +123,7 @@ class Resources:
 
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
-            ValueError: it is taken, is not a URI, or is ambiguous with another template (both are named);
+            ValueError: `uri` is taken, is not a URI, or is ambiguous with another template (both are named); or
                 `allow_traversal` is set and the template has neither `{+name}` nor `{#name}`.
             TypeError: the function's parameters are not the template's variables, or an option is unknown.
         """
@@ -146,7 +145,7 @@ class Resources:
         Raises:
             InvalidTemplate, ValueError, TypeError: as for `add`.
         """
-        feature = unlisted_feature_of(self._services, template, function, allow_traversal, scopes)
+        feature = make_unlisted_resource(self._services, template, function, allow_traversal, scopes)
         self.put(feature, listed=False)
 
     def put(self, feature: ResourceFeature, *, listed: bool = True) -> None:
@@ -255,7 +254,7 @@ class Resources:
         for features in mounted:
             features.show()
         self._parts.append((part, resources))
-        resources._wholes.append((part, self))
+        resources._parents.append((part, self))
         self.listing.add_part(resources.listing)
         self.templates_listing.add_part(resources.templates_listing)
 
@@ -263,17 +262,17 @@ class Resources:
         """Let reads find an enabled template, here and in every server that shows it.
 
         Raises:
-            ValueError: it is ambiguous with another one there.
+            ValueError: it is ambiguous with another template.
         """
         if self.templates.hides(feature.text) or self.unlisted.hides(feature.text):
             return
         self._template_index.add(feature.template or UriTemplate(feature.text), (feature, part))
         try:
-            for here, whole in self._wholes:
+            for as_part, parent in self._parents:
                 try:
-                    whole._index_template(feature, here)
+                    parent._index_template(feature, as_part)
                 except ValueError as error:
-                    raise ValueError(f"{whole._services.name!r} and {self._services.name!r}: {error}") from None
+                    raise ValueError(f"{parent._services.name!r} and {self._services.name!r}: {error}") from None
         except ValueError:
             self._unindex_template(feature.text, feature)
             raise
@@ -282,8 +281,8 @@ class Resources:
         found = self._template_index.get(text)
         if found is not None and found[0] is feature:
             self._template_index.remove(text)
-            for _, whole in self._wholes:
-                whole._unindex_template(text, feature)
+            for _, parent in self._parents:
+                parent._unindex_template(text, feature)
 
     def add_source(self, source: Source) -> None:
         """Add a source. Its resources are listed after the registered ones, and after those of earlier sources."""
@@ -292,12 +291,12 @@ class Resources:
         pages = pages_of_source(
             source,
             self.calls,
-            arrived=lambda: self._services.notify.list_changed("resources"),
+            arrived=lambda: self._services.watching.list_changed("resources"),
             alone=lambda: len(self.sources) == 1,
         )
         self.listing.add_provider(pages)
         self.templates_listing.add_provider(templates_of_source(source, self.calls))
-        self._services.notify.list_changed("resources")
+        self._services.watching.list_changed("resources")
         self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
@@ -305,7 +304,7 @@ class Resources:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.listing.add_provider(pages_of_catalogue(function))
-        self._services.notify.list_changed("resources")
+        self._services.watching.list_changed("resources")
         self._services.serve("resources")
 
     # -- reading
@@ -339,16 +338,16 @@ class Resources:
         request.ttl_ms, request.cache_scope = feature.ttl_ms, feature.cache_scope
         call = feature.call
         try:
-            value = await call.function(**values) if call.direct else await call(request, values)
+            value = await call.function(**values) if call.is_plain_async else await call(request, values)
         except URLElicitationRequired as error:
-            raise call.needs_url(request, error) from None
+            raise call.url_exception(request, error) from None
         if type(value) is str:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
             if value.startswith(UNAWAITED):
                 refuse_unawaited(feature.call.function, value)
             result = t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
         else:
-            result = await self._result(request, uri, value, feature.mime_type, feature.call.function)
+            result = await self._make_result(request, uri, value, feature.mime_type, feature.call.function)
         if not feature.type_checked:
             feature.check_type(result)
         return result
@@ -389,7 +388,7 @@ class Resources:
         return result
 
     def _set_cache_scope(self, request: Request) -> None:
-        """Make a result private if another caller may be refused, or get a different one."""
+        """Make a result private if another caller may be refused, or get a different result."""
         # With a policy, the guard sets the scope by its rules.
         identified = request.caller.principal.key and request.access is None
         if identified or self._services.methods.may_differ("resources/read"):
@@ -408,7 +407,7 @@ class Resources:
         else:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
 
-    async def _result(
+    async def _make_result(
         self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
     ) -> t.ReadResourceResult:
         """Convert a function's return value to contents.
@@ -417,15 +416,16 @@ class Resources:
             UnusableResult: it cannot be converted.
         """
         if isinstance(value, t.ReadResourceResult):
-            for contents in value.contents:
-                t.check_contents(contents)
+            for content in value.contents:
+                t.check_contents(content)
             return take_hints(request, value)
         values = cast("list[object]", value if isinstance(value, list) else [])
         several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
         try:
-            return t.ReadResourceResult(contents=[await self._contents(request, uri, v, mime_type) for v in several])
+            contents = [await self._make_contents(request, uri, v, mime_type) for v in several]
         except (TypeError, ValueError, RecursionError) as error:
             raise unusable_result(function, value, error) from error
+        return t.ReadResourceResult(contents=contents)
 
     async def _finish(
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
@@ -433,9 +433,9 @@ class Resources:
         """Read a function's return value (iterators, paths, rows) while its dependencies are still open."""
         if isinstance(value, t.ReadResourceResult):
             return value
-        return await self._result(request, request.params.uri, value, mime_type, function)
+        return await self._make_result(request, request.params.uri, value, mime_type, function)
 
-    async def _contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
+    async def _make_contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
         meta: Any = UNSET
         if isinstance(value, Content):
             uri, mime_type = value.uri or uri, value.mime_type or mime_type
@@ -500,7 +500,7 @@ class Resources:
         return False
 
     def _own_source(self, uri: str) -> Source | None:
-        """Return this server's source that a URI belongs to. One that is starting may not know its URIs yet."""
+        """Return this server's source that a URI belongs to. A source that is starting may not know its URIs yet."""
         for source in self.sources:
             if source.matches(uri):
                 return source
@@ -552,7 +552,7 @@ class Resources:
     def _add_missing(self, page: t.ListResourcesResult) -> list[dict[str, str]]:
         """Add the sources that are missing to the `_meta` of a list."""
         missing = [
-            {"source": source.name, "uri": source.uri, "message": f"{why}; its resources are missing from this list."}
+            {"source": source.name, "uri": source.uri, "message": missing_from_list(why)}
             for source, why in self.missing()
             if may_read_below(f"{source.uri.rstrip('/')}/" if source.uri else "")
         ]

@@ -52,7 +52,7 @@ def location_of(function: Any) -> str:
 
 
 def unusable_result(function: Callable[..., Any], value: Any, error: Exception) -> UnusableResult:
-    """Return the error to raise for a result that `error` says cannot be sent."""
+    """Return the error to raise for a result that cannot be sent because of `error`."""
     if isinstance(error, UnusableResult):
         return error
     problem = None if isinstance(error, OSError) else _find_problem(value)

@@ -1,4 +1,4 @@
-"""Converts the return value of a tool or prompt to blocks of content and structured content. Calls no user function."""
+"""Converts the return value of a tool or prompt to content blocks and structured content. Calls no tool or prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.protocol.json_schema import CompiledSchema
     from wharfinger.server.services import Services
 
-__all__ = ["BLOCKS", "Output", "block_of", "is_content", "to_wire", "with_media_read", "wrap_schema"]
+__all__ = ["BLOCKS", "Output", "block_of", "is_content", "read_media", "to_wire", "wrap_schema"]
 
 BLOCKS = get_args(t.ContentBlock)
 _CONTENT = (*BLOCKS, Media)
@@ -34,12 +34,12 @@ def is_content(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(item, _CONTENT) for item in cast("list[Any]", value))
 
 
-async def with_media_read(services: Services, request: Request, value: Any) -> Any:
+async def read_media(services: Services, request: Request, value: Any) -> Any:
     """Replace each `Image`, `Audio` and `File` in a value with a block. Reads files in a thread."""
     if isinstance(value, t.CallToolResult):
         blocks: Sequence[Any] = value.content
         if any(isinstance(item, Media) for item in blocks):
-            return msgspec.structs.replace(value, content=await with_media_read(services, request, blocks))
+            return msgspec.structs.replace(value, content=await read_media(services, request, blocks))
         return value
     max_bytes = services.limits.content
     if isinstance(value, Media):
@@ -50,11 +50,11 @@ async def with_media_read(services: Services, request: Request, value: Any) -> A
         content: Any = value.content
         if not isinstance(content, Media):
             return value
-        return msgspec.structs.replace(value, content=await with_media_read(services, request, content))
+        return msgspec.structs.replace(value, content=await read_media(services, request, content))
     if isinstance(value, (list, tuple)):
         items = cast("list[object]", value)
         if any(isinstance(item, (Media, t.PromptMessage)) for item in items):
-            return [await with_media_read(services, request, item) for item in items]
+            return [await read_media(services, request, item) for item in items]
         return items
     return value
 
@@ -164,7 +164,7 @@ class Output:
 
     def _check(self, value: Any, encoded: bytes) -> None:
         if self._explicit_schema is not None:
-            faults = self._explicit_schema.faults(msgspec.json.decode(encoded))
+            faults = self._explicit_schema.faults(msgspec.json.decode(encoded), "result")
             if faults:
                 raise TypeError(f"it does not match its output_schema: {'; '.join(faults)}")
         elif self._decoder is not None and (self._exact is None or type(value) is not self._exact):
@@ -245,7 +245,7 @@ _UNSTRUCTURED = (
 def _is_unstructured(annotation: Any) -> bool:
     """Return whether an annotation gives no output schema.
 
-    That is so if it is missing, says nothing, or allows only text, bytes, blocks, and lists that may hold blocks.
+    This is so if it is missing or allows anything, or only text, bytes, blocks, and lists that may have blocks.
     """
     if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string is a name that only type checkers know
         return True

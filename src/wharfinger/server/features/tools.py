@@ -34,7 +34,7 @@ from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unusable_result
-from wharfinger.server.features.tool_results import Output, with_media_read
+from wharfinger.server.features.tool_results import Output, read_media
 from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.header_params import header_params_of
 from wharfinger.types.base import or_unset
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.explicit_schema import SchemaSignature
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "check_task_ttl", "reports_tool_errors"]
+__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "check_task_ttl", "report_tool_errors"]
 
 MAX_TASK_TTL_SECONDS = 1e9
 """The largest `task_ttl`, about 30 years."""
@@ -129,10 +129,10 @@ class ToolFeature:
         "header_params",
         "invoke",
         "name",
-        "needs_url",
         "scopes",
         "signature",
-        "texts",
+        "text_unchanged",
+        "url_exception",
         "wraps",
     )
 
@@ -152,8 +152,8 @@ class ToolFeature:
     """Answers the calls, if they may become tasks; else None."""
     exact: Any
     """Results of exactly this type need no check."""
-    texts: bool
-    """Whether a text result is sent unchanged, since the tool has no output schema."""
+    text_unchanged: bool
+    """Whether a result that is text is sent as it is, since the tool has no output schema."""
     wraps: bool
     """Whether revisions that allow only objects get the structured content as `{"result": …}`."""
 
@@ -184,7 +184,7 @@ class ToolFeature:
             from wharfinger.server.signature.explicit_schema import SchemaSignature
 
             self.signature = SchemaSignature(function, input_schema, f"input_schema of tool {self.name!r}")
-        self._output = self._output_of(options.get("output_schema"))
+        self._output = self._make_output(options.get("output_schema"))
         self._call = HandlerFunction(
             services, function, signature=self.signature, inline=options.get("inline", False), timeout=timeout
         )
@@ -198,9 +198,9 @@ class ToolFeature:
         self.decode = self.signature.direct if direct else None
         self.answer = None
         self.invoke = self._call.invoke
-        self.needs_url = self._call.needs_url
+        self.url_exception = self._call.url_exception
         self.exact = self._output.direct
-        self.texts = self._output.schema is None
+        self.text_unchanged = self._output.schema is None
         self.wraps = self._output.wraps
         self.full_definition = t.Tool(
             name=self.name,
@@ -208,7 +208,7 @@ class ToolFeature:
             description=options.get("description") or self.signature.summary or UNSET,
             input_schema=self.signature.schema,
             output_schema=UNSET if self._output.schema is None else self._output.schema,
-            annotations=_hints(options),
+            annotations=_make_annotations(options),
             icons=UNSET if (icons := options.get("icons")) is None else list(icons),
             meta=or_unset(options.get("meta")),
         )
@@ -217,16 +217,16 @@ class ToolFeature:
             wrapped = self._output.wrapped_schema
             self.definition = msgspec.structs.replace(self.full_definition, output_schema=wrapped)
 
-    def _output_of(self, output_schema: Mapping[str, Any] | None) -> Output:
+    def _make_output(self, output_schema: Mapping[str, Any] | None) -> Output:
         if output_schema is not None:
             from wharfinger.protocol.json_schema import CompiledSchema
 
             return Output(None, CompiledSchema(output_schema, f"output_schema of tool {self.name!r}"))
         returns = self.signature.returns
-        return _output_of_class(returns) if isinstance(returns, type) else Output(returns)
+        return _cached_output(returns) if isinstance(returns, type) else Output(returns)
 
-    def decode_again(self, request: Request) -> dict[str, Any]:
-        """Decode the arguments if the function also takes other parameters, or if `decode` has refused them.
+    def decode_arguments(self, request: Request) -> dict[str, Any]:
+        """Decode the arguments if `decode` is None, or has refused them.
 
         Raises:
             BadArguments: they are not valid.
@@ -248,14 +248,14 @@ class ToolFeature:
         """
         request.wraps = self.wraps
         try:
-            result = self._output.result(await with_media_read(self._services, request, value))
+            result = self._output.result(await read_media(self._services, request, value))
         except _RESULT_ERRORS as error:
             raise unusable_result(self.function, value, error) from error
         check_texts(self.function, result.content)
         return result
 
 
-def _described(tool: ToolFeature, definition: t.Tool) -> t.Tool:
+def _describe(tool: ToolFeature, definition: t.Tool) -> t.Tool:
     """Return a definition of a tool with the description for the current caller."""
     if tool.describe is None or not is_restricted():
         return definition
@@ -265,15 +265,15 @@ def _described(tool: ToolFeature, definition: t.Tool) -> t.Tool:
 class Tools:
     """The tools of one server."""
 
-    def __init__(self, services: Services, size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
+    def __init__(self, services: Services, page_size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
         self._services = services
         self.serve_tasks = serve_tasks
         """Makes the server serve the tasks extension, and returns its tasks."""
-        self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
-        self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
+        self.features: Features[ToolFeature] = Features("tool", lambda: services.watching.list_changed("tools"))
+        self.listing = PagedList("tools", self.features, services.keys, page_size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
-        self.listing.definition_of = lambda tool: _described(tool, tool.definition)
-        self.listing.full_definition_of = lambda tool: _described(tool, tool.full_definition)
+        self.listing.definition_of = lambda tool: _describe(tool, tool.definition)
+        self.listing.full_definition_of = lambda tool: _describe(tool, tool.full_definition)
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool, for tools that have such arguments."""
 
@@ -333,7 +333,7 @@ class Tools:
         self.features.definition_changed()
 
     def describe_to_callers(self, name: str, describe: Callable[[], str]) -> None:
-        """Let a function return the description of a tool to each caller who is subject to a policy.
+        """Call `describe` for the description of a tool whenever a caller who is subject to a policy lists it.
 
         Raises:
             KeyError: no tool has this name.
@@ -361,7 +361,7 @@ class Tools:
         return [name for name, _ in self.features.items()]
 
     async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
-        """Serve `tools/call`; `tool` is passed if it is known already, and is then called without its `answer`.
+        """Serve `tools/call`. If `tool` is given, it is not looked up, and is called without its `answer`.
 
         Invalid arguments, and the errors that authors raise for the model, are results with `isError`; the transport
         handles any other exception. This is one long function because each further call would slow down every tool: a
@@ -384,24 +384,24 @@ class Tools:
                 return await tool.answer(request)
         try:
             if tool.decode is None:
-                value = await tool.invoke(request, tool.decode_again(request))
+                value = await tool.invoke(request, tool.decode_arguments(request))
             else:
                 try:
                     arguments = asdict(tool.decode(request.params.arguments))
                 except _DECODE_ERRORS:
-                    arguments = tool.decode_again(request)
+                    arguments = tool.decode_arguments(request)
                 try:
                     value = await tool.function(**arguments)
                 except URLElicitationRequired as error:
-                    raise tool.needs_url(request, error) from None
+                    raise tool.url_exception(request, error) from None
         except BadArguments as error:
-            return _failed("Invalid arguments:\n" + str(error))
+            return _failure("Invalid arguments:\n" + str(error))
         except _ERRORS_FOR_THE_MODEL as error:
             return error_result(error)
         except ExceptionGroup as group:
             return group_result(group)
         if type(value) is not tool.exact:
-            if tool.texts and type(value) is str and not value.startswith(UNAWAITED):
+            if tool.text_unchanged and type(value) is str and not value.startswith(UNAWAITED):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)
         encoded = encode(value)
@@ -435,10 +435,10 @@ class _HeaderParams(Mapping[str, tuple[HeaderParam, ...]]):
         return len(self._current())
 
 
-_output_of_class = functools.lru_cache(256)(Output)
+_cached_output = functools.lru_cache(256)(Output)
 
 
-def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
+def _make_annotations(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
     """Return the annotations of a tool, with the hints of the short options."""
     annotations = options.get("annotations")
     if isinstance(annotations, Mapping):
@@ -458,7 +458,7 @@ def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
     return t.ListToolsResult(tools=shown, next_cursor=next_cursor)
 
 
-def _failed(text: str) -> t.CallToolResult:
+def _failure(text: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
 
 
@@ -469,7 +469,7 @@ def check_task_ttl(task_ttl: float | None) -> None:
         raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, and at most {most}; None for no limit.")
 
 
-def reports_tool_errors(handler: Handler) -> Handler:
+def report_tool_errors(handler: Handler) -> Handler:
     """Turn a `ToolError` from middleware around `tools/call` into a result, as if the tool had raised it."""
 
     async def serve(request: Request) -> Any:
@@ -494,11 +494,11 @@ def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
             pending[:0] = error.exceptions
         else:
             lines += [block.text for block in error_result(error).content if isinstance(block, t.TextContent)]
-    return _failed("\n".join(lines))
+    return _failure("\n".join(lines))
 
 
 def error_result(error: Exception) -> t.CallToolResult:
     """Return the result for an error that an author raised; re-raise another server's error, which is private."""
     if isinstance(error, (PermissionDenied, ResourceNotFound, InvalidArgument)) and error.remote:
         raise error
-    return _failed(str(error))
+    return _failure(str(error))

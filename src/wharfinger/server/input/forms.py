@@ -73,7 +73,7 @@ class Form:
         values: dict[str, Any] = dict.fromkeys(self.nullable)
         for name, field in self.fields.items():
             value = answers.get(name)
-            if value is None or (value == "" and name not in self.required and _rejects_empty(field)):
+            if value is None or (value == "" and name not in self.required and _empty_means_missing(field)):
                 if name in self.required:
                     faults.append(f"{name}: missing")
                 continue
@@ -118,7 +118,7 @@ def _is_record(kind: type[Any]) -> bool:
 
 def _from_value_type(schema: Any) -> Form:
     """Return a form of one field."""
-    field, required, nullable = _field(SINGLE_FIELD, _Member(SINGLE_FIELD, schema, True, UNSET), {})
+    field, required, nullable = _make_field(SINGLE_FIELD, _Member(SINGLE_FIELD, schema, True, UNSET), {})
 
     def read(values: dict[str, Any]) -> Any:
         return _convert({SINGLE_FIELD: values.get(SINGLE_FIELD)}, dict[str, schema])[SINGLE_FIELD]
@@ -141,22 +141,22 @@ class _Member(NamedTuple):
 def _members(kind: Any) -> Iterator[_Member]:
     if issubclass(kind, msgspec.Struct):
         for field in msgspec.structs.fields(kind):
-            default = _default(field.default, field.default_factory, msgspec.NODEFAULT)
+            default = _default_value(field.default, field.default_factory, msgspec.NODEFAULT)
             yield _Member(field.encode_name, field.type, field.required, default)
         return
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
         needed: frozenset[str] = kind.__required_keys__
         for name, annotation in hints.items():
-            bare, marks = _bare(annotation)  # `__required_keys__` ignores marks in textual annotations
+            bare, marks = _strip_marks(annotation)  # `__required_keys__` ignores marks in textual annotations
             yield _Member(name, bare, "NotRequired" not in marks and (name in needed or "Required" in marks), UNSET)
         return
     for item in dataclasses.fields(kind):
-        default = _default(item.default, item.default_factory, dataclasses.MISSING)
+        default = _default_value(item.default, item.default_factory, dataclasses.MISSING)
         yield _Member(item.name, hints[item.name], default is UNSET, default)
 
 
-def _bare(annotation: Any) -> tuple[Any, set[str]]:
+def _strip_marks(annotation: Any) -> tuple[Any, set[str]]:
     """Return an annotation without `Required`, `NotRequired` and `ReadOnly`, and the names of those removed."""
     marks: set[str] = set()
     while (mark := str(get_origin(annotation)).rpartition(".")[2]) in ("Required", "NotRequired", "ReadOnly"):
@@ -165,7 +165,7 @@ def _bare(annotation: Any) -> tuple[Any, set[str]]:
     return annotation, marks
 
 
-def _default(value: Any, factory: Any, missing: Any) -> Any:
+def _default_value(value: Any, factory: Any, missing: Any) -> Any:
     if value is not missing:
         return value
     return UNSET if factory is missing else factory()
@@ -188,7 +188,7 @@ def _from_record(kind: Any) -> Form:
     nullable: set[str] = set()
     for member in members:
         where = f"{kind.__name__}.{member.name}"
-        fields[member.name], needed, may_be_none = _field(where, member, descriptions)
+        fields[member.name], needed, may_be_none = _make_field(where, member, descriptions)
         if needed:
             required.append(member.name)
         if may_be_none and member.required:
@@ -196,18 +196,18 @@ def _from_record(kind: Any) -> Form:
     return Form(fields, required, lambda values: _convert(values, kind), frozenset(nullable))
 
 
-def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
+def _make_field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
     """Return `(field, whether it is required, whether it may be None)`."""
     annotation = member.annotation
     try:
         (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
     except (TypeError, NotImplementedError):
-        raise TypeError(_no_field(where, str(annotation))) from None
+        raise TypeError(_not_flat(where, str(annotation))) from None
     schema, nullable = _resolve(schema, shared, where)
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     mappings = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
     titles = mappings[0] if mappings else _titles_of(annotation)
-    field = _primitive(schema, shared, where, titles)
+    field = _make_primitive(schema, shared, where, titles)
     _restore_order(field, annotation)
     if field.type == "string" and _has_datetime(annotation):
         field.format = "date-time"  # msgspec only sets it if a time zone is required
@@ -215,11 +215,11 @@ def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tupl
     if text and field.description is UNSET:
         field.description = text
     if member.default is not UNSET and member.default is not None:
-        field.default = _default_of(field, member.default, where)
+        field.default = _check_default(field, member.default, where)
     return field, member.required and not nullable, nullable
 
 
-def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
+def _check_default(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
     value = msgspec.to_builtins(default, enc_hook=str)
     if isinstance(value, (list, tuple, set, frozenset)):
         value = list(cast("Any", value)) or UNSET
@@ -254,7 +254,7 @@ def _from_model(model: Any) -> Form:
     for name, raw in schema.get("properties", {}).items():
         where = f"{model.__name__}.{name}"
         resolved, may_be_none = _resolve(raw, shared, where)
-        fields[name] = _primitive(resolved, shared, where, None)
+        fields[name] = _make_primitive(resolved, shared, where, None)
         if may_be_none and name in needed:
             nullable.add(name)
 
@@ -283,7 +283,7 @@ def _from_schema(schema: Mapping[str, Any]) -> Form:
             t.check_primitive_schema(field)
         except (ValueError, TypeError) as error:
             kind = cast("Mapping[str, Any]", raw).get("type") if isinstance(raw, Mapping) else raw
-            raise TypeError(f"{_no_field(name, str(kind))} {error}") from None
+            raise TypeError(f"{_not_flat(name, str(kind))} {error}") from None
         fields[name] = field
     required = list(schema.get("required", ()))
     if unknown := [name for name in required if name not in fields]:
@@ -313,7 +313,7 @@ _ATTRIBUTES_OF_TYPE = {
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
-def _no_field(where: str, what: str) -> str:
+def _not_flat(where: str, what: str) -> str:
     return (
         f"{where}: a form has only flat fields (text, numbers, booleans, dates, one or several choices), "
         f"and {what} is not one of them: ask for its parts in separate fields."
@@ -336,7 +336,7 @@ def _resolve(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> t
             rest = [arm for arm in arms if arm.get("type") != "null"]
             nullable = nullable or len(rest) < len(arms)
             if len(rest) != 1:
-                raise TypeError(_no_field(where, "a union"))
+                raise TypeError(_not_flat(where, "a union"))
             resolved = rest[0] | resolved
         else:
             break
@@ -345,14 +345,14 @@ def _resolve(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> t
     return resolved, nullable
 
 
-def _primitive(
+def _make_primitive(
     schema: dict[str, Any], shared: Mapping[str, Any], where: str, titles: Mapping[Any, str] | None
 ) -> t.PrimitiveSchema:
     """Make one field; `titles` are the titles of its choices."""
-    options = _options(schema, where, titles)
+    options = _read_options(schema, where, titles)
     kind = "string" if options else schema.get("type")
     if kind not in _ATTRIBUTES_OF_TYPE or "contentEncoding" in schema:
-        raise TypeError(_no_field(where, str(kind or "anything")))
+        raise TypeError(_not_flat(where, str(kind or "anything")))
     field = t.PrimitiveSchema(type=cast("Any", kind))
     for name, attribute in _ATTRIBUTES.items():
         if name in schema and attribute in _ATTRIBUTES_OF_TYPE[kind]:
@@ -370,17 +370,17 @@ def _primitive(
     elif kind == "array":
         inner: Any = schema.get("items")
         known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
-        items = None if known is None else _options(_resolve(known, shared, where)[0], where, titles)
+        items = None if known is None else _read_options(_resolve(known, shared, where)[0], where, titles)
         if items is None:
-            raise TypeError(_no_field(where, "a list without fixed choices"))
+            raise TypeError(_not_flat(where, "a list without fixed choices"))
         field.items = items
     default = schema.get("default")
     if default is not None and default != []:
-        field.default = _default_of(field, default, where)
+        field.default = _check_default(field, default, where)
     return field
 
 
-def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
+def _read_options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | None) -> t.EnumItems | None:
     """Return the choices of a schema; None if it has none."""
     titled = schema.get("oneOf")
     if titled is not None:
@@ -395,7 +395,7 @@ def _options(schema: dict[str, Any], where: str, titles: Mapping[Any, str] | Non
     return t.EnumItems(type="string", enum=values)
 
 
-def _choice(annotation: Any) -> Any:
+def _find_choice(annotation: Any) -> Any:
     """Return the enum or `Literal` in an annotation of one or several choices; None if there is none."""
     kinds: list[Any] = [annotation]
     while kinds:
@@ -408,7 +408,7 @@ def _choice(annotation: Any) -> Any:
 
 def _titles_of(annotation: Any) -> dict[Any, str] | None:
     """Return the names of an enum's members as titles; None if they are the same as the values."""
-    kind = _choice(annotation)
+    kind = _find_choice(annotation)
     if not isinstance(kind, type):
         return None
     titles = {member.value: member.name.replace("_", " ").capitalize() for member in cast("type[Enum]", kind)}
@@ -418,7 +418,7 @@ def _titles_of(annotation: Any) -> dict[Any, str] | None:
 
 def _restore_order(field: t.PrimitiveSchema, annotation: Any) -> None:
     """Restore the order in which the choices were written; msgspec sorts them."""
-    kind = _choice(annotation)
+    kind = _find_choice(annotation)
     if kind is None:
         return
     order = list(get_args(kind)) or [member.value for member in kind]
@@ -469,7 +469,7 @@ def _values(items: t.EnumItems) -> list[str]:
     return items.enum if items.enum is not UNSET else []
 
 
-def _rejects_empty(field: t.PrimitiveSchema) -> bool:
+def _empty_means_missing(field: t.PrimitiveSchema) -> bool:
     """Return whether an empty text means that the field was left empty, as many clients send it."""
     return field.type != "string" or not (field.format is UNSET and field.enum is UNSET and field.one_of is UNSET)
 
@@ -491,7 +491,7 @@ def _check_text(field: t.PrimitiveSchema, value: Any) -> str:
         raise ValueError(f"must have at least {field.min_length} characters")
     if field.max_length is not UNSET and len(value) > field.max_length:
         raise ValueError(f"must have at most {field.max_length} characters")
-    if field.format is not UNSET and not _READERS[field.format](value):
+    if field.format is not UNSET and not _FORMAT_CHECKS[field.format](value):
         raise ValueError(f"is not a valid {field.format}")
     return value
 
@@ -542,7 +542,7 @@ _CHECKS: dict[str, Callable[[t.PrimitiveSchema, Any], Any]] = {
 }
 
 
-def _reads(text: str, kind: type) -> bool:
+def _is_readable_as(text: str, kind: type) -> bool:
     try:
         msgspec.convert(text, kind)
     except msgspec.ValidationError:
@@ -550,9 +550,9 @@ def _reads(text: str, kind: type) -> bool:
     return True
 
 
-_READERS: dict[str, Callable[[str], bool]] = {
+_FORMAT_CHECKS: dict[str, Callable[[str], bool]] = {
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "uri": lambda text: re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text) is not None,
-    "date": lambda text: len(text) == 10 and _reads(text, date),
-    "date-time": lambda text: _reads(text, datetime),
+    "date": lambda text: len(text) == 10 and _is_readable_as(text, date),
+    "date-time": lambda text: _is_readable_as(text, datetime),
 }

@@ -50,7 +50,7 @@ class InputQuery(Protocol):
 
 
 class _MissingInTool(ToolError, MissingClientCapability):
-    """MissingClientCapability for the handshake era, which has no code for it: a tool reports it to the model."""
+    """MissingClientCapability for the handshake era, which has no error code for it: a tool reports it to the model."""
 
     code = -32603
     http_status = 200
@@ -112,7 +112,7 @@ class Elicit(Generic[T]):
 
     def read(self, answer: Raw | bytes) -> T:
         """Return the value that the form asks for."""
-        return cast("T", self.form.read(_accepted(answer, self.message).content))
+        return cast("T", self.form.read(_read_accepted(answer, self.message).content))
 
 
 class ElicitUrl:
@@ -156,7 +156,7 @@ class ElicitUrl:
 
     def read(self, answer: Raw | bytes) -> bool:
         """Return True: the user agreed to open it."""
-        _accepted(answer, self.message)
+        _read_accepted(answer, self.message)
         return True
 
 
@@ -165,7 +165,7 @@ class _ElicitAnswer(msgspec.Struct):
     content: Any = UNSET
 
 
-def _accepted(answer: Raw | bytes, message: str) -> _ElicitAnswer:
+def _read_accepted(answer: Raw | bytes, message: str) -> _ElicitAnswer:
     """Return the answer to an elicitation. Raises Declined or Cancelled if the user refused."""
     try:
         decoded = msgspec.json.decode(answer, type=_ElicitAnswer)
@@ -217,7 +217,7 @@ class Sample:
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}: a model needs at least one to answer with.")
         self.or_none = or_none
-        self._messages = _messages(messages)
+        self._messages = _to_messages(messages)
         t.check_tool_use(self._messages)
         self._uses_tools = tools is not None or tool_choice is not None
         self._context = include_context not in (None, "none")
@@ -305,7 +305,7 @@ def _decode(answer: Raw | bytes, kind: type[T]) -> T:
 # --- messages to a model ----------------------------------------------------------------------------------------------
 
 
-def _messages(messages_or_one: Any) -> list[t.SamplingMessage]:
+def _to_messages(messages_or_one: Any) -> list[t.SamplingMessage]:
     is_sequence = isinstance(messages_or_one, (list, tuple))
     items: list[Any] = list(cast("Any", messages_or_one)) if is_sequence else [messages_or_one]
     if not items:

@@ -46,7 +46,7 @@ class CannotAsk(RuntimeError):
 
 
 class _Sealed(msgspec.Struct, array_like=True):
-    """The content of `requestState`; an array, because every byte travels twice in each round."""
+    """The content of `requestState`, encoded as an array because every byte travels twice in each round."""
 
     expires: int
     round: int
@@ -67,8 +67,8 @@ class RequestState:
         "_answers",
         "_first",
         "_key_counts",
+        "_keys_to_recall",
         "_logged_before",
-        "_not_recalled",
         "_open",
         "_open_digests",
         "_request",
@@ -104,8 +104,8 @@ class RequestState:
         """The number of requests for input that waited in place for their answers."""
         self._logged_before = 0
         """The number of log messages that earlier runs have sent."""
-        self._not_recalled: set[str] = set()
-        """Keys of `once` that this run has not reached yet."""
+        self._keys_to_recall: set[str] = set()
+        """The keys of results of `once` from earlier runs that this run has not used yet."""
         self.replay = services.replay
         """Whether the handler always runs again and never waits; decided by the server that the client called."""
         self.failures: dict[str, Exception] = {}
@@ -137,7 +137,7 @@ class RequestState:
         self._first = False
         self._round = sealed.round
         self._open_digests, self._answers = sealed.open_digests, sealed.answers
-        self.once_results, self._not_recalled = sealed.once, set(sealed.once)
+        self.once_results, self._keys_to_recall = sealed.once, set(sealed.once)
         self.progress, self._logged_before = sealed.progress, sealed.logs
 
     def _purpose(self) -> str:
@@ -167,9 +167,9 @@ class RequestState:
             number += 1
 
     def answer(self, key: str, digest: str, own_key: bool) -> Raw | None:
-        """Return the answer to exactly this request; None if it has to be asked.
+        """Return the answer to exactly this request; None if the client must be asked.
 
-        A first request may already bring answers for keys that the author chose (`own_key`): clients can know them.
+        The client's first request may already have answers for keys that the author chose (`own_key`).
 
         Raises:
             NoAnswer: it was answered with an error.
@@ -196,7 +196,7 @@ class RequestState:
         """Count requests for input that wait in place for their answers.
 
         Raises:
-            InternalError: the call has made more of them than it may.
+            InternalError: the call has asked more often than it may.
         """
         self._waits += number
         limit = self._services.limits.questions
@@ -216,13 +216,13 @@ class RequestState:
             )
         for key, (digest, method, params) in requests.items():
             self._open[key] = (digest, _REQUESTS[method](params=params))
-        result = self._result()
+        result = self._make_result()
         if self._stop is None:
             self._stop = InputNeeded(result)
         self._stop.result = result
         return self._stop
 
-    def _result(self) -> t.InputRequiredResult:
+    def _make_result(self) -> t.InputRequiredResult:
         limits = self._services.limits
         state = _Sealed(
             expires=int(time.time() + limits.state_time),
@@ -267,19 +267,19 @@ class RequestState:
         result = self.once_results.get(key)
         if result is None:
             return None
-        if key in self._not_recalled:
-            self._not_recalled.discard(key)
+        if key in self._keys_to_recall:
+            self._keys_to_recall.discard(key)
             self.logged += result[1]
         return result[0]
 
     def keep_once(self, key: str, result: Raw, logs: int) -> None:
         """Keep a result of `once` and the number of log messages that were sent during the call.
 
-        If another task of the call has stopped the run already, its state gets the result too.
+        If another task of the call has stopped the run already, the state that the client gets includes the result.
         """
         self.once_results[key] = (result, logs)
         if self._stop is not None:
-            self._stop.result = self._result()
+            self._stop.result = self._make_result()
 
 
 def outermost(request: Request) -> Request:
@@ -293,7 +293,7 @@ def state_of(services: Services, request: Request) -> RequestState:
     """Return the state of the call that a request belongs to.
 
     Raises:
-        InvalidParams: the `requestState` that came with it is not valid for it.
+        InvalidParams: the `requestState` of the request is not valid for this call.
     """
     request = outermost(request)
     if request.input_state is None:
@@ -303,7 +303,7 @@ def state_of(services: Services, request: Request) -> RequestState:
 
 
 def digest_of(method: str, params: Any) -> str:
-    """Return a short string that differs for every other input request."""
+    """Return a short digest of an input request; different requests have different digests."""
     from hashlib import sha256  # on use
 
     return sha256(method.encode() + b"\0" + msgspec.json.encode(params)).hexdigest()[:24]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wharfinger.protocol.revisions import Revision
     from wharfinger.server.services import Services
 
-__all__ = ["ask", "ask_and_resume", "complete_url", "once", "required_url", "with_replay"]
+__all__ = ["ask", "ask_and_resume", "complete_url", "once", "url_exception", "with_replay"]
 
 ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may be input requests (2026-07-28, multi round-trip requests)."""
@@ -72,7 +72,7 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
     Raises:
         CannotAsk: the results of this method cannot be input requests.
         MissingClientCapability: the client does not support one of them; none was sent.
-        Declined, Cancelled: the user refused one without `or_none`; raised for the first of these.
+        Declined, Cancelled: the user refused an input without `or_none`; of several, the first is raised.
         NoAnswer: an answer is an error, is invalid, or did not come in time.
         InputNeeded: the run ends here; the client sends its request again with the answers.
     """
@@ -90,22 +90,22 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
     prepared = [_prepare(state, key, query, rules) for key, query in queries]
     answers: dict[str, Any] = {}
     if rules.asks_by_result or state.replay:
-        for one in prepared:
-            answer = _earlier_answer(state, one)
+        for item in prepared:
+            answer = _earlier_answer(state, item)
             if answer is not UNSET:
-                answers[one.key] = answer
-    missing = [one for one in prepared if one.key not in answers]
+                answers[item.key] = answer
+    missing = [item for item in prepared if item.key not in answers]
     if missing:
-        waits = None if state.replay else _send(request, [(one.query.method, one.params) for one in missing])
+        waits = None if state.replay else _send(request, [(item.query.method, item.params) for item in missing])
         if waits is None:
             if not (rules.asks_by_result or state.replay):
                 raise NoAnswer(_NO_CHANNEL)
-            raise state.stop({one.key: (one.digest, one.query.method, one.params) for one in missing})
+            raise state.stop({item.key: (item.digest, item.query.method, item.params) for item in missing})
         state.count_waits(len(missing))
         with pause_context():
             messages = await _wait_for_all(waits)
-        answers |= {one.key: _read_message(one.query, found) for one, found in zip(missing, messages, strict=True)}
-    return [_value_of(one.query, answers[one.key]) for one in prepared]
+        answers |= {item.key: _read_message(item.query, found) for item, found in zip(missing, messages, strict=True)}
+    return [_value_of(item.query, answers[item.key]) for item in prepared]
 
 
 def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Revision) -> _PreparedQuery:
@@ -123,14 +123,14 @@ def _earlier_answer(state: RequestState, prepared: _PreparedQuery) -> Any:
     if raw is None:
         return UNSET
     try:
-        answer = _read(prepared.query, raw)
+        answer = _read_answer(prepared.query, raw)
     except InvalidAnswer:
         return UNSET
     state.keep(prepared.key, prepared.digest, raw)
     return answer
 
 
-def _read(query: InputQuery, raw: Raw | bytes) -> Any:
+def _read_answer(query: InputQuery, raw: Raw | bytes) -> Any:
     """Return the value of an answer; a refusal is returned, because it must not stop the other queries."""
     try:
         return query.read(raw)
@@ -189,13 +189,13 @@ def _read_message(query: InputQuery, answer: Message | NoAnswer) -> Any:
     if answer.error is not UNSET:
         return error_answer(answer.error)
     try:
-        return _read(query, b"" if answer.result is UNSET else answer.result)
+        return _read_answer(query, b"" if answer.result is UNSET else answer.result)
     except InvalidAnswer as error:
         return NoAnswer(f"The client's answer is not what was asked for: {error}")
 
 
 def error_answer(raw: Raw | bytes) -> NoAnswer:
-    """Return the exception for a client's JSON-RPC error."""
+    """Return the exception to raise for a client's JSON-RPC error."""
     try:
         error = msgspec.json.decode(raw, type=t.ErrorObject)
     except msgspec.MsgspecError:
@@ -305,7 +305,7 @@ def _decode_result(raw: Raw, kind: Any) -> Any:
 # --- URLs -------------------------------------------------------------------------------------------------------------
 
 
-def required_url(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
+def url_exception(services: Services, request: Request, error: URLElicitationRequired) -> BaseException:
     """Return the exception for a handler whose user must open a URL first; it depends on the client's revision."""
     rules = request.caller.rules
     query = ElicitUrl(error.message, error.url, elicitation_id=error.elicitation_id)

@@ -33,13 +33,13 @@ Next = Callable[[Call], Awaitable[Result]]
 """The rest of the chain: the next middleware, or the handler. Pass it the same call."""
 
 Middleware = Callable[[Call, Next], Awaitable[Result]]
-"""`async def middleware(call, next)`: returns the result of `await next(call)` or another one, or raises."""
+"""`async def middleware(call, next)`: returns the result of `await next(call)` or another result, or raises."""
 
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 
 
 Wrapper = Callable[[str, Handler], Handler]
-"""Takes a method and its handler, and returns the handler to use instead, which calls this one."""
+"""Takes a method and its handler, and returns another handler, which calls the first."""
 
 
 class MethodTable:
@@ -83,25 +83,25 @@ class MethodTable:
             self._compose(method)
 
     def set_observer(self, observer: Wrapper | None) -> None:
-        """Wrap every method, even later ones, in this observer, outside of the guard; None removes it."""
+        """Wrap every method, even later ones, in this observer, outside of the guard; None removes the observer."""
         self._observer = observer
         for method in self._bare:
             self._compose(method)
 
     def may_differ(self, method: str) -> bool:
         """Return whether the method has middleware that may answer callers differently."""
-        return bool(self._middleware) and not all(map(is_transparent, self._around(method)))
+        return bool(self._middleware) and not all(map(is_transparent, self._middleware_of(method)))
 
     def has_middleware(self, method: str) -> bool:
         """Return whether the method has any middleware, a guard or an observer."""
-        return self._guard is not None or self._observer is not None or bool(self._around(method))
+        return self._guard is not None or self._observer is not None or bool(self._middleware_of(method))
 
-    def _around(self, method: str) -> list[Middleware]:
+    def _middleware_of(self, method: str) -> list[Middleware]:
         return [middleware for middleware, methods in self._middleware if not methods or method in methods]
 
     def _compose(self, method: str) -> None:
         handler = self._bare[method]
-        for middleware in reversed(self._around(method)):
+        for middleware in reversed(self._middleware_of(method)):
             handler = _wrap(handler, middleware)
         if handler is not self._bare[method] and method in self._outside:
             handler = self._outside[method](handler)

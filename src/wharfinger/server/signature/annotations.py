@@ -48,7 +48,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's annotations, with `Annotated` kept. One that cannot be resolved remains text.
+    """Return the function's annotations, with `Annotated` kept. An unresolvable annotation remains text.
 
     Text that names `Context` counts as that class, because many import it only for type checkers.
     """

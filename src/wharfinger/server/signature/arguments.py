@@ -137,13 +137,13 @@ class Signature:
             elif is_context(annotation):
                 self.context = parameter.name
             else:
-                argument = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                argument = self.parameters[parameter.name] = self._analyse(parameter, annotation, descriptions)
                 _check_default(function, argument)
-        self._decoder = self._build()
+        self._decoder = self._make_decoder()
         self._optional = not all(parameter.required for parameter in self.parameters.values())
         self._unions = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
         self._default_factories = tuple(p for p in self.parameters.values() if p.default_factory is not None)
-        self.schema = self._schema()
+        self.schema = self._make_schema()
 
     @property
     def completers(self) -> dict[str, Complete]:
@@ -155,7 +155,7 @@ class Signature:
         """A decoder to a struct with all arguments; None if they need more than decoding."""
         return None if self._optional or self._unions else self._decoder.decode
 
-    def _parameter(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
+    def _analyse(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{self.name}(): {parameter} cannot be passed by name; give every argument a name.")
@@ -189,14 +189,14 @@ class Signature:
             parts.default_factory,
         )
 
-    def _build(self) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self) -> msgspec.json.Decoder[Any]:
         fields = tuple((p.name, p.decoder_type, p.required) for p in self.parameters.values())
         try:
             return _decoder_of(fields)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {self._find_unsupported()} cannot be read from JSON: {error}") from None
 
-    def _schema(self) -> dict[str, Any]:
+    def _make_schema(self) -> dict[str, Any]:
         kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_schema_type(p),))]
         try:
             found, shared = json_schema(*kinds)
@@ -205,7 +205,7 @@ class Signature:
             raise TypeError(f"{self.name}(): {self._find_unsupported()} has no JSON Schema: {reason}") from None
         schemas = iter(found)
         properties = {
-            p.name: self._property(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
+            p.name: self._describe(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
         }
         required = [p.name for p in self.parameters.values() if p.required]
         # Some models' interfaces refuse an object without `properties`, even an empty one.
@@ -227,7 +227,7 @@ class Signature:
                 return f"the type of {parameter.name!r}"
         return "a parameter's type"
 
-    def _property(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    def _describe(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
         if parameter.description:
             schema["description"] = parameter.description
@@ -279,12 +279,12 @@ class Signature:
                     faults += error.faults
             elif parameter.required:
                 faults.append(f"{parameter.name}: missing")
-        faults += self._unknown(raw)
+        faults += self._unknown_faults(raw)
         if faults:
             raise BadArguments(faults)
         return values
 
-    def _unknown(self, raw: Mapping[str, Any]) -> list[str]:
+    def _unknown_faults(self, raw: Mapping[str, Any]) -> list[str]:
         names = ", ".join(self.parameters)
         known = f"the arguments are {names}" if names else "there are none"
         unknown = islice((name for name in raw if name not in self.parameters), 8)
@@ -297,21 +297,20 @@ class Signature:
             BadArguments: they are not valid.
         """
         faults = [f"{p.name}: missing" for p in self.parameters.values() if p.required and p.name not in arguments]
-        unknown = iter(self._unknown(arguments))
         values: dict[str, Any] = {
             p.name: p.default_factory() for p in self._default_factories if p.default_factory is not None
         }
         for name, text in arguments.items():
             parameter = self.parameters.get(name)
             if parameter is None:
-                faults += islice(unknown, 1)
-                continue
+                continue  # reported below
             try:
                 values[name] = _from_string(parameter, text)
             except BadArguments as error:
                 faults += error.faults
             except msgspec.MsgspecError as error:
                 faults += fault_lines(parameter.name, parameter.kind, error)
+        faults += self._unknown_faults(arguments)
         if faults:
             raise BadArguments(faults)
         return values
@@ -529,19 +528,19 @@ def _with_integers(data: bytes) -> bytes | None:
         return None
     changed = False
 
-    def whole(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         nonlocal changed
         if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
             changed = True
             return int(value)
         if isinstance(value, list):
-            return [whole(item) for item in cast("list[object]", value)]
+            return [convert(item) for item in cast("list[object]", value)]
         if isinstance(value, dict):
-            return {key: whole(item) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: convert(item) for key, item in cast("dict[str, Any]", value).items()}
         return value
 
     try:
-        found = whole(msgspec.json.decode(data))
+        found = convert(msgspec.json.decode(data))
     except msgspec.MsgspecError:  # a number that is too large for a float, such as 1e400
         return None
     return msgspec.json.encode(found) if changed else None

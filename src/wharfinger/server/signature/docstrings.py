@@ -39,10 +39,10 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     while number < len(lines):
         line, title = lines[number], _begins_section(lines, number)
         if line.startswith(":"):
-            number = _sphinx(lines, number, descriptions)
+            number = _read_sphinx(lines, number, descriptions)
         elif title in _ARGUMENT_SECTIONS:
             underlined = not line.rstrip().endswith(":")
-            number = (_numpy if underlined else _google)(lines, number + 1 + underlined, descriptions)
+            number = (_read_numpy if underlined else _read_google)(lines, number + 1 + underlined, descriptions)
         else:
             number += 1
     return "\n".join(lines[:start]).strip(), descriptions
@@ -66,7 +66,7 @@ def _begins_section(lines: list[str], number: int) -> str:
     return name if colon or (len(below) > 2 and set(below) == {"-"}) else ""
 
 
-def _google(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
+def _read_google(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read an indented section, `name (type): text`. Returns the number of the line after it."""
     name, depth = "", 0
     while number < len(lines):
@@ -86,7 +86,7 @@ def _google(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     return number
 
 
-def _numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
+def _read_numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read an underlined section, `name : type` with indented text below. Returns the number of the line after it."""
     names: list[str] = []
     while number < len(lines) and not _begins_section(lines, number):
@@ -102,7 +102,7 @@ def _numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     return number
 
 
-def _sphinx(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
+def _read_sphinx(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read one field, `:param type name: text`, with indented lines below. Returns the number of the line after it."""
     argument = re.fullmatch(_SPHINX, lines[number])
     text = [argument[2]] if argument else []

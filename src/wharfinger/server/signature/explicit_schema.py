@@ -27,7 +27,7 @@ class SchemaSignature:
 
     A function whose only parameter is a dict, and not a property of the schema, gets all arguments as that dict. A
     function with `**rest` gets them by name, as JSON values. Any other function needs a parameter for each property,
-    and the values are converted to its annotations.
+    and the values are converted to its annotations. `what` names the schema in errors.
 
     Raises:
         InvalidSchema: the schema cannot be used, or its type is not "object".
@@ -104,7 +104,7 @@ class SchemaSignature:
         try:
             decoded = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
-            raise BadArguments(_unreadable(data)) from None
+            raise BadArguments(_find_unreadable(data)) from None
         faults = self._compiled.faults(decoded)
         if faults and json_strings and isinstance(decoded, dict) and self._unwrap(cast("dict[str, Any]", decoded)):
             faults = self._compiled.faults(decoded)
@@ -118,7 +118,7 @@ class SchemaSignature:
         return cast("dict[str, Any]", decoded)
 
     def _unwrap(self, arguments: dict[str, Any]) -> bool:
-        """Replace strings that contain arrays and objects by these. Returns whether there were any."""
+        """Replace strings that contain an array or object by their content. Returns whether there were any."""
         changed = False
         properties = self.schema.get("properties", {})
         for name, value in arguments.items():
@@ -132,7 +132,7 @@ class SchemaSignature:
         return changed
 
 
-def _unreadable(data: Raw | bytes) -> list[str]:
+def _find_unreadable(data: Raw | bytes) -> list[str]:
     """Return why JSON cannot be decoded, in a line for each argument. One cause is a number such as 1e400."""
     faults: list[str] = []
     try:

@@ -18,7 +18,8 @@ class Header:
     """Marks a parameter that a header repeats: `Annotated[str, Header("Region")]` is sent as `Mcp-Param-Region`.
 
     Only strings, integers and booleans can be repeated. Do not repeat secrets: proxies log headers. Clients of
-    2026-07-28 send it over HTTP. A call whose header differs from the argument is refused before the function runs.
+    2026-07-28 send the header over HTTP. A call whose header differs from the argument is refused before the function
+    runs.
     """
 
     __slots__ = ("name",)

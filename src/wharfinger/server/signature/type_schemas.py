@@ -49,25 +49,25 @@ def json_schema(*kinds: Any, mode: _Mode = "validation") -> tuple[list[dict[str,
     """
     if not kinds:
         return [], {}
-    make = _cached_schemas if all(isinstance(kind, type) for kind in kinds) else _schemas
+    make = _cached_schemas if all(isinstance(kind, type) for kind in kinds) else _make_schemas
     found, shared = make(kinds, mode)
     return [dict(schema) for schema in found], dict(shared)
 
 
-def _schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+def _make_schemas(kinds: tuple[Any, ...], mode: _Mode) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
     definitions: dict[str, Any] = {}
-    hook = functools.partial(_schema_of, definitions, mode)
+    hook = functools.partial(_unsupported_schema, definitions, mode)
     schemas, shared = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template=DEFS + "{name}")
     for name, schema in shared.items():
         _add_definition(definitions, name, schema)
     return schemas, definitions
 
 
-_cached_schemas = functools.lru_cache(MAX_SCHEMAS)(_schemas)
+_cached_schemas = functools.lru_cache(MAX_SCHEMAS)(_make_schemas)
 """Only for classes: two equal unions or literals may have their members in a different order."""
 
 
-def _schema_of(definitions: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
+def _unsupported_schema(definitions: dict[str, Any], mode: _Mode, kind: Any) -> dict[str, Any]:
     if is_model(kind):
         schema: dict[str, Any] = kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode)
         for name, inner in schema.pop("$defs", {}).items():
@@ -192,7 +192,7 @@ def to_msgspec(kind: Any) -> Any:
     """Return the same type with all constraints in msgspec's form: msgspec ignores those of other libraries.
 
     Raises:
-        TypeError: like `facts_of`.
+        TypeError: as for `facts_of`.
     """
     if kind is object:
         return Any  # people write `object` for Any to satisfy strict type checkers

@@ -32,7 +32,7 @@ log = logging.getLogger("wharfinger.server.subscriptions.listening")
 
 
 class Listening:
-    """`resources/subscribe`, `resources/unsubscribe` and `subscriptions/listen` of one server."""
+    """Serves `resources/subscribe`, `resources/unsubscribe` and `subscriptions/listen` for one server."""
 
     def __init__(
         self, services: Services, resources: Resources, changes: VisibleChanges, tasks: Callable[[], Tasks | None]
@@ -40,7 +40,7 @@ class Listening:
         self._changes = changes
         self._remembering = BackgroundTasks(report_failures=True)
         self._services = services
-        self._watching = services.notify
+        self._watching = services.watching
         self._resources = resources
         self._tasks = tasks
         self._first_requests: dict[Session, Request] = {}
@@ -53,7 +53,7 @@ class Listening:
 
         Raises:
             InvalidParams: the URI is not valid, or the session watches too many URIs.
-            ResourceNotFound: it is missing, or forbidden: watching it would reveal its changes.
+            ResourceNotFound: the resource does not exist, or the caller may not read it.
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         uri, watcher = request.params.uri, self._session_watcher(request)
@@ -104,8 +104,8 @@ class Listening:
         watcher = SessionWatcher(session)
         request = self._first_requests.pop(session, None)
         if request is not None and (uris := self._watching.watched_by(watcher)):
-            for hub in request.observers:
-                hub.unwatched(request, uris)
+            for observers in request.observers:
+                observers.unwatched(request, uris)
         self._watching.drop(watcher)
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
@@ -135,8 +135,8 @@ class Listening:
             lists = [name for name in subscriptions.lists_of(requested) if name in self._served_lists()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             allowed = set(honoured) if request.observers else ()
-            for hub in request.observers:
-                hub.watched(request, honoured, [uri for uri in uris if uri not in allowed])
+            for observers in request.observers:
+                observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
             del uris
             self._check_total(owner, len(honoured))  # other callers may have begun to watch more
             for name in lists:

@@ -1,6 +1,6 @@
 """Starts and stops everything that reports changes: sources, watcher functions and mounted servers.
 
-They work only while a URI is watched. When the first client watches a URI, its source starts to look for changes, and
+These work only while a client watches. When the first client watches a URI, its source starts to look for changes, and
 the watcher function of its template starts; when the last client stops watching, both stop. Mounted servers watch and
 unwatch the same URIs.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.resource import check_scheme
-from wharfinger.server.subscriptions.watching import call_logged, follow
+from wharfinger.server.subscriptions.watching import call_logged, run_watcher_function
 from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 from wharfinger.transports.background import BackgroundTasks
@@ -39,10 +39,12 @@ class SourceWatches:
         self._services = services
         self._resources = resources
         self._parts = parts
-        self.followers: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
+        self._functions: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
         """Watcher functions by template. Each runs while a URI that matches its template is watched."""
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """The running watcher functions, by URI."""
         self._attached: dict[str | None, list[Source]] = {}
+        """The sources that watch each URI."""
         self._joining = BackgroundTasks(report_failures=True)
 
     def add_watcher(self, template: str, function: Callable[..., Awaitable[None]]) -> None:
@@ -56,7 +58,7 @@ class SourceWatches:
         if not is_async(function):
             raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
         check_scheme(template, function)
-        self.followers.add(UriTemplate(template), function)
+        self._functions.add(UriTemplate(template), function)
 
     def join(self, source: Source) -> None:
         """Start a source that was added after the server started.
@@ -90,7 +92,7 @@ class SourceWatches:
             call_logged(source.watch, None, partial(self._changed, source))
 
     def attach(self, uri: str | None) -> None:
-        """Let everything that reports changes of a URI work. Called when it has its first watcher."""
+        """Start everything that reports changes of a URI, or (None) of the list, which has its first watcher now."""
         claimed = (source for source in self._resources.sources if uri is None or source.matches(uri))
         sources = list(claimed) if uri is None else list(islice(claimed, 1))
         self._attached[uri] = sources
@@ -98,30 +100,30 @@ class SourceWatches:
             call_logged(part.watch, uri)
         for source in sources:
             call_logged(source.watch, uri, partial(self._changed, source))
-        if uri is not None and (found := self.followers.find(uri, check=False)):
-            self._following[uri] = asyncio.get_running_loop().create_task(follow(found[0], uri))
+        if uri is not None and (found := self._functions.find(uri, check=False)):
+            self._tasks[uri] = asyncio.get_running_loop().create_task(run_watcher_function(found[0], uri))
 
     def detach(self, uri: str | None) -> None:
-        """Undo `attach`. Called when the last watcher has left."""
+        """Stop what `attach` started. Called when the last watcher has left."""
         for source in self._attached.pop(uri, ()):
             call_logged(source.unwatch, uri)
         for part in self._parts:
             call_logged(part.unwatch, uri)
-        if uri is not None and (task := self._following.pop(uri, None)):
+        if uri is not None and (task := self._tasks.pop(uri, None)):
             task.cancel()
 
     def _changed(self, source: Source, uri: str | None) -> None:
         if source.breaker.down:  # perhaps it is back
             self._resources.calls.look_again(source)
         if uri is None:
-            self._services.notify.list_changed("resources")
+            self._services.watching.list_changed("resources")
         else:
-            self._services.notify.updated(uri)
+            self._services.watching.updated(uri)
 
     async def end(self) -> None:
         """Cancel the watcher functions and close all sources, even if one of them fails."""
-        following = list(self._following.values())
-        self._following.clear()
+        following = list(self._tasks.values())
+        self._tasks.clear()
         for task in following:
             task.cancel()
         if following:

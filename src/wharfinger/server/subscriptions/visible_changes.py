@@ -5,10 +5,10 @@ something hidden has changed: a file added to a directory of which a caller sees
 not call.
 
 - No notice is sent for a resource that the caller may no longer read.
-- If the caller may read everything that belongs to it, the notice is sent at once.
+- If the caller may read the resource and all other resources of its source, the notice is sent at once.
 - Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one,
-  and the notice is sent if they differ. They are computed in the background, once for all callers with the same access,
-  and for the first time before a subscription is acknowledged.
+  and the notice is sent if they differ. Versions and digests are computed in the background, once for all callers with
+  the same access, and for the first time before a subscription is acknowledged.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ MISSING_STATE = "missing"
 PAUSE_FACTOR = 4.0
 """A state that took one second is not computed again for this many seconds: a large list changes often."""
 MAX_PAUSES = 10_000
+"""The maximum number of pauses that are remembered; when it is reached, all are forgotten."""
 
 Notice = Callable[[subscriptions.Tag], bytes]
 Change = tuple[str, bool]
@@ -77,7 +78,7 @@ class VisibleChanges:
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):
             state = await self._state((name, is_list), access, watcher)
-            if self._services.notify.is_watching(watcher):  # it may have gone in the meantime
+            if self._services.watching.is_watching(watcher):  # it may have gone in the meantime
                 self._known.setdefault(watcher, {})[name, is_list] = state
 
     def forget(self, watcher: Any, name: str | None = None) -> None:
@@ -97,7 +98,7 @@ class VisibleChanges:
         return False
 
     def _compare(self, watcher: Subscriber, change: Change, notice: Notice) -> None:
-        """Compare in the background, and again if another change is reported before that ends."""
+        """Compare in the background, and again if another change is reported before the comparison ends."""
         if (watcher, change) in self._comparing:
             self._comparing[watcher, change] = True
         else:
@@ -123,7 +124,7 @@ class VisibleChanges:
                     self._compare(watcher, (name, True), notice)
 
     async def close(self) -> None:
-        """Stop computing."""
+        """Cancel all comparisons."""
         await self._jobs.cancel()
 
     def _access(self, watcher: Any) -> Access | None:
@@ -148,7 +149,7 @@ class VisibleChanges:
             watcher.send(notice)
             return
         state = await self._state(change, access, watcher)
-        if not self._services.notify.is_watching(watcher):  # it has gone in the meantime
+        if not self._services.watching.is_watching(watcher):  # it has gone in the meantime
             return
         known = self._known.setdefault(watcher, {})
         before = known.get(change)
@@ -188,7 +189,7 @@ class VisibleChanges:
             if is_list:
                 listing = self._lists[name]
                 digest = hashlib.sha256()
-                await listing.feed(digest.update, owner, view_of(listing.name, access, self._services.keys))
+                await listing.feed_digest(digest.update, owner, view_of(listing.name, access, self._services.keys))
                 return digest.hexdigest()
             source = self._resources.source_of(name)
             if source is None:

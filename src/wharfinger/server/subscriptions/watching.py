@@ -29,14 +29,14 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 
-__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logged", "follow"]
+__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logged", "run_watcher_function"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
 COALESCE_SECONDS = 0.05
 """Time after a notice in which all further changes of the same URI or list become one more notice."""
 WATCHERS_PER_TURN = 200
-"""Watchers to which changes are sent in one turn of the loop. This takes about 3 ms, including the writing."""
+"""Watchers to which changes are sent in one turn of the loop. This takes about 3 ms, including the writes."""
 
 Change = tuple[str, bool]
 """A URI, or the name of a list, and whether it is a list."""
@@ -59,14 +59,14 @@ class Watcher(Protocol):
 
 
 class Observer(Protocol):
-    """Receives every change of a list or a watched resource at once."""
+    """Receives every change of a list or a watched resource immediately."""
 
     def updated(self, uri: str) -> None:
-        """Report that a resource changed. Can be called from any thread."""
+        """Called when a watched resource has changed, from any thread."""
         ...
 
     def list_changed(self, name: str) -> None:
-        """Report that a list changed. Can be called from any thread."""
+        """Called when a list has changed, from any thread."""
         ...
 
 
@@ -163,7 +163,7 @@ class Watching:
     # -- watchers
 
     def watch(self, watcher: Watcher, uri: str, owner: str = "") -> None:
-        """Add a watcher of a URI, if it is not one yet. It counts for the owner of the watcher's first URI."""
+        """Add a watcher of a URI. All URIs of a watcher count for the `owner` that was passed with its first URI."""
         watchers = self._by_uri.setdefault(uri, {})
         first = not watchers
         if watcher not in watchers:
@@ -174,7 +174,7 @@ class Watching:
             call_logged(self._attach, uri)
 
     def unwatch(self, watcher: Watcher, uri: str) -> None:
-        """Remove a watcher of a URI, if it is one."""
+        """Remove a watcher of a URI. Does nothing if it does not watch the URI."""
         watchers = self._by_uri.get(uri)
         if watchers is None or watcher not in watchers:
             return
@@ -248,16 +248,17 @@ class Watching:
         if uri in self._by_uri:
             for observer in self.observers:
                 observer.updated(uri)
-            self._note((uri, False))
+            self._queue((uri, False))
 
     def list_changed(self, name: str) -> None:
         """Report that a list changed. Can be called from any thread."""
         for observer in self.observers:
             observer.list_changed(name)
         if self._by_list[name]:
-            self._note((name, True))
+            self._queue((name, True))
 
-    def _note(self, change: Change) -> None:
+    def _queue(self, change: Change) -> None:
+        """Call `_collect` on the event loop."""
         loop = self._loop
         if loop is None or self._phases.get(change) in (NoticePhase.WAITING, NoticePhase.AGAIN):
             return  # the notice that is still to be sent covers this change too
@@ -268,6 +269,7 @@ class Watching:
             loop.call_soon_threadsafe(self._collect, change)
 
     def _collect(self, change: Change) -> None:
+        """Add a change to those that wait for the next turn."""
         if self._loop is None:
             return
         if change in self._phases:
@@ -330,7 +332,7 @@ def call_logged(function: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
-async def follow(function: Callable[[str], Awaitable[None]], uri: str) -> None:
+async def run_watcher_function(function: Callable[[str], Awaitable[None]], uri: str) -> None:
     """Run an author's watcher function; if it fails, the URI stays watched without it."""
     try:
         await function(uri)

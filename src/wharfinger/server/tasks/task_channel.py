@@ -59,20 +59,20 @@ class RunningTask:
         self.label = ""
         """The method and name that were called, for the log."""
         self.share = share
-        """The owner whose share of the running tasks it uses."""
+        """The owner towards whose share of running tasks this task counts."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
         self.final_status: TaskStatus | None = None
-        """The status with which it ended; None while it runs. It does not change again."""
+        """The status with which the task ended; None while it runs."""
         self.status_message = ""
         self.questions: dict[str, TaskQuestion] = {}
         """The questions without an answer yet. No key is used twice."""
         self.runner: asyncio.Task[Any] | None = None
         self.stop_reason = ""
-        """Why `stop` was called: `cancel`, `late`, `end` or `lost`, or an empty string if it was not."""
+        """Why `stop` was called: `cancel`, `late`, `end` or `lost`; empty if it was not called."""
         self.timer: asyncio.TimerHandle | None = None
-        """The timer that stops it when its `ttl` is over."""
+        """The timer that stops the task when its `ttl` is over."""
         self.notify_timer: asyncio.TimerHandle | None = None
         """The timer that notifies listeners of the latest changes."""
         self.save_lock = asyncio.Lock()
@@ -127,12 +127,12 @@ class RunningTask:
 
     @property
     def expires(self) -> float | None:
-        """When it may be deleted, in seconds since 1970; None means never."""
+        """When the task may be deleted, in seconds since 1970; None means never."""
         return None if self.ttl_ms is None else self.created + self.ttl_ms / 1000
 
     def started(self) -> TaskStarted:
         """Return the result of the call that became this task."""
-        return TaskStarted(result_type="task", status=self.status, **self._shared())
+        return TaskStarted(result_type="task", status=self.status, **self._common_fields())
 
     def state(self) -> bytes:
         """Return the result of `tasks/get`, encoded."""
@@ -144,22 +144,22 @@ class RunningTask:
                 input_requests=requests if requests and not final else UNSET,
                 result=self._result,
                 error=self._error,
-                **self._shared(),
+                **self._common_fields(),
             )
         )
 
-    def _shared(self) -> dict[str, Any]:
+    def _common_fields(self) -> dict[str, Any]:
         return {
             "task_id": self.id,
-            "created_at": moment(self.created),
-            "last_updated_at": moment(self.updated),
+            "created_at": format_time(self.created),
+            "last_updated_at": format_time(self.updated),
             "ttl_ms": self.ttl_ms,
             "poll_interval_ms": self.poll_ms,
             "status_message": self.status_message or UNSET,
         }
 
-    def note(self, message: str) -> None:
-        """Set the `statusMessage`, for the client's user or model."""
+    def set_message(self, message: str) -> None:
+        """Set the `statusMessage` that clients see."""
         message = message.encode(errors="replace").decode()  # a lone surrogate would make every later response fail
         if self.final_status is None and message != self.status_message:
             self.status_message = message
@@ -200,6 +200,6 @@ class RunningTask:
                 self.runner.cancel()
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return seconds since 1970 as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

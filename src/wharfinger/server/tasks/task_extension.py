@@ -5,7 +5,7 @@ the handler continue in its own asyncio task; questions wait in the `RunningTask
 are written and sent to listeners, several within 50 ms as one. `_finish` writes the result and removes the task
 from memory; `tasks/get` reads it from the store until its `ttl` is over.
 
-Several processes may share a store. Each runs its own tasks, and any of them answers for all, from the store. Answers
+Several processes may share a store. Each runs its own tasks, and reports those of the others from the store. Answers
 and cancellations for a task of another process go through that process's inbox in the store, which it reads with
 every heartbeat. The heartbeat also renews a lease: if the lease of a process has expired, the next look-up of one of
 its tasks marks that task as failed. Every write compares with the last known value, so that only one of two
@@ -49,7 +49,7 @@ from wharfinger.protocol.request import (
 )
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.owners import share_of
-from wharfinger.server.tasks.task_channel import RunningTask, moment
+from wharfinger.server.tasks.task_channel import RunningTask, format_time
 from wharfinger.transports.background import BackgroundTasks
 from wharfinger.types.task_extension import TASKS
 
@@ -107,7 +107,7 @@ class _CalledTool(msgspec.Struct):
 
 
 class TaskMessage(msgspec.Struct, kw_only=True):
-    """A message to the process of a task: answers for it, or None to cancel it."""
+    """A message to the process that runs a task: answers to its questions, or None to cancel it."""
 
     key: str
     responses: dict[str, Raw] | None = None
@@ -144,14 +144,14 @@ def check_declared(caller: Caller, feature: str) -> None:
 class Tasks:
     """The tasks of one server, and the handlers of the extension's methods.
 
-    A task is found by principal and id; another principal's is not found. `ttl` and `poll` are in seconds.
+    A task is found by principal and id; the tasks of other principals are not found. `ttl` and `poll` are in seconds.
     """
 
     def __init__(self, services: Services, store: Store, *, ttl: float | None = 3600.0, poll: float = 1.0) -> None:
         self.store = store
         self.ttl = ttl
         self.poll = poll
-        self.worker = secrets.token_hex(8)
+        self.worker = secrets.token_hex(8)  # the id of this process in the store
         self.lease = LEASE_SECONDS
         self.heartbeat = HEARTBEAT_SECONDS
         self.running: dict[str, RunningTask] = {}
@@ -229,8 +229,8 @@ class Tasks:
             runner.cancel()
         self._start_heartbeat()
 
-    async def start(self, request: Request) -> bool:
-        """Answer the call with a task and continue as one. Returns False if the client does not know tasks.
+    async def start_deferred(self, request: Request) -> bool:
+        """Answer a call of a tool with `task="later"` with a task. Returns False if the client does not know tasks.
 
         Raises:
             RuntimeError: the tool is not registered with `task=`.
@@ -245,11 +245,11 @@ class Tasks:
             deferred.started.set_result(None)
         return deferred is not None
 
-    def note(self, request: Request, message: str) -> None:
+    def set_message(self, request: Request, message: str) -> None:
         """Set the `statusMessage` of a request's task. Does nothing if it is not a task."""
         task = self.calls.get(request)
         if isinstance(task, RunningTask):
-            task.note(message)
+            task.set_message(message)
 
     # -- ending tasks
 
@@ -367,7 +367,7 @@ class Tasks:
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
-        """Serve `tasks/update`: passes answers to the task. Raises like `get`."""
+        """Serve `tasks/update`: pass answers to the task. Raises what `get` raises."""
         task, record = await self._find(request)
         if task is not None:
             task.answer(request.params.input_responses)
@@ -376,7 +376,7 @@ class Tasks:
         return t.EmptyResult()
 
     async def cancel(self, request: Request) -> t.EmptyResult:
-        """Serve `tasks/cancel`. A task that has ended stays as it is. Raises like `get`."""
+        """Serve `tasks/cancel`. A task that has ended stays as it is. Raises what `get` raises."""
         task, record = await self._find(request)
         if task is not None:
             task.stop("cancel")
@@ -385,7 +385,7 @@ class Tasks:
         return t.EmptyResult()
 
     async def _find(self, request: Request) -> tuple[RunningTask | None, Record]:
-        """Return the task of a request if this process runs it, and its record in the store if not."""
+        """Return the task of a request, or None and its record in the store if this process does not run it."""
         check_declared(request.caller, request.method)
         key = _key(request.caller.principal.key, request.params.task_id)
         task = self.running.get(key)
@@ -489,7 +489,7 @@ class Tasks:
         return watched
 
     async def catch_up(self, listener: TaskListener) -> None:
-        """Send the current state of its tasks, because tasks that have ended will not change any more."""
+        """Send a listener the current state of its tasks, because tasks that have ended will not change any more."""
         for key in tuple(self._keys_by_listener.get(listener, ())):
             if key in self.running:
                 _notify(listener, self.running[key].state())
@@ -529,7 +529,7 @@ class Tasks:
     # -- lifecycle
 
     async def begin_serving(self) -> None:
-        """Open the store, so that one that cannot be used is reported at the start.
+        """Open the store, so that its errors are reported when the server starts.
 
         Raises:
             StoreUnusable: it cannot be opened.
@@ -580,7 +580,7 @@ async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExceptio
 
 
 def _encode_result(result: Any) -> bytes:
-    """Encode a result of the call, with the `resultType` that every result of this era has."""
+    """Encode the result of a call, with the `resultType` that every result of the stateless era has."""
     kind = getattr(result, "result_type", UNSET)
     if kind is not UNSET and kind != "complete":
         raise TypeError(f"a task ended with a result of the type {kind!r}")
@@ -625,7 +625,7 @@ def _failed_record(record: Record) -> tuple[Record, float | None]:
     state |= {
         "status": "failed",
         "statusMessage": STOPPED,
-        "lastUpdatedAt": moment(now),
+        "lastUpdatedAt": format_time(now),
         "error": {"code": InternalError.code, "message": STOPPED},
     }
     expires = None if state["ttlMs"] is None else now + MIN_KEPT_SECONDS

@@ -62,17 +62,17 @@ class TaskTool(ToolFeature):
                 check_declared(request.caller, f"The tool {self.name!r}")
             return await self._run(tasks, request, None)
         if self._kind == "later":
-            return await self._call_first(tasks, request)
+            return await self._call_until_task(tasks, request)
         try:
             self.signature.decode(request.params.arguments, json_strings=self._json_strings)
         except BadArguments:  # an error needs no task
             return await self._tools.call(request, self)
-        task = await tasks.begin(request, self._seconds(tasks))
+        task = await tasks.begin(request, self._ttl_seconds(tasks))
         task_request = msgspec.structs.replace(request, channel=task)
-        tasks.run(task, _begin(lambda: self._run(tasks, task_request, task)))
+        tasks.run(task, _create_runner(lambda: self._run(tasks, task_request, task)))
         return task.started()
 
-    def _seconds(self, tasks: Tasks) -> float | None:
+    def _ttl_seconds(self, tasks: Tasks) -> float | None:
         return self._ttl if self._has_ttl else tasks.ttl
 
     async def _run(self, tasks: Tasks, request: Request, state: Any) -> Any:
@@ -92,10 +92,10 @@ class TaskTool(ToolFeature):
         finally:
             del tasks.calls[request]
 
-    async def _call_first(self, tasks: Tasks, request: Request) -> Any:
-        """Call the function, until it has returned or continues as a task."""
-        deferred = DeferredTask(self._seconds(tasks))
-        runner = _begin(lambda: self._run(tasks, request, deferred))
+    async def _call_until_task(self, tasks: Tasks, request: Request) -> Any:
+        """Call the function of a tool with `task="later"`. Returns its result, or the task that it has started."""
+        deferred = DeferredTask(self._ttl_seconds(tasks))
+        runner = _create_runner(lambda: self._run(tasks, request, deferred))
         try:
             await asyncio.wait((runner, deferred.started), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -115,5 +115,5 @@ class TaskTool(ToolFeature):
         return result
 
 
-def _begin(call: Callable[[], Any]) -> asyncio.Task[Any]:
+def _create_runner(call: Callable[[], Any]) -> asyncio.Task[Any]:
     return asyncio.get_running_loop().create_task(capture(call), name="task")
