@@ -1,8 +1,8 @@
-"""Asks before a tool runs whether it may, and remembers the answers for each tool of each server.
+"""Asks for approval before a tool runs, and remembers the answers for each tool of each server.
 
 A lasting answer (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
-If one of them has changed, the question is asked again: a server that was harmless when it was approved could otherwise
-change what its tool does, or another server could take its name.
+If one of them has changed, the question is asked again. Otherwise a server could make an approved tool harmful later,
+or another server could take its name.
 
 Annotations of a tool are ignored unless its server is trusted.
 """
@@ -32,7 +32,7 @@ MAX_WAITING = 100
 MAX_REMEMBERED = 10_000
 """Maximum number of answers that are remembered."""
 MAX_CHANGES = 3
-"""Maximum number of changes of a definition while a person is asked about it."""
+"""Maximum number of questions about a call, if the definition of the tool changes while the person answers."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it. The texts in it are the server's too: show them as such."""
+    """The tool, with the server's own name for it. Its texts are the server's too: show them as such."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
@@ -73,6 +73,7 @@ class Remembered(msgspec.Struct):
 
     answer: Literal["always", "never"]
     definition: str
+    """The digest of the tool and the server that the answer is about; see `definition_of`."""
     server: str
     tool: str
 
@@ -94,7 +95,7 @@ class Approvals:
         self._store = store
         self._timeout = timeout
         self._record = record
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # kept by the calls that wait
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # held by the calls that wait
         self._waiting = 0
 
     async def check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, *, trusted: bool) -> None:
@@ -117,7 +118,7 @@ class Approvals:
     async def _check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, trusted: bool) -> None:
         key = key_of(upstream.name, name)
         for _ in range(MAX_CHANGES):
-            tool = await self._find(upstream, name, public_name)
+            tool = await self._find_tool(upstream, name, public_name)
             definition = definition_of(upstream, tool)
             remembered = read_remembered(await self._store.get(key))
             if remembered is not None and remembered.definition == definition:
@@ -135,7 +136,7 @@ class Approvals:
                     changed_since=remembered is not None,
                 )
             )
-            if definition_of(upstream, await self._find(upstream, name, public_name)) != definition:
+            if definition_of(upstream, await self._find_tool(upstream, name, public_name)) != definition:
                 continue  # the answer was about another tool
             if isinstance(answer, str):
                 await self._remember(key, Remembered(answer, definition, upstream.name, name))
@@ -160,7 +161,7 @@ class Approvals:
                     answers.append((answer.server, answer.tool, answer.answer))
         return sorted(answers)
 
-    async def _find(self, upstream: Upstream, name: str, public_name: str) -> t.Tool:
+    async def _find_tool(self, upstream: Upstream, name: str, public_name: str) -> t.Tool:
         tool = next((tool for tool in await upstream.tools() if tool.name == name), None)
         if tool is None:
             self._refuse(upstream, name, public_name, f"{upstream.name} does not list it")
@@ -222,7 +223,7 @@ def definition_of(upstream: Upstream, tool: t.Tool) -> str:
 
 
 def read_remembered(value: bytes | None) -> Remembered | None:
-    """Read a stored answer. Returns None if no answer is stored, or another version stored it."""
+    """Read a stored answer. Returns None if there is none, or if it was stored in the form of another version."""
     try:
         return None if value is None else msgspec.json.decode(value, type=Remembered)
     except msgspec.MsgspecError:

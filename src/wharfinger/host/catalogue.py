@@ -54,9 +54,9 @@ __all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"
 log = logging.getLogger("wharfinger.host")
 
 PATIENCE_SECONDS = 5.0
-"""Longest wait of a call for lists of servers. A slower list is read on, but the call uses the last one."""
+"""Longest time that a call waits for lists to be read. After that it uses the last list of a server."""
 SEARCH_SECONDS = 5.0
-"""Longest wait of a search for one server."""
+"""Longest time that a search waits for one server."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again if its server does not report changes, or if a page failed."""
 MIN_PAUSE_SECONDS = 0.1
@@ -79,7 +79,7 @@ class CatalogueServer(Protocol):
 
     @property
     def error(self) -> str:
-        """Why it is down."""
+        """Why the server is down."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class CatalogueServer(Protocol):
         ...
 
     async def tools(self) -> list[t.Tool]:
-        """Return its tools."""
+        """Return the tools of the server."""
         ...
 
 
@@ -115,7 +115,7 @@ class CatalogueChange(msgspec.Struct, frozen=True):
     added: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
-    """Entries with another title, size, date, version or the like."""
+    """URIs of entries whose title, size, date, version or the like has changed."""
     many: bool = False
 
     def after(self, earlier: CatalogueChange) -> CatalogueChange:
@@ -156,7 +156,7 @@ class _Server:
         """The number of changes that were reported."""
         self.reading: asyncio.Task[None] | None = None
         self.wanted = asyncio.Event()
-        """Set when a call waits for the list, which ends the pause after a read."""
+        """Set when a call needs the list: it ends the pause after a read."""
 
 
 class Catalogue:
@@ -212,7 +212,8 @@ class Catalogue:
         return entries
 
     async def tree(self, server: str = "", under: str = "", *, after: str = "", limit: int = 200) -> TreePage:
-        """Return the nodes of one folder: those of a server below the URI prefix `under`, or else the servers.
+        """Return the nodes of one folder of a server: those below the URI prefix `under`. Without `server`, return the
+        servers.
 
         The time depends on `limit`, not on the size of the folder. Pass `TreePage.after` to get the next nodes.
 
@@ -236,7 +237,7 @@ class Catalogue:
     async def servers_of(self, uri: str, *, server: str = "") -> list[str]:
         """Return the names of the servers that have a URI: those that list it, or else those with a template for it.
 
-        A URI with a query, such as that of a window, counts as listed if the resource without it is.
+        A URI with a query, such as the URI of a window, counts as listed if the URI without the query is listed.
         """
         lists = await self._lists(server)
         base = uri.partition("?")[0]
@@ -283,7 +284,7 @@ class Catalogue:
         """Return the resources whose names and contents fit some words or a question, best first.
 
         Contents are searched with each server's own tool `search`, which then gets the words, or else by reading the
-        resources whose names fit best (with `index=True`, all of them). A hit's URI may be that of a window. If
+        resources whose names fit best (with `index=True`, all of them). The URI of a hit may name a window. If
         `contents` is False, no word is sent to a server.
 
         Raises:
@@ -400,7 +401,7 @@ class Catalogue:
             self._followers.discard(follower)
 
     def list_changed(self, server: str) -> None:
-        """Note that a server's list has changed, or that it was started again. `Host` calls this."""
+        """Note that a server's list has changed, or that the server was started again. `Host` calls this."""
         state = self._states.get(server)
         if state is None:
             return
@@ -419,13 +420,14 @@ class Catalogue:
     # The lists
 
     def _names(self, server: str) -> list[str]:
+        """Return the name of one server, or of all servers if `server` is empty."""
         if server and server not in self._servers:
             names = ", ".join(list(self._servers)[:20]) or "none"
             raise InvalidArgument(f"There is no server {printable(server)!r}: there are {names}.")
         return [server] if server else list(self._servers)
 
     async def _lists(self, server: str) -> list[ServerList]:
-        """Return the lists, after those that are out of date have been read again, if that is quick enough."""
+        """Return the lists. Those that are out of date are read again first, unless that takes too long."""
         names = self._names(server)
         reading = [task for name in names if (task := self._refresh(name)) is not None]
         if reading and self._patience > 0:
@@ -455,7 +457,7 @@ class Catalogue:
         return None
 
     def _reports(self, server: CatalogueServer) -> bool:
-        """Return whether a server reports changes of its list."""
+        """Return whether a server reports changes of its list. The list of an idle server cannot change."""
         if server.status == "idle":
             return True
         try:
@@ -465,12 +467,13 @@ class Catalogue:
         return resources is UNSET or resources.list_changed is True
 
     def _read(self, name: str, state: _Server) -> asyncio.Task[None]:
+        """Begin to read a list, unless it is being read. Returns the task that reads it."""
         if state.reading is None:
             state.reading = self._background.start(self._read_list(name, state))
         return state.reading
 
     async def _read_list(self, name: str, state: _Server) -> None:
-        """Read a list, and again as long as changes are reported meanwhile."""
+        """Read a list, and again if it changes while it is read."""
         try:
             while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
                 state.stale, began = False, _now()
@@ -491,6 +494,7 @@ class Catalogue:
             state.reading = None
 
     def _replace(self, name: str, state: _Server, new_list: ServerList) -> None:
+        """Use a new list, and report its differences to the last one."""
         old, state.list, state.read_at, state.error = state.list, new_list, _now(), ""
         if self._index is not None:
             self._index.notify()
@@ -537,7 +541,7 @@ def _check_limit(limit: int) -> None:
 def _passes(
     hit: CatalogueHit, server_list: ServerList, test: Callable[[CatalogueEntry], bool], conditions: CatalogueFilter
 ) -> bool:
-    """Return whether a hit passes the filters. One that is not listed passes only without filters but `server`."""
+    """Return whether a hit passes the filters. An unlisted hit passes only if no filter except `server` is set."""
     entries = server_list.at(hit.base) or server_list.at(hit.uri)
     if not entries:
         return conditions == CatalogueFilter(server=conditions.server)

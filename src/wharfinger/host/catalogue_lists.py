@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.client import Client
-from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, Matcher, compile_glob
+from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, compile_glob
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidArgument, MethodNotFound, RequestTimeout, WharfingerError
 from wharfinger.server.search import fits_type
@@ -121,8 +121,8 @@ class CatalogueFilters(TypedDict, total=False):
 class CatalogueFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries to return. An entry must pass all filters that are set.
 
-    An entry passes `audience` if it is for everyone. An entry that lacks the property of a filter, such as a size, does
-    not pass.
+    An entry without an audience is for everyone, so it passes any `audience`. An entry without another property, such
+    as a size, does not pass the filter of that property.
     """
 
     server: str = ""
@@ -169,14 +169,13 @@ class CatalogueFilter(msgspec.Struct, frozen=True, kw_only=True):
             least_size, most_size = self.min_size or 0, sys.maxsize if self.max_size is None else self.max_size
             yield lambda entry: (size := _size(entry)) is not None and least_size <= size <= most_size
         if self.pattern:
-            matches = _matcher(self.pattern)
+            pattern = self.pattern
+            if len(pattern) > MAX_PATTERN_CHARACTERS:
+                raise InvalidArgument(
+                    f"The pattern has {len(pattern):,} characters: give at most {MAX_PATTERN_CHARACTERS:,}."
+                )
+            matches = compile_glob(pattern if any(sign in pattern for sign in "*?[") else pattern + "*", path=False)
             yield lambda entry: matches(entry.title) or matches(entry.uri)
-
-
-def _matcher(pattern: str) -> Matcher:
-    if len(pattern) > MAX_PATTERN_CHARACTERS:
-        raise InvalidArgument(f"The pattern has {len(pattern):,} characters: give at most {MAX_PATTERN_CHARACTERS:,}.")
-    return compile_glob(pattern if any(sign in pattern for sign in "*?[") else pattern + "*", path=False)
 
 
 def _time(value: datetime | str | None, name: str) -> datetime | None:
@@ -192,7 +191,7 @@ def _time(value: datetime | str | None, name: str) -> datetime | None:
 
 
 def modified_at(entry: CatalogueEntry) -> datetime | None:
-    """Return when an entry changed last; None if the server does not say so, or not as ISO 8601."""
+    """Return when an entry changed last; None if the server gives no time, or one that is not ISO 8601."""
     annotations = entry.resource.annotations
     if annotations is UNSET or not annotations.last_modified:
         return None
@@ -213,11 +212,11 @@ class TreeNode(NamedTuple):
 
     server: str
     path: str
-    """What to pass as `under` to get the children: the beginning of their URIs. Empty for a server."""
+    """The beginning of the URIs of its children: pass it as `under` to get them. Empty for a server."""
     name: str
-    """The part of the URI that the folder above does not have. A chain of single folders is one node."""
+    """The rest of the URI after the path of the folder above. A chain of single folders is one node."""
     entries: tuple[CatalogueEntry, ...]
-    """What is at this URI, with or without a slash at its end; empty for a folder that the server does not list."""
+    """The entries with this URI, with or without a final slash; empty for a folder that the server does not list."""
     below: int
     """The number of entries below it; 0 for a leaf."""
 
@@ -254,7 +253,7 @@ class ServerList:
         self._uris: UriIndex | None = None
 
     def at(self, key: str) -> tuple[CatalogueEntry, ...]:
-        """Return the resource or template of a URI, or an empty tuple."""
+        """Return the entries with this URI or template: usually one, and an empty tuple if there is none."""
         candidates = (self.resources.get(key), self.templates.get(key))
         return tuple(CatalogueEntry(self.server, resource) for resource in candidates if resource is not None)
 
@@ -272,7 +271,7 @@ class ServerList:
         return self._uris.covers(uri)
 
     def children(self, under: str, after: str, limit: int) -> TreePage:
-        """Return the nodes of a folder, at most `limit`. Takes a few bisections for each."""
+        """Return the nodes of a folder, at most `limit`. Each node takes a few bisections."""
         keys, index = self.keys, bisect_left(self.keys, after or under)
         nodes: list[TreeNode] = []
         while index < len(keys) and keys[index].startswith(under):
@@ -360,7 +359,7 @@ def _uri(item: t.Resource | t.ResourceTemplate) -> str:
 
 
 class _Reader:
-    """Collects the lists of a server, within the bounds."""
+    """Collects one list of a server, within the bounds."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
@@ -385,7 +384,7 @@ class _Reader:
                 self.found[uri] = self._compact(item)
 
     def _compact(self, item: Any) -> Any:
-        """Return an item within the bounds, in which equal types and annotations are one object."""
+        """Return an item within the bounds. Items with equal types or annotations share the objects."""
         if len(msgspec.json.encode(item)) > MAX_ENTRY_BYTES:
             self.shortened += 1
             fields: dict[str, Any] = {"name": item.name[:MAX_NAME_CHARACTERS]}
@@ -420,7 +419,7 @@ async def read_server_list(server: str, client: Client, last: ServerList | None 
     """Read the whole list of a server, page by page. Its notes say what was left out.
 
     If a page fails, the entries of the pages before are returned. If the first page of the templates fails, the
-    templates are those of the `last` list.
+    templates of the `last` list are used.
 
     Raises:
         WharfingerError: the first page of the resources failed.

@@ -6,9 +6,9 @@
 - Our search: the documents whose names fit best are read, within bounds. With `index=True` all documents are read
   once, into an index in a temporary folder.
 
-Each search gives a list of hits, the best first. The lists are merged without changing their order: the next hit is
-always the first of a list, the one with the highest score. A hit of a server's own search is scored by its name and
-the text that it shows.
+Each search gives a list of hits, the best first. They are merged, and each list keeps its order: of the first remaining
+hits of all lists, the one with the highest score is next. A hit of a server's own search is scored by its name and the
+text that it shows.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ MAX_SNIPPET_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 500
 MAX_DESCRIPTION_CHARACTERS = 2_000
 RANKED_FACTOR = 10
-"""This many times the requested number of entries are ranked by all rules."""
+"""The number of entries that are ranked by all rules for each requested one."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
-"""Bounds of reading one server without an index. Each text takes a request, so they are lower than inside a server."""
+"""Bounds for reading one server without an index. Each text takes a request, so a server's own bounds are higher."""
 _LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
 _WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
 
@@ -67,7 +67,7 @@ class CatalogueHit(Hit, frozen=True, kw_only=True):
 
     server: str
     score: float = 0.0
-    """How well it fits. Compare it only with the other hits of the same search."""
+    """A higher score is a better fit. Scores of different searches cannot be compared."""
 
     @property
     def base(self) -> str:
@@ -96,7 +96,8 @@ def find_related(
 ) -> tuple[list[RelatedEntry], Query]:
     """Return the entries that share most words with a query, and the query with a weight for each word.
 
-    Words are looked up in the title, URI and description. A word that few entries have counts more. Blocks.
+    Words are looked up in the title, URI and description. A word that few entries have counts more. This may take long:
+    call it in a thread.
     """
     counts, total = [0] * len(query.words), 0
     matches: list[tuple[CatalogueEntry, tuple[float, ...]]] = []
@@ -128,7 +129,7 @@ def find_related(
 def search_names(
     lists: Sequence[ServerList], query: Query, limit: int, test: Callable[[CatalogueEntry], bool]
 ) -> list[list[CatalogueHit]]:
-    """Return the entries of each server whose title or URI has words of the query, best first. Blocks."""
+    """Return the entries of each server whose title or URI has words of the query, best first. Call it in a thread."""
     related, weighted = find_related(lists, query, RANKED_FACTOR * limit, test)
     rankings = {server_list.server: Ranking(weighted, limit) for server_list in lists}
     source = Source()
@@ -140,7 +141,7 @@ def search_names(
 
 
 def hits_of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
-    """Return hits as those of a server."""
+    """Return the hits of a search as hits of this server."""
     return [
         CatalogueHit(
             server=server,
@@ -212,7 +213,11 @@ async def call_search_tool(
     """
     result = await client.call_tool(tool, {"query": words})
     hits: list[CatalogueHit] = []
-    for uri, title, text in _results(result.result):
+    results = list(_listed_results(result.result)) or list(_linked_results(result.result))
+    for uri, title, text in results[:MAX_TOOL_RESULTS]:
+        if ":" not in uri:
+            continue
+        title, text = title[:MAX_TITLE_CHARACTERS] or uri, text[:MAX_SNIPPET_CHARACTERS]
         name = name_text(title, uri)
         matches = query.match_name(name, fold(name))
         ranking = Ranking(query, 1)
@@ -227,15 +232,8 @@ async def call_search_tool(
     return hits, printable(note, 300) if isinstance(note, str) else ""
 
 
-def _results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
-    """Yield the URI, title and text of each result, the first `MAX_TOOL_RESULTS`."""
-    listed = list(_listed_results(result))
-    for uri, title, text in (listed or list(_linked_results(result)))[:MAX_TOOL_RESULTS]:
-        if "://" in uri or ":" in uri:
-            yield uri, title[:MAX_TITLE_CHARACTERS] or uri, text[:MAX_SNIPPET_CHARACTERS]
-
-
 def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the URI, title and text of each result in the form of ChatGPT's connectors."""
     data: Any = result.structured_content
     if not isinstance(data, dict):
         text = next((block.text for block in result.content if isinstance(block, t.TextContent)), "")
@@ -253,6 +251,7 @@ def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
 
 
 def _linked_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the URI, title and description of each resource link."""
     for block in result.content:
         if isinstance(block, t.ResourceLink):
             yield block.uri, block.title or block.name, block.description or ""

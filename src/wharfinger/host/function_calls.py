@@ -1,8 +1,8 @@
 """Function calling: the host's tools for a model API, and the calls in its answers.
 
-`call` does not need what `tools` returned: the name that a model writes, and the names of its arguments, are mapped
-back to the server's own by the same rules that made them. `tools=` restricts a call to the definitions that the model
-was given.
+`Host.call` does not need the definitions that `Host.tools` returned: the names of a tool and its arguments, as a model
+writes them, are mapped back to the server's own by the same rules that made them. With `tools=`, the model can call
+only the tools of these definitions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AnswerOptions(TypedDict, total=False):
     files: bool
     """Whether images and documents are sent; False for models that take only text."""
     timeout: float | None
-    """Seconds for each call; by default those of the server's client."""
+    """Seconds for each call; by default the timeout of the server's client."""
 
 
 class _CallableTools(NamedTuple):
@@ -84,10 +84,10 @@ class _CallableTools(NamedTuple):
     """Tools of servers, by the host's name."""
     names: Mapping[str, str]
     """The host's name of each tool, by its name for models."""
-    own: Mapping[str, str]
-    """The original names of the host's tools for resources, by the host's name."""
-    gave_own: bool
-    """Whether the model was given the tools for resources."""
+    resource_tools: Mapping[str, str]
+    """The original names of the host's resource tools, by the host's name."""
+    gave_resource_tools: bool
+    """Whether the model was given the resource tools."""
 
 
 class FunctionCalls:
@@ -110,13 +110,13 @@ class FunctionCalls:
         if unknown:
             raise ValueError(f"There is no server {unknown[0]!r}: there is {', '.join(self._upstreams)}.")
         offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
-        own: dict[str, str] = {}
+        host_names: dict[str, str] = {}
         if resources:
-            own = self._resource_tools.names(tool.name for tool in tools)
-            offered = [*self._resource_tools.offered(own), *offered]
+            host_names = self._resource_tools.names(tool.name for tool in tools)
+            offered = [*self._resource_tools.offered(host_names), *offered]
         self._gave_resource_tools = resources
         definitions = define_tools(offered, api, strict=strict)
-        definitions.resource_tools = {name: original for original, name in own.items()}
+        definitions.resource_tools = {name: original for original, name in host_names.items()}
         return definitions
 
     async def messages(
@@ -162,10 +162,11 @@ class FunctionCalls:
     async def _callable_tools(self, definitions: ToolDefinitions | None) -> _CallableTools:
         tools = {offered.name: offered.tool for offered in await self._upstreams.tools()}
         if definitions is not None:
-            own = dict(definitions.resource_tools)
-            return _CallableTools(tools, definitions.names, own, bool(own))
-        own = {name: original for original, name in self._resource_tools.names(tools).items()}
-        return _CallableTools(tools, accepted_names([*own, *tools]), own, self._gave_resource_tools)
+            resource_tools = dict(definitions.resource_tools)
+            return _CallableTools(tools, definitions.names, resource_tools, bool(resource_tools))
+        resource_tools = {name: original for original, name in self._resource_tools.names(tools).items()}
+        names = accepted_names([*resource_tools, *tools])
+        return _CallableTools(tools, names, resource_tools, self._gave_resource_tools)
 
     async def _output(
         self,
@@ -177,19 +178,19 @@ class FunctionCalls:
     ) -> ToolOutput:
         """Run one call. Every error that is not a fault of the application is an output for the model."""
         name = callable_tools.names.get(call.name)
-        if name is None or (name not in callable_tools.tools and name not in callable_tools.own):
+        if name is None or (name not in callable_tools.tools and name not in callable_tools.resource_tools):
             from difflib import get_close_matches  # only for mistakes
 
             matches = get_close_matches(call.name[:128], callable_tools.names, 1)
             hint = f" Did you mean {matches[0]!r}?" if matches and matches[0] != call.name else ""
-            reason = f"There is no tool {printable(call.name, 128)!r} now.{hint}{self._missing()}"
+            reason = f"There is no tool {printable(call.name, 128)!r} now.{hint}{self._missing_servers()}"
             return failed_output(call, reason, limits)
         if call.fault:
             return failed_output(call, call.fault, limits)
         how_to_read, how_to_continue = self._hints(call, name, callable_tools)
         try:
-            if name in callable_tools.own:
-                result = await self._resource_tools.call(callable_tools.own[name], call.arguments)
+            if name in callable_tools.resource_tools:
+                result = await self._resource_tools.call(callable_tools.resource_tools[name], call.arguments)
             else:
                 tool = callable_tools.tools[name]
                 renamed = narrowed_schema(tool, api)[0].renamed
@@ -209,7 +210,7 @@ class FunctionCalls:
             return failed_output(call, redacted_text(str(error)), limits)
         return tool_output(call, result, limits, how_to_read=how_to_read, how_to_continue=how_to_continue)
 
-    def _missing(self) -> str:
+    def _missing_servers(self) -> str:
         """Return a sentence that names servers whose tools may be missing, or an empty string."""
         down = [name for name, server in self._upstreams.items() if server.status == "down"]
         more = f" and {len(down) - MAX_NAMED} more" if len(down) > MAX_NAMED else ""
@@ -220,22 +221,21 @@ class FunctionCalls:
     ) -> tuple[Callable[[str], str], Callable[[str, int], str]]:
         """Return the functions that say how to read a link, and how to get the rest of a result."""
         names_for_model = {host: model for model, host in callable_tools.names.items()}
-        host_names = {own: host for host, own in callable_tools.own.items()}
-        server = self._upstreams.find_tool(name)[0].name if name not in callable_tools.own else ""
+        host_names = {original: host for host, original in callable_tools.resource_tools.items()}
+        server = self._upstreams.find_tool(name)[0].name if name not in callable_tools.resource_tools else ""
 
         def how_to_read(uri: str) -> str:
-            if not callable_tools.gave_own:
+            if not callable_tools.gave_resource_tools:
                 return ""
             arguments = {"uri": uri, **({"server": server} if server and len(self._upstreams) > 1 else {})}
             return f"Read it with {names_for_model[host_names[READ_RESOURCE]]} {_json(arguments)}."
 
         def how_to_continue(text: str, shown: int) -> str:
-            own = callable_tools.own.get(name)
-            if own in (READ_RESOURCE, READ_RESULT):
+            if callable_tools.resource_tools.get(name) in (READ_RESOURCE, READ_RESULT):
                 start = call.arguments.get("start") or 0
                 next_arguments = {**call.arguments, "start": int(start) + shown}
                 return f"To get the rest, call {call.name} with {_json(next_arguments)}."
-            if callable_tools.gave_own:
+            if callable_tools.gave_resource_tools:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
                 return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
             schema = callable_tools.tools[name].input_schema if name in callable_tools.tools else {}

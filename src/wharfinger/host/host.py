@@ -68,14 +68,16 @@ class HostOptions(HostClientOptions, total=False):
 class Host(FunctionCalling):
     """The servers of an application that runs a model: `async with Host.from_config("mcp.json") as host`.
 
-    `servers` are targets by name, as `Client` takes them, or a list of them; each is started, supervised, and restarted
-    when it ends. Entering waits for none of them; leaving stops all of them, and no process is left.
+    `servers` maps names to targets, as `Client` takes them, or is a list of targets. Each server is started,
+    supervised, and restarted when it ends. Entering waits for none of them; leaving stops all of them, and no process
+    is left.
 
         async with Host({"docs": ["uvx", "wharfinger", "serve", "docs"]}, approve=ask) as host:
             await host.ready(timeout=30)
             print((await host.read("file:///docs/index.md")).text)
 
-    With more than one server, tools and prompts are called `server_name`; URIs are not changed.
+    With more than one server, the tool `read` of the server `docs` is called `docs_read`. Prompts are named in the same
+    way; URIs are not changed.
     """
 
     def __init__(
@@ -109,9 +111,10 @@ class Host(FunctionCalling):
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
         A person has `answer_timeout` seconds for each answer.
 
-        Without `approve`, the catalogue is searched with the servers' own tools `search`; with it, the person would be
-        asked each time. `search_tools` names the search tool of a server, or has None for a server that must not get
-        the words. With `index`, the texts of the other servers are read once, and indexed.
+        The catalogue is searched with the servers' own tools `search`. With `approve`, they are not used, because the
+        person would be asked each time. `search_tools` names the search tool of a server, which is used in any case, or
+        has None for a server that must not get the words. With `index`, the texts of the other servers are read once,
+        and indexed.
 
         `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
         changed. `options` are those of `HostClientOptions`, for the clients of all servers.
@@ -173,7 +176,7 @@ class Host(FunctionCalling):
         inputs: Mapping[str, str] | Ask | None = None,
         **options: Unpack[HostOptions],
     ) -> Self:
-        """Make a host with the servers of a configuration file, or those of another host by its name.
+        """Make a host with the servers of a configuration file, or of another host by its name.
 
         `Host.from_config("mcp.json")` reads a file. `Host.from_config("claude-desktop")` uses the servers that this
         user configured in Claude Desktop: `wharfinger hosts` lists these names. Nothing starts before the host is
@@ -224,7 +227,7 @@ class Host(FunctionCalling):
         await self.upstreams.ready(timeout)
 
     async def _guard(self, server: str, call: Call, next: Next) -> Any:
-        """Ask for approval before a call, and record it. As middleware of every client, it cannot be bypassed."""
+        """Ask for approval of a call, and record the call. This is middleware of every client: no call bypasses it."""
         self._record.check(call)
         if call.method == "tools/call" and self.approvals is not None:
             began = time.monotonic()
@@ -324,7 +327,7 @@ class Host(FunctionCalling):
 
 
 def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
-    """Return the configurations of targets. A target without a name gets that of its server, program or host."""
+    """Return the configurations of targets. A target without a name is named after its server, program or host."""
     if isinstance(servers, str | os.PathLike):
         raise InvalidConfiguration(
             "Give a list of targets, or a mapping of names to targets; Host.from_config reads a file."

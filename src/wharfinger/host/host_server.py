@@ -2,7 +2,7 @@
 
 Middleware answers requests for tools and prompts, since their definitions are those of other servers and may change at
 any time: nothing is registered here, and no schema is compiled twice. Resources are a source. Changes that a server
-reports are passed on: those of lists at once, those of a resource while a client watches it.
+reports are passed on: changes of a list at once, changes of a resource while a client watches it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wharfinger.server import Server
 from wharfinger.server.features.tool_results import wrap_schema
 from wharfinger.server.middleware.chain import Call, Next, Result
 from wharfinger.source import Changed, Document, Source, document_of
-from wharfinger.upstreams import Upstream, UpstreamChange, UpstreamTool
+from wharfinger.upstreams import UpstreamChange, UpstreamTool
 
 if TYPE_CHECKING:
     from wharfinger.host.function_calling import FunctionCalling
@@ -176,12 +176,12 @@ class _HostResources(Source):
 
     def matches(self, uri: str) -> bool:
         """Return whether a server may have this URI."""
-        usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
-        return any(upstream.offers_uri(uri) and self._may_have(upstream, uri) for upstream in usable)
-
-    def _may_have(self, upstream: Upstream, uri: str) -> bool:
-        undecided = len(self._upstreams) == 1 or not upstream.knows("uris")
-        return undecided or upstream.uris.has(uri) or upstream.uris.covers(uri)
+        for upstream in self._upstreams.values():
+            if upstream.status not in ("down", "disabled") and upstream.offers_uri(uri):
+                undecided = len(self._upstreams) == 1 or not upstream.knows("uris")
+                if undecided or upstream.uris.covers(uri):
+                    return True
+        return False
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return a page of the resources of all servers, in the order of their URIs."""
@@ -248,7 +248,7 @@ class _HostResources(Source):
         )
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return every resource with its title; texts of other servers are not searched here."""
+        """Return every resource with its title. The texts are not searched here."""
         resources, key = await self.page(after, limit)
         return [document_of(resource) for resource in resources], key
 
@@ -281,12 +281,12 @@ class _HostResources(Source):
             task.cancel()
 
     async def _follow(self, uri: str, changed: Changed) -> None:
-        """Report the changes of a resource, also after its server was away."""
+        """Report the changes of a resource, also after its server could not be reached for a while."""
         while True:
             try:
-                owners = await self._upstreams.servers_of(uri)
-                if owners:
-                    async with owners[0].client.watch(uri) as changes:
+                upstreams = await self._upstreams.servers_of(uri)
+                if upstreams:
+                    async with upstreams[0].client.watch(uri) as changes:
                         changed(uri)  # it may have changed since it was last read
                         async for change in changes:
                             changed(change.uri)

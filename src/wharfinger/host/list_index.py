@@ -43,7 +43,7 @@ class ListIndex:
         return self._store
 
     def notify(self, uri: str | None = None) -> None:
-        """Index a changed URI soon or, if it is None, everything that changed."""
+        """Index a changed URI soon or, if `uri` is None, everything that has changed."""
         self._indexing.notify(uri)
 
     @property

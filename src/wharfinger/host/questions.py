@@ -1,8 +1,8 @@
 """Passes the questions of servers to the application: forms, URLs, sampling and roots.
 
 A question names the server that asks. The time for an answer and the number of questions are bounded, except for roots:
-a server cannot bury a person in forms, nor spend tokens without end. Each question and its outcome are recorded,
-without the texts.
+a server can neither show a person forms without end, nor spend tokens without end. Each question and its outcome are
+recorded, without the texts.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ class Questions:
             self._record(self.server, method, accepted, reason)
 
     def _too_many(self) -> str:
+        """Count a question. Returns why it may not be asked, or an empty string."""
         now = asyncio.get_running_loop().time()
         if self._open >= MAX_OPEN_QUESTIONS:
             return f"{self._open} are open"
@@ -181,7 +182,7 @@ class Questions:
 
 
 def outcome_of(answer: Any) -> tuple[bool, str]:
-    """Return whether a person accepted, and the reason if not."""
+    """Return whether a person accepted, and else why not."""
     action = answer.action if isinstance(answer, t.ElicitResult) else answer
     if action is False or action == "decline":
         return False, "declined"

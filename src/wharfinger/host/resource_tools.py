@@ -109,7 +109,7 @@ class HostResourceTools:
         return names
 
     def offered(self, names: dict[str, str]) -> list[OfferedTool]:
-        """Return the tools with these names."""
+        """Return the tools under the names that `names` returned."""
         return [OfferedTool(names[tool.name], tool) for tool in _TOOLS]
 
     def keep(self, text: str) -> str:
@@ -129,16 +129,16 @@ class HostResourceTools:
             WharfingerError: the resource cannot be read.
         """
         if name == LIST_RESOURCES:
-            return _text(await self._list(_parse_arguments(arguments, _ListArguments)))
+            return _text_result(await self._list(_parse_arguments(arguments, _ListArguments)))
         if name == SEARCH_RESOURCES:
-            return _text(await self._search(_parse_arguments(arguments, _SearchArguments).query))
+            return _text_result(await self._search(_parse_arguments(arguments, _SearchArguments).query))
         if name == READ_RESOURCE:
             request = _parse_arguments(arguments, _ReadArguments)
-            return _from(_contents(await self._read(request.uri, request.server or None)), request.start)
+            return _text_from(_contents_result(await self._read(request.uri, request.server or None)), request.start)
         rest = _parse_arguments(arguments, _RestArguments)
         if rest.id not in self._kept:
             raise InvalidArgument(f"There is no result {rest.id[:100]!r} any more: call its tool again.")
-        return _from(_text(self._kept[rest.id]), rest.start)
+        return _text_from(_text_result(self._kept[rest.id]), rest.start)
 
     async def _list(self, request: _ListArguments) -> str:
         listed = await self._catalogue.entries(server=request.server)
@@ -216,11 +216,11 @@ def _parse_arguments(arguments: dict[str, Any], kind: Any) -> Any:
     return result
 
 
-def _text(text: str) -> t.CallToolResult:
+def _text_result(text: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text)])
 
 
-def _contents(result: ReadResult) -> t.CallToolResult:
+def _contents_result(result: ReadResult) -> t.CallToolResult:
     """Return the contents of a resource as the content of a result: one text, and the files."""
     several = len(result.contents) > 1
     texts = [
@@ -232,11 +232,11 @@ def _contents(result: ReadResult) -> t.CallToolResult:
     return t.CallToolResult(content=[*([t.TextContent(text="\n".join(texts))] if texts else []), *files])
 
 
-def _from(result: t.CallToolResult, start: int) -> t.CallToolResult:
-    """Return the text of a result from this character; if it is 0, the whole result."""
+def _text_from(result: t.CallToolResult, start: int) -> t.CallToolResult:
+    """Return the text of a result from the character `start`, or the whole result if it is 0."""
     if not start:
         return result
     text = text_of(result)
     if start >= len(text):
         raise InvalidArgument(f"The text ends at character {len(text)}: start must be less.")
-    return _text(text[start:])
+    return _text_result(text[start:])

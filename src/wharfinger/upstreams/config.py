@@ -36,7 +36,7 @@ HOST_KEYS = frozenset(
         "excludeTools", "enabled_tools", "disabled_tools", OWN_KEY,
     }
 )  # fmt: skip
-"""The keys of hosts that have an effect. A key that resembles one of them is an error; others are ignored."""
+"""The keys of hosts that have an effect. An unknown key that resembles one of them is an error; others are ignored."""
 OTHER_KEYS = frozenset(
     {
         "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
@@ -59,7 +59,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     disabled: bool = False
     include_tools: Sequence[str] | None = None
-    """The only tools to offer, by the server's own names; None for all."""
+    """The only tools to offer, by the server's own names; None to offer all."""
     exclude_tools: Sequence[str] = ()
     """Tools that are not offered."""
     prefix: str | None = None
@@ -71,15 +71,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     rename: Mapping[str, str] = {}
     """New names of tools and prompts, by the server's own names."""
     idle_seconds: float | None = None
-    """Seconds without a call after which the server is stopped until the next call; None for never."""
+    """Seconds without a call after which the server is stopped until the next call; None to keep it running."""
     timeout_seconds: float | None = None
-    """Seconds that a call may take; None for the default of the client."""
+    """Seconds that a call may take; None to use the default of the client."""
     trusted: bool = False
     """Whether `Host` trusts the annotations of its tools, such as `readOnlyHint`. No file can say so."""
     file: str = ""
     """The file that configures it, or an empty string."""
     invalid: str = ""
-    """Why its entry cannot be used; such a server is down. Empty if it can."""
+    """Why its entry cannot be used; such a server is down. Empty if the entry can be used."""
 
 
 class OwnKeys(msgspec.Struct, frozen=True, rename="camel"):
@@ -121,7 +121,7 @@ def read_config(
         raise InvalidConfiguration(f"{file} configures {len(servers):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
     answered: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    configs = [configured_or_invalid(server, environ, ask, answered) for server in servers]
+    configs = [config_or_invalid(server, environ, ask, answered) for server in servers]
     if all(config.invalid for config in configs):
         raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_REPORTED_ENTRIES]))
     return configs
@@ -148,21 +148,23 @@ def no_answer(name: str, described: Mapping[str, Any]) -> None:
     """Return None: there is no one to ask."""
 
 
-def configured(
-    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]
-) -> ServerConfig:
-    """Return the configuration of one entry of a file."""
+def config_of(server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]) -> ServerConfig:
+    """Return the configuration of one entry of a file. `answered` has the inputs that were asked for, by their id.
+
+    Raises:
+        InvalidConfiguration: the entry cannot be used.
+    """
     folder = server.folder.absolute()
-    placeholders = Placeholders(server.owner, folder, server.inputs, environ, ask, answered)
+    placeholders = Placeholders(server.name_in_errors, folder, server.inputs, environ, ask, answered)
     return server_config(server.name, server.entry, placeholders=placeholders, server=server)
 
 
-def configured_or_invalid(
+def config_or_invalid(
     server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]
 ) -> ServerConfig:
-    """Return the configuration of one entry of a file; if the entry cannot be used, one that says why."""
+    """Return the configuration of one entry of a file; if the entry cannot be used, one whose `invalid` says why."""
     try:
-        return configured(server, environ, ask, answered)
+        return config_of(server, environ, ask, answered)
     except InvalidConfiguration as error:
         return ServerConfig(name=server.name, target=NO_TARGET, file=str(server.file), invalid=str(error))
 
@@ -179,19 +181,21 @@ def server_config(
     Raises:
         InvalidConfiguration: the entry cannot be used; the message says what to change.
     """
-    owner = repr(name) if placeholders is None else placeholders.owner
-    check_keys(owner, entry)
-    own = own_keys(owner, entry.get(OWN_KEY))
-    disabled = flag(owner, entry, "disabled") or not flag(owner, entry, "enabled", default=True)
+    name_in_errors = repr(name) if placeholders is None else placeholders.name_in_errors
+    check_keys(name_in_errors, entry)
+    own = read_own_keys(name_in_errors, entry.get(OWN_KEY))
+    disabled = read_flag(name_in_errors, entry, "disabled") or not read_flag(
+        name_in_errors, entry, "enabled", default=True
+    )
     if placeholders is not None and server is not None and not disabled:
         entry = {**entry, **expanded(server, placeholders)}
     try:
         connection = read_entry({key: entry[key] for key in _CONNECTION_KEYS if entry.get(key) is not None})
     except ValueError as error:
         if not disabled:
-            raise InvalidConfiguration(f"{owner}: {error}") from None
+            raise InvalidConfiguration(f"{name_in_errors}: {error}") from None
         connection = read_entry({"command": NO_TARGET[0]})
-    include = names(owner, entry, "includeTools", "enabled_tools")
+    include = read_names(name_in_errors, entry, "includeTools", "enabled_tools")
     return ServerConfig(
         name=name,
         target=connection.target,
@@ -200,7 +204,7 @@ def server_config(
         cwd=connection.cwd,
         disabled=disabled,
         include_tools=include,
-        exclude_tools=names(owner, entry, "excludeTools", "disabled_tools") or (),
+        exclude_tools=read_names(name_in_errors, entry, "excludeTools", "disabled_tools") or (),
         file=str(server.file) if server is not None else "",
         **msgspec.structs.asdict(own),
     )
@@ -209,7 +213,7 @@ def server_config(
 _CONNECTION_KEYS = ("url", "headers", "command", "args", "env", "cwd")
 
 
-def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
+def check_keys(name_in_errors: str, entry: Mapping[str, Any]) -> None:
     """Refuse a key that is probably a misspelling of one that has an effect."""
     for key in entry:
         if key in HOST_KEYS or key in OTHER_KEYS:
@@ -218,53 +222,55 @@ def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
 
         near = get_close_matches(key[:64], HOST_KEYS, 1, SIMILARITY)
         if near:
-            raise InvalidConfiguration(f"{owner} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
+            raise InvalidConfiguration(f"{name_in_errors} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
 
 
-def own_keys(owner: str, value: object) -> OwnKeys:
+def read_own_keys(name_in_errors: str, value: object) -> OwnKeys:
     """Read the object `wharfinger` of an entry."""
     if value is None:
         return OwnKeys()
     if not isinstance(value, dict):
-        raise InvalidConfiguration(f'{owner}: "wharfinger" is not an object.')
+        raise InvalidConfiguration(f'{name_in_errors}: "wharfinger" is not an object.')
     known = {field.encode_name: field.name for field in msgspec.structs.fields(OwnKeys)}
     for key in cast("dict[str, object]", value):
         if key not in known:
             raise InvalidConfiguration(
-                f'{owner}: "wharfinger" has the unknown key {key[:64]!r}.{suggestion(key, known)}'
+                f'{name_in_errors}: "wharfinger" has the unknown key {key[:64]!r}.{suggestion(key, known)}'
             )
     try:
         own = msgspec.convert(value, OwnKeys)
     except msgspec.ValidationError as error:
-        raise InvalidConfiguration(f'{owner}: "wharfinger": {error}') from None
+        raise InvalidConfiguration(f'{name_in_errors}: "wharfinger": {error}') from None
     for key, seconds in (("idleSeconds", own.idle_seconds), ("timeoutSeconds", own.timeout_seconds)):
         if seconds is not None and not 0 < seconds <= MAX_SECONDS:
             raise InvalidConfiguration(
-                f"{owner}: {key} must be more than 0 and at most {MAX_SECONDS:g}, not {seconds:g}."
+                f"{name_in_errors}: {key} must be more than 0 and at most {MAX_SECONDS:g}, not {seconds:g}."
             )
     if own.prefix is not None and len(own.prefix) > MAX_PREFIX_CHARACTERS:
         raise InvalidConfiguration(
-            f"{owner}: prefix has {len(own.prefix)} characters: {MAX_PREFIX_CHARACTERS} are allowed."
+            f"{name_in_errors}: prefix has {len(own.prefix)} characters: {MAX_PREFIX_CHARACTERS} are allowed."
         )
     for key, patterns in (("expose", own.expose), ("hide", own.hide), ("rename", tuple(own.rename.values()))):
         if len(patterns) > MAX_PATTERNS:
-            raise InvalidConfiguration(f"{owner}: {key} has {len(patterns):,} entries: {MAX_PATTERNS:,} are allowed.")
+            raise InvalidConfiguration(
+                f"{name_in_errors}: {key} has {len(patterns):,} entries: {MAX_PATTERNS:,} are allowed."
+            )
         if any(not 0 < len(pattern) <= MAX_PATTERN_CHARACTERS for pattern in patterns):
             raise InvalidConfiguration(
-                f"{owner}: each entry of {key} must have 1 to {MAX_PATTERN_CHARACTERS:,} characters."
+                f"{name_in_errors}: each entry of {key} must have 1 to {MAX_PATTERN_CHARACTERS:,} characters."
             )
     return own
 
 
-def flag(owner: str, entry: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
+def read_flag(name_in_errors: str, entry: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
     """Read a member that is true or false."""
     value = entry.get(key, default)
     if not isinstance(value, bool):
-        raise InvalidConfiguration(f"{owner}: {key} must be true or false, not {value!r}.")
+        raise InvalidConfiguration(f"{name_in_errors}: {key} must be true or false, not {value!r}.")
     return value
 
 
-def names(owner: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] | None:
+def read_names(name_in_errors: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] | None:
     """Read a list of names under the first of these keys that the entry has; None if it has none of them."""
     for key in keys:
         value: object = entry.get(key)
@@ -272,7 +278,7 @@ def names(owner: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] |
             continue
         items = cast("list[object]", value) if isinstance(value, list) else [None]
         if not all(isinstance(item, str) for item in items):
-            raise InvalidConfiguration(f"{owner}: {key} must be a list of names of tools.")
+            raise InvalidConfiguration(f"{name_in_errors}: {key} must be a list of names of tools.")
         return tuple(cast("list[str]", items))
     return None
 

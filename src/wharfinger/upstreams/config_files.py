@@ -13,7 +13,7 @@ from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
 __all__ = ["ConfiguredServer", "all_servers", "config_files", "expanded", "servers_in"]
 
 SERVER_TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
-"""The paths of the servers in a file: of Claude Desktop and most others, VS Code, Codex, VS Code's settings."""
+"""Where a file has the servers: for Claude Desktop and most hosts, VS Code, Codex, and (two) for VS Code's settings."""
 URL_KEYS = ("url", "httpUrl", "serverUrl")
 FILE_BYTES = 16 * 1024 * 1024
 """The maximum size of a file; Claude Code's has much other content."""
@@ -38,13 +38,13 @@ class ConfiguredServer(NamedTuple):
         return parent.parent if parent.name in PROJECT_FOLDERS else parent
 
     @property
-    def owner(self) -> str:
-        """The name and file of the server, for errors."""
+    def name_in_errors(self) -> str:
+        """The name of the server and of its file, as errors begin."""
         return f"{self.name!r} in {self.file}"
 
     @property
     def address(self) -> str:
-        """The URL as the file has it, or an empty string for a command."""
+        """The URL as it is written in the file, or an empty string for a command."""
         return next((str(self.entry[key]) for key in URL_KEYS if isinstance(self.entry.get(key), str)), "")
 
 
@@ -150,16 +150,16 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
         InvalidConfiguration: a placeholder cannot be filled in, or a value has the wrong type.
     """
     entry, fill = server.entry, placeholders.fill
-    env = {**env_file(placeholders, entry.get("envFile")), **texts(placeholders, entry, "env")}
+    env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}
     if server.address:
-        return {"url": fill(server.address, "url"), "headers": headers(placeholders, entry)}
+        return {"url": fill(server.address, "url"), "headers": read_headers(placeholders, entry)}
     command: object = entry.get("command")
     if not command or not isinstance(command, str | list):
-        raise InvalidConfiguration(f'{placeholders.owner} needs an object with either "url" or "command".')
+        raise InvalidConfiguration(f'{placeholders.name_in_errors} needs an object with either "url" or "command".')
     args: object = entry.get("args") or []
     words: list[object] = [*(cast("list[object]", command) if isinstance(command, list) else [command])]
     if not isinstance(args, list):
-        raise InvalidConfiguration(f"{placeholders.owner}: args is not a list.")
+        raise InvalidConfiguration(f"{placeholders.name_in_errors}: args is not a list.")
     words += cast("list[object]", args)
     program, *rest = (fill(str(word), f"args {index}" if index else "command") for index, word in enumerate(words))
     cwd = entry.get("cwd")
@@ -170,10 +170,10 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
     return {"command": program, "args": rest, "env": env, "cwd": cwd}
 
 
-def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
+def read_headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers for a URL. A file of Codex may name variables instead of values."""
-    fields = {**texts(placeholders, entry, "http_headers"), **texts(placeholders, entry, "headers")}
-    for name, variable in texts(placeholders, entry, "env_http_headers").items():
+    fields = {**read_texts(placeholders, entry, "http_headers"), **read_texts(placeholders, entry, "headers")}
+    for name, variable in read_texts(placeholders, entry, "env_http_headers").items():
         fields[name] = placeholders.variable(variable, f"env_http_headers {name}")
     token = entry.get("bearer_token_env_var")
     if isinstance(token, str):
@@ -181,11 +181,11 @@ def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, s
     return fields
 
 
-def texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a table of strings. Numbers and booleans are converted as they are written; null is skipped."""
+def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return a table of strings. Numbers and booleans become the text that stands in the file; null is skipped."""
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
-        raise InvalidConfiguration(f"{placeholders.owner}: {key} is not an object.")
+        raise InvalidConfiguration(f"{placeholders.name_in_errors}: {key} is not an object.")
     strings: dict[str, str] = {}
     for name, value in cast("dict[str, object]", table).items():
         if value is not None:
@@ -194,7 +194,7 @@ def texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dic
     return strings
 
 
-def env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
+def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
     """Read VS Code's `envFile`: lines of NAME=VALUE."""
     if not isinstance(file, str):
         return {}
@@ -204,9 +204,11 @@ def env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
             data = stream.read(ENV_FILE_BYTES + 1)
         lines = data.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfiguration(f"{placeholders.owner}: cannot read its envFile {path} ({error}).") from None
+        raise InvalidConfiguration(
+            f"{placeholders.name_in_errors}: cannot read its envFile {path} ({error})."
+        ) from None
     if len(data) > ENV_FILE_BYTES:
-        raise InvalidConfiguration(f"{placeholders.owner}: its envFile {path} is larger than 1 MiB.")
+        raise InvalidConfiguration(f"{placeholders.name_in_errors}: its envFile {path} is larger than 1 MiB.")
     variables: dict[str, str] = {}
     for line in lines:
         name, equals, value = line.strip().removeprefix("export ").partition("=")

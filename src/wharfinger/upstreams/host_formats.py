@@ -43,7 +43,7 @@ class HostFormat(NamedTuple):
     typed: bool
     """Whether an entry names its transport."""
     reference: str
-    """How a value refers to an environment variable, or an empty string if another key names it."""
+    """How a value refers to an environment variable; empty if the variable is named under another key."""
     after_add: str
     """A note for the user after a server was added."""
     after_remove: str

@@ -137,7 +137,7 @@ def members(plain: str, at: int) -> list[JsonMember]:
 
 
 def get_member(plain: str, at: int, key: str) -> JsonMember | None:
-    """Find a member of the object at `at`; of duplicates the last one, as JSON parsers do."""
+    """Find a member of the object at `at`. If the key occurs several times, the last one counts, as in JSON parsers."""
     return next((member for member in reversed(members(plain, at)) if member.key == key), None)
 
 

@@ -36,10 +36,12 @@ def variable_of(identifier: str) -> str:
 
 
 class Placeholders(NamedTuple):
-    """The placeholders of one server: `owner` names it in errors, `folder` is the folder of the workspace."""
+    """Fills in the placeholders of one server."""
 
-    owner: str
+    name_in_errors: str
+    """The name of the server and of its file."""
     folder: Path
+    """The folder of the workspace."""
     inputs: Mapping[str, Mapping[str, Any]]
     """The inputs that the file describes, by their id."""
     environ: Mapping[str, str]
@@ -48,18 +50,18 @@ class Placeholders(NamedTuple):
     """The values of the inputs that have one, by the id of the input."""
 
     def fill(self, text: str, place: str) -> str:
-        """Fill in one value; `place` says in errors where it is.
+        """Fill in the placeholders of one value. `place` says in errors where the value is.
 
         Raises:
             InvalidConfiguration: a variable is not set, or an input has no value.
         """
-        return PLACEHOLDER.sub(lambda match: self._one(match, place), text)
+        return PLACEHOLDER.sub(lambda match: self._value_of(match, place), text)
 
     def variable(self, name: str, place: str) -> str:
-        """Return the value of a variable that is named without braces."""
+        """Return the value of a variable whose name is written without `${…}`."""
         return self.fill(f"${{env:{name}}}", place)
 
-    def _one(self, match: re.Match[str], place: str) -> str:
+    def _value_of(self, match: re.Match[str], place: str) -> str:
         kind, name, default, bare = match["kind"], match["name"], match["default"], match["bare"]
         if bare is not None:
             return self.environ.get(bare, match.group())
@@ -69,13 +71,13 @@ class Placeholders(NamedTuple):
             return PREDEFINED[name](self.folder)
         if kind not in (None, "env"):
             raise InvalidConfiguration(
-                f"{self.owner} needs {match.group()} ({place}), which only its own host can fill in."
+                f"{self.name_in_errors} needs {match.group()} ({place}), which only its own host can fill in."
             )
         value = self.environ.get(name)
         if value is None:
             value = default
         if value is None:
-            raise InvalidConfiguration(f"{self.owner} needs the variable {name} ({place}), which is not set.")
+            raise InvalidConfiguration(f"{self.name_in_errors} needs the variable {name} ({place}), which is not set.")
         return value
 
     def _input(self, name: str, place: str) -> str:
@@ -87,7 +89,7 @@ class Placeholders(NamedTuple):
                 answer = self.ask(name, described)
             if answer is None:
                 about = str(described.get("description") or name)
-                needed = f"{self.owner} needs the input {name!r} ({place}; {about})"
+                needed = f"{self.name_in_errors} needs the input {name!r} ({place}; {about})"
                 raise InvalidConfiguration(f"{needed}: set {variable}, or run it at a terminal.")
             self.answered[name] = answer
         return self.answered[name]

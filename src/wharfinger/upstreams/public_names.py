@@ -32,8 +32,8 @@ _WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prefix of each server's names, without the `_` after it.
 
-    `servers` has the configured prefix of each server, or None. Different names and prefixes stay different. A single
-    server has no prefix, unless one is configured.
+    `servers` has the configured prefix of each server, or None. Servers with different names and
+    prefixes get different prefixes. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
         return {name: _usable(prefix or "") for name, prefix in servers.items()}
@@ -89,7 +89,7 @@ def _cut(name: str, digested: str, limit: int) -> str:
 
 
 def name_of_target(target: object) -> str:
-    """Return a name for a server that is given without one: that of its object, program or file, or its URL's host."""
+    """Return a name for a server that was given without one: of its object, program or file, or the host of its URL."""
     if isinstance(target, Mapping):
         from wharfinger.client.host_entry import read_entry
 

@@ -14,8 +14,8 @@ A connection to a program ends with the program. A server at a URL can go away u
 end of the stream of list changes, it is pinged until it answers, and every `CHECK_SECONDS` in any case.
 
 One `Client` is used throughout. It opens a lost connection again by itself (`client.connection`), so a watch continues
-after a restart. `Upstream` makes it do so at once, and keeps the state. It is also middleware around every call: there
-it waits for the start, counts the calls in progress, and leaves out what the configuration hides.
+after a restart. `Upstream` makes the client reconnect at once, and keeps the state. It is also middleware around every
+call: it waits for the start, counts the calls in progress, and leaves out what the configuration hides.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ MAX_QUICK_ENDS = 3
 START_SECONDS = 60.0
 """The maximum time for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
 LIST_AGE_SECONDS = 60.0
-"""Age at which a list is read again from a server that does not report its changes."""
+"""Age at which a list is read again if its server does not report changes."""
 REPORTED_LIST_AGE_SECONDS = 600.0
-"""Age at which a list is always read again: a server may change an approved tool without reporting it."""
+"""Age at which any list is read again: a server may change an approved tool without reporting it."""
 MAX_LISTED = 10_000
 """The maximum number of tools, prompts or templates of one server. The client's `max_pages` bounds the resources."""
 MAX_ERROR_CHARACTERS = 500
@@ -139,8 +139,11 @@ class Upstream:
             raise InvalidConfiguration(f"{config.name!r}: {error}") from None
         self._client.observe_connection(self._connection_changed)
         self._settled = asyncio.Event()
+        """Set when a start has succeeded or failed; cleared when another one begins."""
         self._start_requested = asyncio.Event()
+        """Set when a call needs the server while it is idle."""
         self._lost = asyncio.Event()
+        """Set while the connection is lost."""
         self._runner: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._watched = False
@@ -148,13 +151,17 @@ class Upstream:
         self._pinging: asyncio.Task[None] | None = None
         self._connected_at = 0.0
         self._quick_ends = 0
+        """The number of ends in a row that followed soon after a start."""
         self._in_use = 0
+        """The number of calls in progress."""
         self._used_at = 0.0
+        """When the last call ended."""
         self._lists: dict[str, tuple[float, list[Any]]] = {}
         """The last lists, by their kind, with the time at which they were read."""
         self._changed_lists: set[str] = set()
         """The kinds of the lists that have changed since the last request for them."""
         self._listing: dict[str, asyncio.Task[list[Any]]] = {}
+        """The tasks that read a list now, by its kind."""
         self._background = BackgroundTasks()
 
     def __repr__(self) -> str:
@@ -354,7 +361,7 @@ class Upstream:
             if opening:
                 backoff.succeeded()
                 self._watching = asyncio.get_running_loop().create_task(self._watch_lists())
-            if await self._unused():
+            if await self._wait_until_unused():
                 await self._stop_idle()
 
     def _connection_changed(self, error: WharfingerError | None) -> None:
@@ -390,8 +397,8 @@ class Upstream:
             self._settled.set()
         self._changed(UpstreamChange(self.name, "status"))
 
-    async def _unused(self) -> bool:
-        """Wait, and return True when the server was not used for `idle_seconds`, False when its connection is lost."""
+    async def _wait_until_unused(self) -> bool:
+        """Return True when the server was not used for `idle_seconds`, or False when its connection is lost."""
         limit = self.config.idle_seconds
         self._used_at = max(self._used_at, _now())
         while not self._lost.is_set():
@@ -485,7 +492,7 @@ class Upstream:
         return UpstreamUnreachable(f"{self.name} cannot be reached: {self.error}")
 
     async def _supervise(self, call: Call, next: Next) -> Any:
-        """Make a call as soon as the server is ready, and without what is hidden. This is middleware of the client."""
+        """Make a call as soon as the server is ready, without hidden items. This is middleware of the client."""
         if _pings.get():
             return await next(call)
         self._in_use += 1
@@ -508,7 +515,7 @@ class Upstream:
             self._used_at = _now()
 
     def _check_offered(self, call: Call) -> None:
-        """Raise the error of a server that does not have what the configuration hides."""
+        """Refuse a hidden tool, prompt or resource as a server without it would."""
         if call.method == "tools/call" and not self.offers_tool(call.params.name):
             raise InvalidParams(f"{self.name} offers no tool {call.params.name!r}: its configuration hides it.")
         if call.method == "prompts/get" and not self.offers_prompt(call.params.name):
@@ -517,6 +524,7 @@ class Upstream:
             raise ResourceNotFound(call.params.uri)
 
     def _without_hidden(self, call: Call, result: Any) -> Any:
+        """Return the result of a list without the items that the configuration hides."""
         row = _FILTERED.get(call.method)
         if row is None:
             return result
@@ -534,7 +542,8 @@ _FILTERED: dict[str, tuple[str, str, Callable[[Upstream, str], bool]]] = {
     "resources/list": ("resources", "uri", Upstream.offers_uri),
     "resources/templates/list": ("resource_templates", "uri_template", Upstream.offers_uri),
 }
-"""By method of a list: its member of the result, what identifies an item, and whether the item is offered."""
+"""For the method of each list: the member of the result with the items, the attribute that identifies an item, and the
+function that returns whether an item is offered."""
 
 
 class _Filter:

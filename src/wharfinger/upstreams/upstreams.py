@@ -68,11 +68,12 @@ class _Names(Generic[Item]):
     def __init__(self, upstreams: Mapping[str, Upstream], prefixes: Mapping[str, str]) -> None:
         self._upstreams, self._prefixes = upstreams, prefixes
         self._of_server: dict[str, tuple[list[str], dict[str, str]]] = {}
-        self.owners: dict[str, tuple[str, str]] = {}
-        """By public name, the server and the server's own name for it."""
+        """By server, its own names, and the public name of each."""
+        self.origins: dict[str, tuple[str, str]] = {}
+        """The server of each public name, and the server's own name."""
 
     def update(self, server: str, own_names: list[str]) -> dict[str, str]:
-        """Return the public names of a server's list, by its own names."""
+        """Return the public names of the features in a server's list, by its own names."""
         before = self._of_server.get(server)
         if before is not None and before[0] == own_names:
             return before[1]
@@ -80,10 +81,10 @@ class _Names(Generic[Item]):
         rename = upstream.config.rename
         names = public_names(server, self._prefixes[server], own_names, rename, self._prefixes.values())
         self._of_server[server] = own_names, names
-        for name in [name for name, (owner, _) in self.owners.items() if owner == server]:
-            del self.owners[name]
+        for name in [name for name, (of_server, _) in self.origins.items() if of_server == server]:
+            del self.origins[name]
         for own, name in names.items():
-            self.owners.setdefault(name, (server, own))
+            self.origins.setdefault(name, (server, own))
         return names
 
 
@@ -110,9 +111,9 @@ class Upstreams(Mapping[str, Upstream]):
             client_options = options(config) if options is not None else ClientOptions()
             self._upstreams[config.name] = Upstream(config, client_options, self._report)
         prefixes = prefixes_of({name: one.config.prefix for name, one in self._upstreams.items()})
-        owners: dict[str, str] = {}
+        server_by_prefix: dict[str, str] = {}
         for name, prefix in prefixes.items():
-            other = owners.setdefault(prefix, name)
+            other = server_by_prefix.setdefault(prefix, name)
             if other != name:
                 raise InvalidConfiguration(
                     f"The servers {other!r} and {name!r} have the same prefix {prefix!r}: give one of them another one."
@@ -183,7 +184,7 @@ class Upstreams(Mapping[str, Upstream]):
     async def tools(self) -> list[UpstreamTool]:
         """Return the tools of all servers that are not down, with their public names, in the servers' order."""
         public_tools: list[UpstreamTool] = []
-        for upstream, tools in await self._each("tools", Upstream.tools):
+        for upstream, tools in await self._list_each("tools", Upstream.tools):
             names = self._tool_names.update(upstream.name, [tool.name for tool in tools])
             public_tools += (UpstreamTool(upstream.name, names[tool.name], tool) for tool in tools)
         return public_tools
@@ -191,7 +192,7 @@ class Upstreams(Mapping[str, Upstream]):
     async def prompts(self) -> list[UpstreamPrompt]:
         """Return the prompts of all servers that are not down, with their public names, in the servers' order."""
         public_prompts: list[UpstreamPrompt] = []
-        for upstream, prompts in await self._each("prompts", Upstream.prompts):
+        for upstream, prompts in await self._list_each("prompts", Upstream.prompts):
             names = self._prompt_names.update(upstream.name, [prompt.name for prompt in prompts])
             public_prompts += (UpstreamPrompt(upstream.name, names[prompt.name], prompt) for prompt in prompts)
         return public_prompts
@@ -200,7 +201,7 @@ class Upstreams(Mapping[str, Upstream]):
         """Return the resources of all servers that answer in time."""
         return [
             UpstreamResource(upstream.name, resource)
-            for upstream, resources in await self._each("resources", Upstream.resources)
+            for upstream, resources in await self._list_each("resources", Upstream.resources)
             for resource in resources
         ]
 
@@ -208,11 +209,11 @@ class Upstreams(Mapping[str, Upstream]):
         """Return the resource templates of all servers that are not down, in the servers' order."""
         return [
             UpstreamTemplate(upstream.name, template)
-            for upstream, templates in await self._each("templates", Upstream.templates)
+            for upstream, templates in await self._list_each("templates", Upstream.templates)
             for template in templates
         ]
 
-    async def _each(
+    async def _list_each(
         self,
         kind: str,
         listing: Callable[[Upstream], Coroutine[Any, Any, list[Item]]],
@@ -250,7 +251,7 @@ class Upstreams(Mapping[str, Upstream]):
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one.
         """
-        return self._find(self._tool_names.owners, public_name, "tool")
+        return self._find(self._tool_names.origins, public_name, "tool")
 
     async def look_up_tool(self, public_name: str) -> tuple[Upstream, str]:
         """Return the server of a tool, and the server's own name for it. Unlike `find_tool`, this reads lists, and
@@ -290,18 +291,18 @@ class Upstreams(Mapping[str, Upstream]):
 
     def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
         """Return the server of a prompt and the server's own name for it, from the lists that were read last."""
-        return self._find(self._prompt_names.owners, public_name, "prompt")
+        return self._find(self._prompt_names.origins, public_name, "prompt")
 
-    def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
-        if name not in names:
+    def _find(self, origins: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
+        if name not in origins:
             from difflib import get_close_matches
 
-            near = get_close_matches(name[:128], names, 1)
+            near = get_close_matches(name[:128], origins, 1)
             down = [upstream.name for upstream in self._upstreams.values() if upstream.status == "down"]
             message = f"There is no {noun} {name[:128]!r}.{f' Did you mean {near[0]!r}?' if near else ''}"
             raise InvalidArgument(message + (f" Not reached: {', '.join(down)}." if down else ""))
-        server, own = names[name]
-        return self._upstreams[server], own
+        server, own_name = origins[name]
+        return self._upstreams[server], own_name
 
     async def servers_of(self, uri: str) -> list[Upstream]:
         """Return the servers that publish a URI: those that list it, or else those with a template or URIs like it.
@@ -313,7 +314,7 @@ class Upstreams(Mapping[str, Upstream]):
         if len(self._upstreams) == 1:
             return usable
         for max_age in (INDEX_AGE_SECONDS, 0.0):
-            await self._each("uris", partial(_index_uris, max_age))
+            await self._list_each("uris", partial(_index_uris, max_age))
             exact = [upstream for upstream in usable if upstream.uris.has(uri)]
             if exact:
                 return exact
@@ -329,7 +330,7 @@ async def _index_uris(max_age: float, upstream: Upstream) -> list[Any]:
 
 
 def _result(upstream: Upstream, kind: str, task: asyncio.Task[list[Item]] | None) -> list[Item] | None:
-    """Return the list that was read; None if it could not be, or not yet."""
+    """Return the list that was read; None if reading failed, or has not ended."""
     if task is None or not task.done() or task.cancelled():
         return None
     error = task.exception()

@@ -30,7 +30,7 @@ from wharfinger.host import Host
 from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.context import Block, Choice, ContextRequest, estimate_tokens, find_mentions, rules, select_with
 from wharfinger.host.context.context_blocks import block_text
-from wharfinger.host.context.context_builder import MAX_BUDGET, MIN_TOKENS, build_context, divide
+from wharfinger.host.context.context_builder import MAX_BUDGET, MAX_CHOICES, MIN_TOKENS, build_context, divide
 from wharfinger.host.context.mentions import UnknownMention, mention_of
 from wharfinger.host.context.text_windows import Segment, cut_windows
 from wharfinger.sources import files
@@ -342,6 +342,18 @@ async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_le
     assert [item.reason for item in context.left_out] == ["it cannot be read: no answer within 2 s"]
 
 
+async def test_a_resource_that_is_chosen_twice_is_not_left_out_at_the_limit() -> None:
+    """A bug: a resource of the context was also reported as left out."""
+    server = Server("words")
+    uris = [f"words://{number}" for number in range(MAX_CHOICES + 1)]
+    for uri in uris:
+        server.resource(uri, name=uri)(lambda uri=uri: f"the text of {uri}")
+    async with Host({"words": server}) as host:
+        context = await host.context("What?", select=[*uris[:-1], uris[0], uris[-1]], budget=100_000)
+    assert len(context) == MAX_CHOICES
+    assert [left.uri for left in context.left_out] == [uris[-1]]
+
+
 @given(
     st.integers(0, 10_000),
     st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0.0), st.floats(0.01, 10))), max_size=12),
@@ -410,6 +422,67 @@ async def test_a_change_that_makes_a_text_longer_stays_within_the_budget(folder:
                 pass
     assert "Only lines" in changed[0].cut
     assert context.tokens <= 700
+
+
+async def test_a_resource_that_exists_again_is_returned_again(folder: Path) -> None:
+    """A bug: a resource was forgotten when it was gone, so an editor that replaces files hid all later changes."""
+    text = (folder / "data" / "berths.txt").read_text()
+    async with open_host(folder) as host:
+        context = await host.context(QUESTION, select=["@berths.txt"])
+        (folder / "data" / "berths.txt").unlink()
+        assert [block.gone for block in await context.changed()] == [True]
+        (folder / "data" / "berths.txt").write_text(text)
+        again = await context.changed()
+        assert [(block.gone, block.text.strip()) for block in again] == [(False, text.strip())]
+        assert await context.changed() == []
+
+
+async def test_a_resource_that_has_become_empty_is_returned_once_without_text(folder: Path) -> None:
+    """A bug: the model kept the old text."""
+    async with open_host(folder) as host:
+        context = await host.context(QUESTION, select=["@berths.txt"])
+        (folder / "data" / "berths.txt").write_text("")
+        (block,) = await context.changed()
+        assert (block.text, block.gone, block.cut) == (
+            "",
+            False,
+            "This resource has changed, and is left out: it is empty.",
+        )
+        assert "has changed, and is left out" in context.text and "quay" not in context.text
+        assert await context.changed() == []
+
+
+@pytest.mark.parametrize("content", [b"x" * 5_000, PNG])
+async def test_a_change_that_does_not_fit_into_the_budget_is_returned_once_without_text(content: bytes) -> None:
+    """A bug: a text of one long line was never reported, and an image exceeded the budget."""
+    server = Server("words")
+    contents = b"calm"
+
+    @server.resource("words://one")
+    def one() -> t.ReadResourceResult:
+        kind = "text/plain" if contents != PNG else "image/png"
+        parts: dict[str, Any] = {"blob": contents} if contents == PNG else {"text": contents.decode()}
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri="words://one", mime_type=kind, **parts)])
+
+    async with Host({"words": server}) as host:
+        context = await host.context("What?", select=["words://one"], budget=150)
+        contents = content
+        (block,) = await context.changed()
+        assert (block.text, block.data, block.gone) == ("", b"", False)
+        assert "does not fit into the budget" in block.cut
+        assert context.tokens <= 150
+        assert await context.changed() == []
+        contents = b"calm again"
+        assert [block.text for block in await context.changed()] == ["calm again"]
+
+
+async def test_two_calls_of_changed_at_once_return_a_change_once(folder: Path) -> None:
+    """A bug: the second call raised a ValueError."""
+    async with open_host(folder) as host:
+        context = await host.context(QUESTION, select=["@berths.txt"])
+        (folder / "data" / "berths.txt").write_text("quay 1 is not free\n")
+        results = await asyncio.gather(context.changed(), context.changed())
+        assert sorted(map(len, results)) == [0, 1]
 
 
 async def test_a_truncated_long_line_is_reported() -> None:

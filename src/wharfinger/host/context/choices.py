@@ -1,4 +1,4 @@
-"""The parameter and the result of a selection, which is any function that returns choices for a question."""
+"""The parameter and the result of a selection: a function that chooses resources for a question."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Choice(NamedTuple):
     weight: float = 1.0
     """Its share of the budget, relative to the other choices, if not all fit."""
     windows: tuple[str, ...] = ()
-    """URIs of windows of it that a search found. They are read if the resource is large."""
+    """URIs of the windows that a search found in it. If the resource is large, only these are read."""
     places: tuple[int, ...] = ()
-    """The lines that a search found."""
+    """The numbers of the lines that a search found in it."""
 
 
 class Choices(list[Choice | str]):
@@ -42,4 +42,4 @@ class ContextRequest(NamedTuple):
 
 Selected = Iterable[Choice | str]
 Select = Callable[[ContextRequest], Selected | Awaitable[Selected]]
-"""Returns the choices, the most useful first: `Choice`s or URIs."""
+"""A selection. It returns the choices, the most useful first; each is a `Choice` or a URI."""

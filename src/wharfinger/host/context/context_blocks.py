@@ -1,7 +1,7 @@
 """The blocks of a context: each is a text or a file of one resource, with its provenance.
 
 Contents are from servers, so they may contain text that pretends to be the end of its block, or an instruction. In
-the text for a model each block is enclosed in an element, and the closing tag is made harmless inside of it.
+the text for a model each block is enclosed in an element `<resource …>`, and a `</resource` in its content is changed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Block(msgspec.Struct, kw_only=True):
     tokens: int = 0
     """Tokens of the block with its header, by the counter of the context."""
     cut: str = ""
-    """A sentence that says which part of the resource is missing; empty if it is whole."""
+    """A sentence that says which part of the resource is missing, or why all of it is; empty if it is whole."""
     gone: bool = False
     """Whether the resource no longer exists, or may no longer be read."""
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A resource that was chosen and is not in the context."""
+    """A resource that was chosen, but is not in the context."""
 
     uri: str
     server: str
@@ -108,14 +108,14 @@ class ContextBlocks(Sequence[Block]):
 
     @property
     def text(self) -> str:
-        """All blocks as one text, with the types of files instead of their contents."""
+        """All blocks as one text. For a file, it has the type instead of the content."""
         return "\n\n".join(block_text(block) for block in self.blocks)
 
     def for_api(self, format: Format, blocks: Sequence[Block] | None = None) -> list[Message]:
         """Return the blocks as the parts of a message of the user, in the format of an API.
 
-        Files that the API does not take become a text that names them. `blocks` are the blocks to return
-        instead of all, such as those from `changed`.
+        A file that the API does not take is only described. `blocks` are the blocks to return instead of all, such as
+        those from `changed`.
 
         Raises:
             ValueError: there is no such format.
@@ -124,15 +124,18 @@ class ContextBlocks(Sequence[Block]):
         parts: list[Message] = []
         for block in self.blocks if blocks is None else blocks:
             parts.append(api.part(block_text(block)))
-            if block.data and (file := _file(block)).mime_type in api.message_file_types:
+            # The type that the bytes show: APIs refuse the whole request for a file of another type than it says.
+            file = FileOutput(block.data, by_signature(block.data), printable(block.title.rpartition("/")[2], 100))
+            if block.data and file.mime_type in api.message_file_types:
                 parts.append(api.part(file))
         return parts
 
     async def changed(self) -> list[Block]:
         """Read the resources again, and return the blocks to send again: those whose content has changed.
 
-        A resource that is gone is returned once, as a block without text (`Block.gone`). The context keeps the new
-        blocks, so the next call reports only later changes. A resource that cannot be read now is not reported.
+        A resource that is gone, has become empty, or no longer fits into the budget is returned once, as a block
+        without text; its `cut` says why. The context keeps the new blocks, so the next call returns only later changes.
+        A resource whose server cannot be asked now is not returned.
         """
         if self._refresh is None:
             return []
@@ -152,9 +155,11 @@ def block_text(block: Block) -> str:
         facts["lines"] = lines_text(block.lines)
     facts["reason"] = block.reason
     head = " ".join(f"{name}={_quoted(value)}" for name, value in facts.items() if value)
-    if block.gone:
+    if block.cut and not (block.text or block.data):
         return f"<resource {head}>\n[{block.cut}]\n</resource>"
-    text = _without_closing(block.text) if not block.data else f"[A file of the type {printable(block.mime_type)}.]"
+    text = _CLOSING.sub(r"<\\/\1", block.text)  # a text cannot end its own block
+    if block.data:
+        text = f"[A file of the type {printable(block.mime_type)}.]"
     note = f"\n[{printable(block.cut, MAX_LABEL_CHARACTERS)}]" if block.cut else ""
     return f"<resource {head}>\n{text}{note}\n</resource>"
 
@@ -164,13 +169,3 @@ def _quoted(value: str) -> str:
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(sign, entity)
     return f'"{text}"'
-
-
-def _without_closing(text: str) -> str:
-    """Return the text with `<\\/resource` for each `</resource`, so that it cannot end its own block."""
-    return _CLOSING.sub(r"<\\/\1", text)
-
-
-def _file(block: Block) -> FileOutput:
-    """Return the bytes as a file of the type that they show: APIs refuse the whole request for one of another type."""
-    return FileOutput(block.data, by_signature(block.data), printable(block.title.rpartition("/")[2], 100))

@@ -1,9 +1,9 @@
 """Builds a context: resolves the choices, reads the resources, leaves out duplicates, and divides the budget.
 
 The budget is divided by the weights of the choices. A resource that is smaller than its share takes only its size, and
-the rest is divided among the others again, so that short resources leave their share to a long one. If a resource gets
-less than its size, the windows that fit the question best are taken (`text_windows`). A resource whose share is too
-small for a useful window is left out, the one with the lowest weight first.
+the rest is divided among the others again, so that short resources leave their share to a long one. Of a resource that
+is larger than its share, the windows that fit the question best are taken (`text_windows`). If the share is too small
+for a useful window, the resource is left out; of several such resources, the one with the lowest weight first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_CHOICES = 200
 """Maximum number of resources that are read for one context. Further choices are left out."""
 CONCURRENT_READS = 16
 READ_SECONDS = 15.0
-"""Longest time that one resource takes."""
+"""Longest time for reading one resource."""
 MAX_TEXT_CHARACTERS = 512 << 10
 """Maximum number of characters of a resource; of a longer one, the windows that a search found are read."""
 MAX_FILE_BYTES = 3_750_000
@@ -50,7 +50,7 @@ MAX_FILE_BYTES = 3_750_000
 MAX_WINDOWS = 3
 """Maximum number of windows of one large resource that are read."""
 MIN_TOKENS = 80
-"""Minimum number of tokens of a window; a resource that gets less is left out, unless it is shorter."""
+"""Minimum number of tokens of a window. A resource that gets fewer is left out, unless it is shorter than that."""
 _FILES = ("image/", "audio/", "video/", "application/pdf")
 _LINES = re.compile(r"[?&]lines=(\d{1,9})-")
 
@@ -69,6 +69,16 @@ class _Reading(NamedTuple):
     """A sentence about the part that was not read; empty if there is no such part."""
 
 
+class _Unread(NamedTuple):
+    """Why a choice has no content for the context."""
+
+    reason: str
+    gone: bool = False
+    """Whether the resource does not exist, or may not be read."""
+    temporary: bool = False
+    """Whether the server could not be asked, so that another attempt may succeed."""
+
+
 async def build_context(
     catalogue: Catalogue,
     question: str,
@@ -81,7 +91,8 @@ async def build_context(
 
     Args:
         catalogue: The resources to choose from.
-        question: The question for the model. Without `select`, its mentions (`@name`) choose, or else the rules.
+        question: The question for the model. Without `select`, the resources that it mentions (`@name`) are chosen or,
+            if it mentions none, those that the rules choose.
         budget: Maximum number of tokens of all blocks together, with their headers.
         select: URIs or mentions, or a function such as `rules()` and `select_with(model)`.
         count_tokens: Counts the tokens of a text; by default, they are estimated.
@@ -94,7 +105,7 @@ async def build_context(
     building = _Building(catalogue, question, budget, count_tokens or estimate_tokens)
     choices = await building.choose(select)
     readings = await building.read(choices)
-    blocks = building.blocks(readings)
+    blocks = building.make_blocks(readings)
     kept = {(block.server, block.uri): block for block in blocks}
     sources = {key: reading for reading in readings if (key := (reading.choice.server, reading.choice.uri)) in kept}
     context = ContextBlocks(
@@ -121,6 +132,7 @@ class _Building:
         self.left_out: list[LeftOut] = []
         self.notes: list[str] = []
         self._limit = asyncio.Semaphore(CONCURRENT_READS)
+        self._refreshing = asyncio.Lock()
 
     # Choosing
 
@@ -143,14 +155,15 @@ class _Building:
             if not choice.server:
                 found_choice = await choice_of(self.catalogue, choice.uri, servers)
                 choice = choice._replace(server=found_choice.server, uri=found_choice.uri)
-            if len(choices) == MAX_CHOICES:
+            key = (choice.server, choice.uri)
+            if key not in choices and len(choices) == MAX_CHOICES:
                 self._leave_out(choice, f"more than {MAX_CHOICES} resources were chosen")
             else:
-                choices.setdefault((choice.server, choice.uri), choice)
+                choices.setdefault(key, choice)
         return list(choices.values())
 
     async def _mentioned(self) -> list[str]:
-        """Return the mentions of resources in the question. Others, such as the name of a person, stay in the text."""
+        """Return the mentions in the question that name a resource. Others, such as names of people, are only text."""
         mentions: list[str] = []
         for mention in find_mentions(self.question):
             with suppress(UnknownMention):
@@ -166,28 +179,30 @@ class _Building:
         readings: list[_Reading] = []
         seen: dict[str, Choice] = {}
         for choice, reading in zip(choices, results, strict=True):
-            if isinstance(reading, str):
-                self._leave_out(choice, reading)
+            if isinstance(reading, _Unread):
+                self._leave_out(choice, reading.reason)
             elif (same := seen.setdefault(reading.digest, choice)) is not choice:
                 self._leave_out(choice, f"it has the same content as {printable(same.uri, 200)}")
             else:
                 readings.append(reading)
         return readings
 
-    async def _read(self, choice: Choice, *, again: bool = False) -> _Reading | str:
-        """Return the content of a choice, or the reason why it could not be read."""
+    async def _read(self, choice: Choice, *, again: bool = False) -> _Reading | _Unread:
+        """Return the content of a choice. With `again`, no cache is used."""
         try:
             async with self._limit, asyncio.timeout(READ_SECONDS):
                 entries = await self.catalogue.find(choice.uri, server=choice.server)
-                return await self._read_entry(choice, entries[0] if entries else None, again)
+                reading = await self._read_entry(choice, entries[0] if entries else None, again)
         except ResourceNotFound:
-            return _GONE
+            return _Unread("it does not exist, or may not be read", gone=True)
         except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
-            return f"it cannot be read: {printable(str(error), 200)}"
+            return _Unread(f"it cannot be read: {printable(str(error), 200)}", temporary=True)
         except TimeoutError:
-            return f"it could not be read within {READ_SECONDS:g} s"
+            return _Unread(f"it could not be read within {READ_SECONDS:g} s", temporary=True)
+        return _Unread(reading) if isinstance(reading, str) else reading
 
     async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | str:
+        """Return the content of a choice, or why it cannot be used."""
         size = getattr(entry.resource, "size", None) if entry is not None else None
         large = isinstance(size, int) and size > MAX_TEXT_CHARACTERS
         uris = choice.windows[:MAX_WINDOWS] if large and choice.windows else (choice.uri,)
@@ -215,7 +230,9 @@ class _Building:
         digest = hashlib.sha256(data)
         for segment in segments:
             digest.update(f"\0{segment.first}\0{segment.text}".encode("utf-8", "surrogatepass"))
-        version = _version(first) or (entry.version if entry is not None else "")
+        version: object = _meta(first).get(VERSION)
+        version = printable(version, 100) if isinstance(version, str) else ""
+        version = version or (entry.version if entry is not None else "")
         title = entry.title if entry is not None else choice.uri.rpartition("/")[2]
         if uris != (choice.uri,):
             remark = "It is large, and only the windows that a search found were read."
@@ -231,7 +248,10 @@ class _Building:
         )
 
     async def _read_windows(self, uri: str, server: str, again: bool) -> tuple[list[t.ResourceContents], str]:
-        """Read a resource, and the windows that follow its first one, up to `MAX_TEXT_CHARACTERS`."""
+        """Read a resource, and the windows that follow its first one, up to `MAX_TEXT_CHARACTERS`.
+
+        Returns the contents, and a sentence about the part that was not read, or an empty string.
+        """
         contents: list[t.ResourceContents] = []
         following: str = uri
         seen: set[str] = set()
@@ -251,9 +271,9 @@ class _Building:
 
     # The budget
 
-    def blocks(self, readings: Sequence[_Reading]) -> list[Block]:
+    def make_blocks(self, readings: Sequence[_Reading]) -> list[Block]:
         """Return the blocks within the budget, the most useful first."""
-        needs = {reading.digest: self._need(reading) for reading in readings}
+        needs = {reading.digest: self._tokens_needed(reading) for reading in readings}
         chosen, shares = list(readings), list[float]()
         while chosen:
             shares = divide(
@@ -262,7 +282,7 @@ class _Building:
             small = [
                 number
                 for number, (one, share) in enumerate(zip(chosen, shares, strict=True))
-                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + self._header(one))
+                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + self._header_tokens(one))
             ]
             if not small:
                 break
@@ -272,27 +292,28 @@ class _Building:
             del chosen[worst]
         blocks: list[Block] = []
         for reading, share in zip(chosen, shares if chosen else (), strict=True):
-            block = self.block(reading, share)
+            block = self._make_block(reading, share)
             if block is None:
                 self._leave_out(reading.choice, "no line of it fits into its share of the budget")
             else:
                 blocks.append(block)
         return blocks
 
-    def _need(self, reading: _Reading) -> int:
+    def _tokens_needed(self, reading: _Reading) -> int:
         """Return the tokens of the whole resource with its header."""
         if reading.data:
-            return self._header(reading) + file_tokens(reading.mime_type, len(reading.data))
+            return self._header_tokens(reading) + file_tokens(reading.mime_type, len(reading.data))
         text = "\n".join(segment.text for segment in reading.segments)
         if len(text) > 8 * self.budget:  # more than the budget with any tokenizer, and counting takes a while
             return self.budget + 1
-        return self._header(reading) + self.count(text)
+        return self._header_tokens(reading) + self.count(text)
 
-    def _header(self, reading: _Reading) -> int:
+    def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""
-        return self.count(block_text(self._described(reading, cut=reading.rest))) + 2
+        return self.count(block_text(self._new_block(reading, data=reading.data, cut=reading.rest))) + 2
 
-    def _described(self, reading: _Reading, **parts: Any) -> Block:
+    def _new_block(self, reading: _Reading, **members: Any) -> Block:
+        """Return a block with the origin of a reading, and the other members as given."""
         choice = reading.choice
         return Block(
             uri=choice.uri,
@@ -301,16 +322,16 @@ class _Building:
             reason=choice.reason or "chosen by the application",
             title=reading.title,
             mime_type=reading.mime_type,
-            **parts,
+            **members,
         )
 
-    def block(self, reading: _Reading, share: float) -> Block | None:
+    def _make_block(self, reading: _Reading, share: float) -> Block | None:
         """Return the block of a resource, with at most `share` tokens; None if nothing fits."""
         if reading.data:
-            block = self._described(reading, data=reading.data, cut=reading.rest)
+            block = self._new_block(reading, data=reading.data, cut=reading.rest)
             block.tokens = self.count(block_text(block)) + file_tokens(reading.mime_type, len(reading.data))
-            return block
-        room = int(share) - self._header(reading)
+            return block if block.tokens <= share else None
+        room = int(share) - self._header_tokens(reading)
         for _ in range(6):
             windows = cut_windows(reading.segments, self.query, reading.title, room, self.count, reading.choice.places)
             if not windows.text:
@@ -323,7 +344,7 @@ class _Building:
                 lines = f"Only lines {line_ranges} of {total:,} are here." if missing else ""
                 part = "Only a part of each long line is here." if windows.shortened else ""
                 cut = " ".join(filter(None, (lines, part, reading.rest)))
-            block = self._described(reading, text=windows.text, lines=windows.lines, cut=cut)
+            block = self._new_block(reading, text=windows.text, lines=windows.lines, cut=cut)
             block.tokens = self.count(block_text(block))
             if block.tokens <= int(share):
                 return block
@@ -334,31 +355,30 @@ class _Building:
 
     async def refresh(self, context: ContextBlocks, sources: dict[tuple[str, str], _Reading]) -> list[Block]:
         """Read the resources of a context again. Returns the new blocks, and puts them into the context."""
-        current = [block for block in context.blocks if not block.gone]
-        old_readings = [sources[block.server, block.uri] for block in current]
-        results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in old_readings))
         changed: list[Block] = []
-        for block, old, new in zip(current, old_readings, results, strict=True):
-            if isinstance(new, str):
-                if new != _GONE:  # it may come back
+        async with self._refreshing:  # two calls at once would replace the same blocks
+            readings = [sources[block.server, block.uri] for block in context.blocks]
+            results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in readings))
+            for number, (block, old, new) in enumerate(zip(tuple(context.blocks), readings, results, strict=True)):
+                if isinstance(new, _Unread):
+                    if new.temporary:
+                        continue
+                    cut = f"This resource has changed, and is left out: {new.reason}."
+                    cut = "This resource no longer exists." if new.gone else cut
+                    new_block = self._new_block(old, cut=cut, gone=new.gone)
+                elif new.digest == old.digest and (block.text or block.data):
                     continue
-                gone = self._described(old, gone=True, cut="This resource no longer exists.")
-                gone.tokens = self.count(block_text(gone))
-                new_block: Block | None = gone
-            elif new.digest == old.digest:
-                continue
-            else:
-                other_tokens = context.tokens - block.tokens
-                share = min(self._need(new), max(block.tokens, self.budget - other_tokens))
-                sources[block.server, block.uri] = new
-                new_block = self.block(new, share)
-            if new_block is not None:
-                context.blocks[context.blocks.index(block)] = new_block
-                changed.append(new_block)
+                else:
+                    sources[block.server, block.uri] = new
+                    other_tokens = context.tokens - block.tokens
+                    share = min(self._tokens_needed(new), max(block.tokens, self.budget - other_tokens))
+                    left_out = "This resource has changed, and is left out: it does not fit into the budget."
+                    new_block = self._make_block(new, share) or self._new_block(new, cut=left_out)
+                new_block.tokens = new_block.tokens or self.count(block_text(new_block))
+                if new_block != block:
+                    context.blocks[number] = new_block
+                    changed.append(new_block)
         return changed
-
-
-_GONE = "it does not exist, or may not be read"
 
 
 def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
@@ -399,11 +419,6 @@ def _meta(content: t.ResourceContents) -> dict[str, Any]:
 def _window(content: t.ResourceContents) -> dict[str, Any]:
     window: Any = _meta(content).get(WINDOW)
     return cast("dict[str, Any]", window) if isinstance(window, dict) else {}
-
-
-def _version(content: t.ResourceContents) -> str:
-    version = _meta(content).get(VERSION, "")
-    return printable(version, 100) if isinstance(version, str) else ""
 
 
 def _next(contents: Sequence[t.ResourceContents]) -> str:

@@ -34,7 +34,7 @@ class UnknownMention(InvalidArgument):
 def find_mentions(text: str) -> list[str]:
     """Return the mentions in a text, without the `@`, each once. A word with an `@` inside is not a mention.
 
-    Punctuation at the end belongs to the sentence.
+    Punctuation after a mention belongs to the sentence.
     """
     mentions = (quoted or bare.rstrip(".,;:!?)]}'") for quoted, bare in _MENTION.findall(text))
     return list(dict.fromkeys(mention for mention in mentions if mention))[:MAX_MENTIONS]

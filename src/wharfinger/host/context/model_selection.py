@@ -42,8 +42,8 @@ def select_with(
     Args:
         model: An async function that is called with a prompt, and returns the model's answer.
         limit: Maximum number of resources that the model may choose.
-        listed: Maximum number of resources that it chooses from: those that match the question best, and then others.
-        contents: Also search contents for the list. If False, no word of the question is sent to a server.
+        listed: Maximum number of resources that it chooses from: those that match the question best, then others.
+        contents: Whether contents are searched too. If False, no word of the question is sent to a server.
     """
 
     async def select(request: ContextRequest) -> Choices:
@@ -78,7 +78,7 @@ def select_with(
 
 
 def _described(entry: CatalogueEntry) -> str:
-    """Return an entry in one line: its title, and in brackets its server, type and size, and its description."""
+    """Return an entry as one line: its title, in brackets its server, type and size, and its description."""
     size = getattr(entry.resource, "size", None)
     facts = [entry.server, entry.mime_type, size_text(size) if isinstance(size, int) else ""]
     about = ", ".join(printable(fact, 60) for fact in facts if fact)

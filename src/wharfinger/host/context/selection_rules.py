@@ -2,12 +2,13 @@
 
     score = match x (1 + 0.3 x (priority - 0.5) + 0.1 x recency)
 
-*match* is the score of the resource in a search of the catalogue for the question, by names and contents, relative to
-the best one. A search leaves out resources that share few words with the question if others share more. The match of
-such a resource is 0.8 times the share of the question's words that its title, URI and description have; a rare word
-counts more. *priority* is given by the server, or else 0.5. *recency* is 1 for a resource that changed now, and halves
-every 30 days. Resources for the user alone, directories, and resources that are not text are left out. A resource of
-priority 1, which the specification calls required, is included even if it does not match, if the budget has room.
+*match* is the score of a resource, relative to the best score, when the names and contents of the catalogue are
+searched for the question. A search leaves out resources that share few words with the question if others share more.
+The match of such a resource is 0.8 times the share of the question's words that its title, URI and description have;
+a rare word counts more. *priority* is given by the server's annotation, by default 0.5. *recency* is 1 for a resource
+that changed now, and halves every 30 days. Resources for the user alone, directories, and resources that are not text
+are left out. A resource of priority 1, which the specification calls required, is included even if it does not match,
+if the budget has room.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ REQUIRED_WEIGHT = 0.05
 WEIGHT_LOSS = 0.25
 """The weight of a choice is 1 / (1 + WEIGHT_LOSS x its rank): the fifth gets half as much as the first."""
 RELATED_FACTOR = 0.8
-"""Factor for the match of a resource that no search found, and that only shares words with the question."""
+"""Factor for the match of a resource that the search left out, but that shares words with the question."""
 PRIORITY_WEIGHT, RECENCY_WEIGHT = 0.3, 0.1
 USUAL_PRIORITY = 0.5
 HALF_LIFE_DAYS = 30.0
@@ -64,7 +65,7 @@ def rules(
         recency: The weight of the date; 0 ignores it.
         half_life_days: The recency of a resource halves in this time.
         required: Maximum number of resources of priority 1 that are included even if they do not match.
-        contents: Also search contents. If False, no word of the question is sent to a server.
+        contents: Whether contents are searched too. If False, no word of the question is sent to a server.
         adjust: Called with each entry and its score, and returns another score; 0 leaves the entry out.
     """
 
@@ -86,7 +87,8 @@ def rules(
         for match, entry, found in candidates:
             if match < MIN_MATCH or not is_for_models(entry):
                 continue
-            days = _age_days(entry, now)
+            changed = modified_at(entry)
+            days = None if changed is None else max(0.0, (now - changed).total_seconds() / 86_400)
             recency_score = 0.5 ** (days / half_life_days) if days is not None else 0.0
             important = USUAL_PRIORITY if entry.priority is None else entry.priority
             score = match * (1 + priority * (important - USUAL_PRIORITY) + recency * recency_score)
@@ -107,6 +109,7 @@ def rules(
 
 
 async def _add_required(choices: Choices, catalogue: Catalogue, limit: int) -> None:
+    """Add the resources of priority 1 that were not chosen."""
     chosen = {(choice.server, choice.uri) for choice in choices if isinstance(choice, Choice)}
     if limit < 1:
         return
@@ -117,7 +120,7 @@ async def _add_required(choices: Choices, catalogue: Catalogue, limit: int) -> N
 
 
 async def _entry(catalogue: Catalogue, hit: CatalogueHit) -> CatalogueEntry:
-    """Return the listed entry of a hit, or one made of the hit if the server does not list it."""
+    """Return the listed entry of a hit; if the server does not list it, an entry made from the hit."""
     for uri in (hit.base, hit.uri):
         if entries := await catalogue.find(uri, server=hit.server):
             return entries[0]
@@ -129,11 +132,6 @@ def is_for_models(entry: CatalogueEntry) -> bool:
     if entry.is_template or entry.mime_type == DIRECTORY or (entry.audience and "assistant" not in entry.audience):
         return False
     return not entry.mime_type.startswith(_NOT_TEXT) or entry.mime_type == "image/svg+xml"
-
-
-def _age_days(entry: CatalogueEntry, now: datetime) -> float | None:
-    changed = modified_at(entry)
-    return None if changed is None else max(0.0, (now - changed).total_seconds() / 86_400)
 
 
 def _reason(

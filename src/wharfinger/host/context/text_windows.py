@@ -1,7 +1,8 @@
 """Cuts windows out of a text: the lines that answer a question, as many as fit.
 
-`content.match_lines` finds the best lines. A window grows around each of them by whole lines, three times as fast after
-the line as before it, and faster around a better line. If no line matches, the window is the beginning of the text.
+`content.match_lines` finds the best lines. A window grows around each of them by whole lines: three times as fast after
+the line as before it, and faster around a line that fits better. If no line matches, the window is the beginning of the
+text.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class TextWindows(NamedTuple):
 
     text: str
     lines: tuple[tuple[int, int], ...]
+    """The numbers of the first and last line of each window."""
     whole: bool
-    """Whether they are all lines, in full."""
+    """Whether `text` is the whole text."""
     shortened: bool = False
-    """Whether only a part of a long line is there."""
+    """Whether `text` has only a part of some long line."""
 
 
 def cut_windows(
@@ -89,6 +91,7 @@ def _lines_of(segments: Sequence[Segment]) -> list[tuple[int, str]]:
 
 
 def _clipped(line: str, query: Query) -> str:
+    """Return a line or, if it has more than `LINE_CHARACTERS`, the part around the first word of the query."""
     if len(line) <= LINE_CHARACTERS:
         return line
     folded = fold(line)
@@ -100,7 +103,7 @@ def _clipped(line: str, query: Query) -> str:
 def _centres(
     lines: Sequence[tuple[int, str]], query: Query, title: str, places: Sequence[int]
 ) -> list[tuple[int, float]]:
-    """Return the indices of the best lines, each with its weight."""
+    """Return the indices of the lines around which windows grow, each with its weight from 0.1 to 1."""
     scored: list[tuple[int, float]] = []
     if query.words:
         match = match_text(["\n".join(line for _, line in lines)], query, prose=is_prose(title))
@@ -119,7 +122,7 @@ def _centres(
 
 
 def _by_use(lines: Sequence[tuple[int, str]], centres: Sequence[tuple[int, float]]) -> list[int]:
-    """Return the indices of all lines, the most useful first: by their distance to the nearest centre."""
+    """Return the indices of all lines, those with the smallest weighted distance to a centre first."""
 
     def distance(index: int) -> float:
         return min(
@@ -154,7 +157,7 @@ def _joined(lines: Sequence[tuple[int, str]], chosen: Sequence[int]) -> str:
 
 
 def _runs(lines: Sequence[tuple[int, str]], chosen: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of the chosen lines as `(first, last)`."""
+    """Return the numbers of the chosen lines as ranges `(first, last)`."""
     runs: list[tuple[int, int]] = []
     for index in chosen:
         number = lines[index][0]

@@ -11,7 +11,7 @@ CountTokens = Callable[[str], int]
 """Returns the number of tokens of a text."""
 
 CHARACTERS_PER_TOKEN = 3.5
-"""Characters per token of ASCII text. English prose has about 4, program code about 3: prose is overestimated."""
+"""Characters per token of ASCII text. English prose has about 4, so it is overestimated; program code has about 3."""
 IMAGE_TOKENS = 1_600
 """The approximate tokens of a large image: https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs"""
 BYTES_PER_TOKEN = 75

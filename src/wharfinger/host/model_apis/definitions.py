@@ -113,12 +113,12 @@ def define_tools(tools: Iterable[OfferedTool], api: ModelAPI, *, strict: bool = 
         if api.max_tools is not None and len(definitions) >= api.max_tools:
             dropped.append(DroppedFromTool(shown_name, "", "", f"left out: {api.title} takes {api.max_tools} tools"))
             continue
-        narrowed, not_strict = narrowed_schema(tool, api, strict=strict)
+        narrowed, why_not_strict = narrowed_schema(tool, api, strict=strict)
         dropped += [DroppedFromTool(shown_name, each.path, each.keyword, each.reason) for each in narrowed.dropped]
-        if not_strict:
-            dropped.append(DroppedFromTool(shown_name, "", "strict", f"not strict: {not_strict}"))
+        if why_not_strict:
+            dropped.append(DroppedFromTool(shown_name, "", "strict", f"not strict: {why_not_strict}"))
         description, schema = _description(tool, narrowed.schema, api.max_description_characters)
-        definitions.append(api.define(name, description, schema, strict and not not_strict))
+        definitions.append(api.define(name, description, schema, strict and not why_not_strict))
         names[name] = original
     return ToolDefinitions(api.gather(definitions), api.name, names, dropped)
 

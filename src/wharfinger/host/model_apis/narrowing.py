@@ -92,7 +92,7 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     property_name: str = ""
     """A pattern for the names of the root's properties; empty if any name is accepted."""
     formats: frozenset[str] | None = None
-    """The values of `format` that it accepts; None for any."""
+    """The values of `format` that it accepts; None if it accepts any."""
     plain_enums: bool = False
     """Whether the values of `enum` must be strings or numbers."""
     plain_patterns: bool = False
@@ -142,7 +142,7 @@ def narrow(schema: Any, rules: SchemaRules) -> NarrowedSchema:
     """Return a tool's input schema as an API accepts it. The root is an object, whatever `schema` is.
 
     Raises:
-        NotExpressible: the rules are those of a strict mode, and the schema cannot be expressed in it.
+        NotExpressible: these are the rules of a strict mode, and the schema cannot be expressed in it.
     """
     return _Narrowing(schema, rules).run()
 
@@ -160,8 +160,9 @@ class _Narrowing:
         self._places = SchemaPlaces(self._root)
         self._names: dict[int, str] = {}  # of definitions, by the identity of the original schema
         self._waiting: list[tuple[str, Any, str]] = []
-        self._count = 0
-        self._expanded = 0
+        """The definitions to narrow: the name, the original schema, and its path."""
+        self._narrowed_count = 0
+        self._merged_count = 0
 
     def run(self) -> NarrowedSchema:
         root, renamed = self._object_of_root()
@@ -205,7 +206,7 @@ class _Narrowing:
         return self._with_accepted_names(root)
 
     def _one_object(self, root: Schema, keyword: str) -> Schema:
-        """Return the root with the properties of all alternatives; it requires those that all of them require."""
+        """Return the root with the properties of all alternatives. It requires those that every one requires."""
         branches = [self._merged(branch, f"{keyword}.{number}") for number, branch in items_of(root.pop(keyword))]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         if not branches:
@@ -273,8 +274,8 @@ class _Narrowing:
 
     def _merged(self, schema: Any, path: str, seen: frozenset[int] = frozenset()) -> Schema:
         """Return a schema with its reference followed and its `allOf` merged, one level deep."""
-        self._expanded += 1
-        if not is_object(schema) or self._expanded > MAX_SCHEMAS or len(seen) > MAX_DEPTH:
+        self._merged_count += 1
+        if not is_object(schema) or self._merged_count > MAX_SCHEMAS or len(seen) > MAX_DEPTH:
             return {}
         own = dict(schema)
         parts: list[Any] = [part for _, part in items_of(own.pop("allOf", None))]
@@ -333,8 +334,8 @@ class _Narrowing:
     # One schema.
 
     def _narrow(self, given: Any, path: str, depth: int, *, at_root: bool = False) -> Schema:
-        self._count += 1
-        if self._count > MAX_SCHEMAS or depth > MAX_DEPTH:
+        self._narrowed_count += 1
+        if self._narrowed_count > MAX_SCHEMAS or depth > MAX_DEPTH:
             self._drop(path, "", f"over {MAX_SCHEMAS} schemas, or {MAX_DEPTH} levels of them")
             return self._anything(path)
         if not is_object(given):
@@ -440,7 +441,7 @@ class _Narrowing:
         return {**self._narrow(other_keywords, path, depth + 1), **reference}
 
     def _define(self, target: Any, pointer: str, path: str) -> str:
-        """Return the name of a schema that is referred to; it is narrowed later."""
+        """Return the name under which references find a schema. The schema is narrowed later."""
         name = self._names.get(id(target))
         if name is None:
             base_name = re.sub(r"[^A-Za-z0-9_-]", "_", pointer.rpartition("/")[2].lstrip("#"))[:56] or "arguments"
@@ -452,7 +453,7 @@ class _Narrowing:
         return name
 
     def _anything(self, path: str) -> Schema:
-        """Return the schema of any value, which strict mode cannot express."""
+        """Return the schema of any value. Raises NotExpressible in strict mode, which has no such schema."""
         if self._rules.closed:
             raise NotExpressible(f"{path or 'the root'} allows values of any type")
         return {}
@@ -478,7 +479,7 @@ class _Narrowing:
             self._close(schema, path, at_root=at_root)
 
     def _close(self, schema: Schema, path: str, *, at_root: bool) -> None:
-        """Allow no other members, and require all of them if the API wants that."""
+        """Allow only the declared properties, and require all of them if the API demands it."""
         additional = schema.get("additionalProperties")
         if additional is not None and additional is not False:
             raise NotExpressible(f"{path or 'the root'} allows other members than its properties")
@@ -540,7 +541,10 @@ class _Narrowing:
             self._open_cycle(schema, f"$defs.{name}", cyclic, inside=False)
 
     def _open_cycle(self, schema: Schema, path: str, cyclic: set[str], *, inside: bool) -> None:
-        """Cut references to `cyclic` outside of properties; no property that contains one may be required."""
+        """Cut the references in `cyclic`, except inside of properties, and require no property that contains one.
+
+        With `inside`, the schema is in a property.
+        """
         if not inside and schema.get("$ref") in cyclic:
             self._drop(path, "$ref", "refers to itself outside of a property that is not required")
             schema.clear()

@@ -1,4 +1,4 @@
-"""Turns the arguments that a model gave into those of the original schema."""
+"""Turns the arguments of a model, which fit the narrowed schema, into arguments for the original schema."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_LEVELS = 40
 def restore(arguments: dict[str, Any], schema: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of a call as the original schema has them.
 
-    Replaced names get their original form. A null for a property that is optional, and does not allow null, is left
-    out: strict mode makes models give all properties.
+    Names that were replaced become the original ones again. A null is left out if its property is optional and does not
+    allow null: strict mode makes models give all properties.
     """
     if not is_object(schema):
         return arguments

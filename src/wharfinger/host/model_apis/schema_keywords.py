@@ -146,6 +146,7 @@ ABOUT_THE_SCHEMA = frozenset(
 ) | frozenset(("$defs", "definitions", *REFERENCES))
 """Keywords without effect on a value after references are rewritten, so dropping them is not reported."""
 NOT_NOTED = frozenset(("title", "description", "prefixItems", "unevaluatedItems", "unevaluatedProperties"))
+"""Keywords that the description of the narrowed schema does not repeat when they are dropped."""
 ANNOTATIONS = frozenset(("title", "description", "default", "examples"))
 
 

@@ -16,6 +16,7 @@ from wharfinger.content.decoded_json import is_list, is_mapping, is_object
 
 __all__ = [
     "ModelToolCall",
+    "StreamedCalls",
     "anthropic_calls",
     "chat_calls",
     "gemini_calls",
@@ -41,6 +42,47 @@ class ModelToolCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     fault: str = ""
     """An error for the model if the arguments cannot be used, or an empty string."""
+
+
+class StreamedCall(msgspec.Struct):
+    """A tool call as far as its pieces have arrived."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = msgspec.field(default_factory=list[str])
+    """The pieces of the arguments, which are JSON only together."""
+
+
+class StreamedCalls:
+    """Joins the pieces of the tool calls in a stream. `calls` has the calls in the order of their first pieces."""
+
+    def __init__(self) -> None:
+        self.calls: list[StreamedCall] = []
+        self._last: dict[int | str, StreamedCall] = {}
+        """The last call of each index."""
+
+    def add(self, index: int | str | None, id: str, name: str, arguments: str, *, position: int = 0) -> None:
+        """Add a piece to the last call with its index, or begin a new call with it.
+
+        The first piece of a call has the name and usually an id. Some endpoints give several calls the same index, so a
+        piece with another id begins a new call. If the ids cannot be compared, a piece with a second name does.
+
+        `index` is None if the endpoint gives none. The position of the piece in its list is then used as the index, and
+        ids are not compared, since they may be the same for all calls.
+        """
+        key = position if index is None else index
+        call = self._last.get(key)
+        if call is None:
+            begins_call = True
+        elif index is not None and id and call.id:
+            begins_call = id != call.id
+        else:
+            begins_call = bool(name and call.name)
+        if call is None or begins_call:
+            call = self._last[key] = StreamedCall()
+            self.calls.append(call)
+        call.id, call.name = call.id or id, call.name or name
+        call.arguments.append(arguments)
 
 
 def plain_value(value: Any, depth: int = 0) -> Any:
@@ -88,7 +130,7 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
     if is_list(value):
         items = _objects(value)
         if any("delta" in choice for item in items for choice in _objects(item.get("choices"))):
-            return [_chat_call(call) for call in _joined_chunks(items)]
+            return _joined_chunks(items)
         if items and all("choices" in item for item in items):
             return []  # a stream without any delta
         return _all_calls(items, chat_calls)
@@ -100,7 +142,7 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
     if is_list(item.get("choices")):
         choices = _objects(item["choices"])
         if any("delta" in choice for choice in choices):
-            return [_chat_call(call) for call in _joined_chunks([item])]
+            return _joined_chunks([item])
         return chat_calls(choices[0].get("message") or {}) if choices else []
     if is_list(item.get("tool_calls")):
         calls = _objects(item["tool_calls"])
@@ -114,37 +156,23 @@ def _chat_call(call: Plain) -> ModelToolCall:
     return _tool_call(call.get("id"), function.get("name"), function.get("arguments"))
 
 
-def _joined_chunks(chunks: list[Plain]) -> list[Plain]:
-    """Return the calls in the chunks of a stream, each joined from its pieces.
-
-    The first piece has the id and the name. Some endpoints give several calls the same index, or none, so a piece with
-    another id, or with a second name, begins a new call.
-    """
-    calls: list[Plain] = []
-    last: dict[str, Plain] = {}  # the last call of each index
+def _joined_chunks(chunks: list[Plain]) -> list[ModelToolCall]:
+    """Return the calls in the chunks of a stream, each joined from its pieces."""
+    joined = StreamedCalls()
     for chunk in chunks:
         choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
         for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
-            for piece in _objects(delta.get("tool_calls")):
+            for position, piece in enumerate(_objects(delta.get("tool_calls"))):
                 function: Plain = piece["function"] if is_object(piece.get("function")) else {}
-                id, name, index = _string(piece.get("id")), _string(function.get("name")), str(piece.get("index"))
-                call = last.get(index)
-                if call is None or _is_another(call, id, name, has_index="index" in piece):
-                    call = last[index] = {"id": "", "name": "", "arguments": []}
-                    calls.append(call)
-                call["id"], call["name"] = call["id"] or id, call["name"] or name
-                call["arguments"].append(_string(function.get("arguments")))
-    return [
-        {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(call["arguments"])}}
-        for call in calls
-    ]
-
-
-def _is_another(call: Plain, id: str, name: str, *, has_index: bool) -> bool:
-    """Return whether a piece with this id and name begins another call than the last one of its index."""
-    if has_index and id and call["id"]:
-        return bool(id != call["id"])
-    return bool(name and call["name"])
+                index = piece.get("index")
+                joined.add(
+                    index if isinstance(index, int | str) else None,
+                    _string(piece.get("id")),
+                    _string(function.get("name")),
+                    _string(function.get("arguments")),
+                    position=position,
+                )
+    return [_tool_call(call.id, call.name, "".join(call.arguments)) for call in joined.calls]
 
 
 # --- OpenAI, Responses ------------------------------------------------------------------------------------------------
