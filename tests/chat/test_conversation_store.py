@@ -18,7 +18,7 @@ from wharfinger.errors import StoreUnusable
 def conversation_with(*questions: str) -> Conversation:
     conversation = Conversation(model="ollama/x")
     for question in questions:
-        conversation.ask(question, [])
+        conversation.add_question(question, [])
         conversation.add_answer([t.TextContent(text=f"answer to {question}")])
     return conversation
 
@@ -42,7 +42,7 @@ def test_a_continued_conversation_stays_in_its_file(tmp_path: Path) -> None:
     reopened = ConversationStore(tmp_path / "chat")
     conversation = reopened.last()
     assert conversation is not None
-    conversation.ask("two", [])
+    conversation.add_question("two", [])
     reopened.save(conversation)
     assert len(list((tmp_path / "chat").iterdir())) == 1
 
@@ -119,7 +119,7 @@ def test_drop_oldest_removes_a_question_with_its_calls_and_results() -> None:
     conversation = conversation_with("one")
     conversation.add_answer([t.ToolUseContent(id="a", name="rise", input={})])
     conversation.repair()
-    conversation.ask("two", [])
+    conversation.add_question("two", [])
     assert len(conversation.drop_oldest()) == 4
     assert conversation.drop_oldest() == []
     assert len(conversation.messages) == 1

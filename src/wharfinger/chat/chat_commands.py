@@ -25,7 +25,7 @@ MAX_LISTED = 200
 
 
 class ChatExit(Exception):
-    """The user leaves the chat."""
+    """Raised when the user leaves the chat."""
 
 
 class ChatCommand(NamedTuple):
@@ -47,7 +47,7 @@ COMMANDS = {
 
 
 class ChatCommands:
-    """Runs commands.
+    """Runs the commands of a chat.
 
     `make_client` returns a client for the name of a model, `show` prints a line, and `started_new` is called when a new
     conversation begins.
@@ -113,8 +113,11 @@ class ChatCommands:
         options = self._chat.options
         if argument in ("on", "off"):
             options.rules = argument == "on"
-        rules = f"and up to {options.budget:,} tokens that rules choose" if options.rules else "and no others"
-        self._show(f"A question takes the resources that it mentions with @, {rules}.")
+        others = "and others that rules choose" if options.rules else "and no others"
+        self._show(
+            f"With a question, the model gets the resources that it mentions with @, {others}:"
+            f" together at most {options.budget:,} tokens."
+        )
         last = self._chat.context.last
         for used in last.used:
             cut = f", cut: {used.cut}" if used.cut else ""

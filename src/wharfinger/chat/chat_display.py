@@ -91,14 +91,14 @@ class TerminalDisplay(ChatDisplay):
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write and flush text. Characters that the stream's encoding lacks, as on an old terminal, are escaped."""
+    """Write text, and flush the stream. Characters that its encoding lacks, as on an old terminal, are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
 
 
 def call_text(call: t.ToolUseContent) -> str:
-    """Return a call as one line: the tool and its arguments, shortened. What looks like a secret is hidden."""
+    """Return a call as one line: the tool and its arguments, shortened. Texts that look like secrets are hidden."""
     arguments = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in call.input.items())
     if len(arguments) > ARGUMENT_CHARACTERS:
         arguments = f"{arguments[:ARGUMENT_CHARACTERS]}… ({len(arguments):,} characters)"

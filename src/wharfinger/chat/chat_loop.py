@@ -25,11 +25,11 @@ from wharfinger.host.model_apis.tool_outputs import FileOutput
 if TYPE_CHECKING:
     from wharfinger.host import Host
 
-__all__ = ["Chat", "ChatAnswer", "ChatOptions", "RunCall"]
+__all__ = ["Chat", "ChatAnswer", "ChatOptions", "CompletedCall"]
 
 CONCURRENT_CALLS = 8
 MAX_INSTRUCTION_CHARACTERS = 4_000
-"""Maximum length of one server's instructions that the model gets."""
+"""Maximum number of characters of one server's instructions; the rest is not sent to the model."""
 MAX_SAMPLE_TOKENS = 32_768
 """Maximum tokens of an answer that a server requests by sampling."""
 STOPPED_MARK = " [stopped by the user]"
@@ -49,12 +49,14 @@ class ChatOptions(msgspec.Struct, kw_only=True):
     rules: bool = True
     """Whether resources are chosen by rules, in addition to those that the user mentions."""
     tools: bool = True
+    """Whether the model may call tools."""
     max_rounds: int = 20
+    """Maximum number of requests to the model for one question."""
     max_tokens: int | None = None
-    """Maximum tokens of one answer; None for the endpoint's own limit."""
+    """Maximum tokens of one answer. If it is None, the endpoint's own limit applies."""
 
 
-class RunCall(msgspec.Struct):
+class CompletedCall(msgspec.Struct):
     """A tool call that was run, and whether it failed."""
 
     name: str
@@ -68,7 +70,7 @@ class ChatAnswer(msgspec.Struct):
     text: str = ""
     stop_reason: str = ""
     usage: Usage = msgspec.field(default_factory=Usage)
-    calls: list[RunCall] = msgspec.field(default_factory=list[RunCall])
+    calls: list[CompletedCall] = msgspec.field(default_factory=list[CompletedCall])
     resources: list[UsedResource] = msgspec.field(default_factory=list[UsedResource])
 
 
@@ -87,7 +89,7 @@ class Chat:
         self._limit = asyncio.Semaphore(CONCURRENT_CALLS)
 
     async def aclose(self) -> None:
-        """Close the client of the model, which may be another one than at the start."""
+        """Close the client of the present model, which may have replaced the first one."""
         await self.model.close()
 
     async def ask(self, question: str) -> ChatAnswer:
@@ -108,9 +110,9 @@ class Chat:
         answer.resources = context.used
         first, versions = len(conversation.messages), dict(conversation.versions)
         conversation.versions.update(context.versions)
-        conversation.ask(question, context.content)
+        conversation.add_question(question, context.content)
         try:
-            await self._rounds(answer)
+            await self._run_rounds(answer)
         except BaseException:
             conversation.repair()
             if len(conversation.messages) == first + 1:
@@ -144,14 +146,17 @@ class Chat:
             stop_reason=model_answer.stop_reason,
         )
 
-    async def _rounds(self, answer: ChatAnswer) -> None:
+    async def _run_rounds(self, answer: ChatAnswer) -> None:
+        """Ask the model, and run its tool calls, until it calls none."""
         for _ in range(self.options.max_rounds):
-            definitions = await self._tools()
+            definitions = ToolDefinitions([], self._format, {}, [])
+            if self.options.tools and self.host.servers:
+                definitions = await self.host.tools(format=self._format, resources=True)
             model_answer = await self._ask_model(answer, definitions)
             if not model_answer.calls:
                 answer.stop_reason = model_answer.stop_reason
                 if model_answer.stop_reason == "maxTokens":
-                    self.display.note("The answer was cut at its bound: allow more with --max-tokens.")
+                    self.display.note("The answer was cut at the limit: allow more with --max-tokens.")
                 return
             self.display.end()
             for call in model_answer.calls:
@@ -161,7 +166,7 @@ class Chat:
             )
             self.conversation.add_results(list(results))
             for call, result in zip(model_answer.calls, results, strict=True):
-                answer.calls.append(RunCall(call.name, dict(call.input), result.is_error is True))
+                answer.calls.append(CompletedCall(call.name, dict(call.input), result.is_error is True))
         answer.stop_reason = "maxRounds"
         self.display.note(
             f"Stopped after {self.options.max_rounds} rounds of tool calls: ask to continue, or allow more with"
@@ -194,15 +199,9 @@ class Chat:
         self.conversation.add_answer(model_answer.content)
         return model_answer
 
-    async def _tools(self) -> ToolDefinitions:
-        """Return the tools of all servers as the model's API defines them; none if the model may use none."""
-        if not self.options.tools or not self.host.servers:
-            return ToolDefinitions([], self._format, {}, [])
-        return await self.host.tools(format=self._format, resources=True)
-
     @property
     def _format(self) -> str:
-        """The format of the model's API; Ollama takes that of OpenAI."""
+        """The format of tool definitions for the model's API. Ollama takes the format of OpenAI."""
         return "anthropic" if self.model.choice.api == "anthropic" else "openai"
 
     async def _system(self) -> str:

@@ -1,7 +1,7 @@
 """A conversation with a model: its messages, their resources, and the tokens used.
 
-It is always valid for every API: each tool call has its result in the next message, even after Ctrl-C, and the first
-message is a question of the user, even after old ones were dropped.
+A conversation is always valid for every API: each tool call has its result in the next message, even after Ctrl-C, and
+the first message is a question of the user, even after old messages were dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TITLE_CHARACTERS = 80
 
 
 class Conversation(msgspec.Struct):
-    """The messages so far, oldest first. `versions` has the version of each resource in them."""
+    """The messages so far, oldest first. `versions` has the version of each resource that they contain."""
 
     messages: list[t.SamplingMessage] = msgspec.field(default_factory=list[t.SamplingMessage])
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -36,7 +36,7 @@ class Conversation(msgspec.Struct):
     format: int = 1
     """The version of the stored form."""
 
-    def ask(self, question: str, context: list[t.SamplingContent]) -> None:
+    def add_question(self, question: str, context: list[t.SamplingContent]) -> None:
         """Add a question, preceded by the resources that belong to it."""
         self.title = self.title or printable(question, TITLE_CHARACTERS)
         self.messages.append(t.SamplingMessage(role="user", content=[*context, t.TextContent(text=question)]))
@@ -69,7 +69,7 @@ class Conversation(msgspec.Struct):
         for index, message in enumerate(self.messages):
             if index and is_question(message):
                 dropped, self.messages[:index] = self.messages[:index], []
-                self.versions.clear()  # resources that were in them have to be sent again
+                self.versions.clear()  # the resources in dropped messages have to be sent again
                 return dropped
         return []
 

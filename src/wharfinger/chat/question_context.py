@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ChosenContext", "QuestionContext", "UsedResource"]
 
 MENTION_WEIGHT = 4.0
-"""The weight of a mentioned resource in the budget; the best resource of the rules has 1."""
+"""The weight of a mentioned resource when the budget is divided. The best one that the rules choose has 1."""
 
 
 class UsedResource(msgspec.Struct):
@@ -35,7 +35,7 @@ class UsedResource(msgspec.Struct):
 
 
 class ChosenContext(msgspec.Struct):
-    """The resources for a question, as blocks of its message. `versions` has the version of each one."""
+    """The resources for a question, as blocks of its message. `versions` has the version of each resource."""
 
     used: list[UsedResource] = msgspec.field(default_factory=list[UsedResource])
     content: list[t.SamplingContent] = msgspec.field(default_factory=list[t.SamplingContent])
@@ -47,14 +47,16 @@ class ChosenContext(msgspec.Struct):
 
 
 class QuestionContext:
-    """Chooses the context of each question in a conversation. `last` is the context of the last question."""
+    """Chooses the resources for each question in a conversation. `last` has the resources for the last question."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.last = ChosenContext()
 
     async def choose(self, question: str, versions: dict[str, str], *, budget: int, by_rules: bool) -> ChosenContext:
-        """Return the context for a question. A resource that the model has in the same version is not sent again.
+        """Return the resources for a question.
+
+        `versions` are those that the model has already: a resource in the same version is not sent again.
 
         Raises:
             InvalidArgument: a mention matches several resources, or it has a colon and matches none.

@@ -66,7 +66,7 @@ def anthropic_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[
 
 
 def write_block(block: t.SamplingContent) -> dict[str, Any] | None:
-    """Write one block; None for an empty text, which the API refuses."""
+    """Return one block as the API takes it, or None if its text is empty: the API refuses such a block."""
     if isinstance(block, t.ToolUseContent):
         return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
     if isinstance(block, t.ToolResultContent):
@@ -104,8 +104,10 @@ class AnthropicAnswerReader:
         event = decode_object(data)
         kind = event.get("type")
         if kind == "error":
-            self._raise(event)
-        elif kind == "message_start":
+            if as_object(event.get("error")).get("type") in ("overloaded_error", "rate_limit_error", "api_error"):
+                raise ModelUnreachable(f"The endpoint cannot answer now: {error_text(event)}. Ask again in a minute.")
+            raise ModelError(f"The endpoint reports an error: {error_text(event)}.")
+        if kind == "message_start":
             message = as_object(event.get("message"))
             self._model = as_text(message.get("model"))
             self._count_tokens(as_object(message.get("usage")))
@@ -143,17 +145,12 @@ class AnthropicAnswerReader:
         return text
 
     def _count_tokens(self, usage: dict[str, Any]) -> None:
-        """Record the counts, which are totals; `message_delta` repeats those of the input only if they changed."""
+        """Keep the counts of an event: totals. `message_delta` has those of the input only if they have changed."""
         cached = as_number(usage.get("cache_read_input_tokens"))
         sent = as_number(usage.get("input_tokens")) + cached + as_number(usage.get("cache_creation_input_tokens"))
         self._usage.input = sent or self._usage.input
         self._usage.cached = cached or self._usage.cached
         self._usage.output = as_number(usage.get("output_tokens")) or self._usage.output
-
-    def _raise(self, event: dict[str, Any]) -> None:
-        if as_object(event.get("error")).get("type") in ("overloaded_error", "rate_limit_error", "api_error"):
-            raise ModelUnreachable(f"The endpoint cannot answer now: {error_text(event)}. Ask again in a minute.")
-        raise ModelError(f"The endpoint reports an error: {error_text(event)}.")
 
     def finish(self) -> ModelAnswer:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""

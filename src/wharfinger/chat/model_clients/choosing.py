@@ -64,9 +64,9 @@ def choose_model(text: str | None, environ: Mapping[str, str]) -> ModelChoice:
     if not text:
         raise ModelNotChosen(f"There is no model to ask: {HOW_TO_CHOOSE}.")
     api, slash, name = text.strip().partition("/")
-    if not text.isprintable() or not slash or api not in APIS or not name:
+    if not text.isprintable() or not slash or api not in CHOOSERS or not name:
         raise ModelNotChosen(f"{printable(text)} does not name a model: {suggestion(text)}.")
-    return APIS[api](name, environ)
+    return CHOOSERS[api](name, environ)
 
 
 def suggestion(text: str) -> str:
@@ -77,8 +77,8 @@ def suggestion(text: str) -> str:
     return "write openai/NAME, anthropic/NAME or ollama/NAME"
 
 
-def openai(name: str, environ: Mapping[str, str]) -> ModelChoice:
-    """Choose a model of an endpoint compatible with OpenAI's; an endpoint in OPENAI_BASE_URL may need no key."""
+def choose_openai(name: str, environ: Mapping[str, str]) -> ModelChoice:
+    """Choose a model of OpenAI, or of the compatible endpoint in OPENAI_BASE_URL, which may need no key."""
     url, key = environ.get("OPENAI_BASE_URL", "").strip(), read_key("OPENAI_API_KEY", environ)
     if not url and not key:
         raise ModelNotChosen(
@@ -87,7 +87,7 @@ def openai(name: str, environ: Mapping[str, str]) -> ModelChoice:
     return ModelChoice("openai", name, check_url("OPENAI_BASE_URL", url or OPENAI_URL), key)
 
 
-def anthropic(name: str, environ: Mapping[str, str]) -> ModelChoice:
+def choose_anthropic(name: str, environ: Mapping[str, str]) -> ModelChoice:
     """Choose a model of Anthropic."""
     url, key = environ.get("ANTHROPIC_BASE_URL", "").strip(), read_key("ANTHROPIC_API_KEY", environ)
     if not key and not url:
@@ -96,10 +96,10 @@ def anthropic(name: str, environ: Mapping[str, str]) -> ModelChoice:
     return ModelChoice("anthropic", name, base.removesuffix("/v1"), key)
 
 
-def ollama(name: str, environ: Mapping[str, str]) -> ModelChoice:
+def choose_ollama(name: str, environ: Mapping[str, str]) -> ModelChoice:
     """Choose a model of Ollama, whose `OLLAMA_HOST` may lack the scheme, the host or the port."""
     text = environ.get("OLLAMA_HOST", "").strip().rstrip("/") or "127.0.0.1"
-    if "://" not in text:  # with a scheme, the port is that of the scheme (ollama: envconfig.Host)
+    if "://" not in text:  # with a scheme, its default port applies (ollama: envconfig.Host)
         host, path_slash, path = text.partition("/")
         if host.startswith(":"):
             host = f"127.0.0.1{host}"
@@ -148,4 +148,4 @@ def read_key(variable: str, environ: Mapping[str, str]) -> str:
     return key
 
 
-APIS = {"openai": openai, "anthropic": anthropic, "ollama": ollama}
+CHOOSERS = {"openai": choose_openai, "anthropic": choose_anthropic, "ollama": choose_ollama}

@@ -46,7 +46,7 @@ def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]
 def picture_of(block: object) -> t.ImageContent | None:
     """Return the picture in a block, or None if the declared type or the bytes are not of a type that the APIs accept.
 
-    If the two differ, the picture gets the type of the bytes: an API would refuse the whole request.
+    If the two types differ, the picture gets the type of the bytes: otherwise an API would refuse the whole request.
     """
     if isinstance(block, t.ImageContent):
         data, declared = block.data, block.mime_type

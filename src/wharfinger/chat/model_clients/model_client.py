@@ -49,7 +49,7 @@ OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "s
 
 
 class Api(NamedTuple):
-    """The path of one API below the base URL, and the functions that write requests and read answers."""
+    """One API: its path below the base URL, and the functions that write its requests and read its answers."""
 
     path: str
     headers: Callable[[ModelChoice], dict[str, str]]
@@ -84,6 +84,7 @@ class ModelClient:
         self._silence = silence
         self._on_wait = on_wait
         self._omit: frozenset[str] = frozenset()
+        """The members that the endpoint has refused."""
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -101,7 +102,7 @@ class ModelClient:
             self._session = None
 
     async def answer(self, request: AnswerRequest, on_text: Callable[[str], object] | None = None) -> ModelAnswer:
-        """Ask the model. `on_text` is called with each piece of text as it arrives; the answer has all of it.
+        """Ask the model. `on_text` is called with each piece of text as it arrives; the result has the whole text.
 
         Cancelling closes the connection, and endpoints then stop generating.
 
@@ -131,7 +132,7 @@ class ModelClient:
         return redacted(self.choice.base_url)
 
     def _without_key(self, text: str) -> str:
-        """Return a message without the key, which an endpoint may repeat, and on one line."""
+        """Return a message on one line, without the key, which an endpoint may repeat."""
         if self.choice.key:
             text = text.replace(self.choice.key, "***")
         return redacted_text(printable(text, 1000))
@@ -229,7 +230,7 @@ class ModelClient:
             ) from None
 
     async def _error_text(self, response: ClientResponse) -> str:
-        """Return the endpoint's message of an error."""
+        """Return the message of an error response."""
         import aiohttp
 
         body = b""

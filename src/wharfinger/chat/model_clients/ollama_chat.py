@@ -60,7 +60,10 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
 
 
 def write_message(message: t.SamplingMessage, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Write one message. `names` maps the ids of calls to their tools, because a result has the name of its tool."""
+    """Return one message of MCP as messages of the API.
+
+    `names` collects the tool of each call by its id, since a later message with the result must name the tool.
+    """
     texts: list[str] = []
     pictures: list[str] = []
     calls: list[dict[str, Any]] = []

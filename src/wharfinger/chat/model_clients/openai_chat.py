@@ -42,7 +42,7 @@ def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if request.max_tokens is not None:  # OpenAI's own models refuse the older name, older endpoints the newer one
+    if request.max_tokens is not None:  # OpenAI's own models refuse `max_tokens`
         body["max_tokens" if "max_completion_tokens" in omit else "max_completion_tokens"] = request.max_tokens
     if request.tools:
         body["tools"] = request.tools
@@ -54,10 +54,10 @@ def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
 
 
 def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
-    """Write one message of MCP as messages of the API.
+    """Return one message of MCP as messages of the API.
 
-    Each tool result becomes a message of the role `tool`. That may have text only (API reference, `messages`), so the
-    pictures of the results follow in a message of the user.
+    Each tool result becomes a message of the role `tool`. Such a message may have only text (API reference,
+    `messages`), so the pictures of the results follow in a message of the user.
     """
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
@@ -81,13 +81,13 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
         messages.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
     elif parts:
         only_text = all(part["type"] == "text" for part in parts)
-        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # all endpoints take text
+        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # some endpoints take only text
         messages.append({"role": "user", "content": content})
     return messages
 
 
 def label_part(result: t.ToolResultContent) -> dict[str, Any]:
-    """Return the text that says where a picture is from."""
+    """Return a part of a message that says where the next picture is from."""
     return {"type": "text", "text": f"A picture in the result of the tool call {result.tool_use_id}:"}
 
 
@@ -136,11 +136,12 @@ class OpenAIAnswerReader:
 
     def _add_call(self, call: dict[str, Any], position: int) -> None:
         function = as_object(call.get("function"))
-        index = as_number(call.get("index")) if "index" in call else position
+        index = as_number(call["index"]) if "index" in call else None
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # some compatible endpoints send the object itself
             arguments = msgspec.json.encode(arguments).decode()
-        self._calls.add(index, as_text(call.get("id")), as_text(function.get("name")), as_text(arguments))
+        id, name = as_text(call.get("id")), as_text(function.get("name"))
+        self._calls.add(index, id, name, as_text(arguments), position=position)
 
     def finish(self) -> ModelAnswer:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""

@@ -9,6 +9,7 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.model_clients.model_errors import ModelError
+from wharfinger.host.model_apis.tool_calls import StreamedCalls
 
 __all__ = [
     "AnswerReader",
@@ -28,14 +29,14 @@ MAX_TOOL_CALLS = 64
 
 
 class Usage(msgspec.Struct):
-    """Tokens that the endpoint counted: `input` of requests, of which `cached` were in its cache, `output` of answers.
-
-    All are 0 for an endpoint that does not report them.
-    """
+    """Tokens that the endpoint counted. All are 0 if it does not report them."""
 
     input: int = 0
+    """Tokens of the requests."""
     output: int = 0
+    """Tokens of the answers."""
     cached: int = 0
+    """Tokens of the requests that were in the cache of the endpoint; they also count in `input`."""
 
     def add(self, other: Usage) -> None:
         """Add the tokens of another request."""
@@ -91,21 +92,11 @@ class AnswerReader(Protocol):
         ...
 
 
-class _CallPieces:
-    """One tool call, with its arguments as pieces of JSON text."""
-
-    def __init__(self) -> None:
-        self.id = self.name = ""
-        self.arguments: list[str] = []
-
-
 class ToolCallPieces:
     """Joins tool calls whose arguments arrive as pieces of JSON text, within the bounds of one answer."""
 
     def __init__(self) -> None:
-        self._calls: list[_CallPieces] = []
-        self._last: dict[int, _CallPieces] = {}
-        """The last call of each index."""
+        self._streamed = StreamedCalls()
         self._size = 0
 
     def count(self, text: str) -> None:
@@ -114,31 +105,22 @@ class ToolCallPieces:
         if self._size > MAX_ANSWER_CHARACTERS:
             raise ModelError(f"The model's answer has more than {MAX_ANSWER_CHARACTERS:,} characters.")
 
-    def add(self, index: int, id: str, name: str, arguments: str) -> None:
-        """Add a piece of the call number `index`.
-
-        Its first piece has the id and the name. Some endpoints give several calls the same index, so a piece with
-        another id, or without an id and with a second name, begins a new call.
-        """
+    def add(self, index: int | None, id: str, name: str, arguments: str, *, position: int = 0) -> None:
+        """Add a piece of a call, as `StreamedCalls.add` does. Raises ModelError if the answer is over a limit."""
         self.count(id + name + arguments)
-        call = self._last.get(index)
-        if call is None or (id != call.id if id and call.id else bool(name and call.name)):
-            if len(self._calls) >= MAX_TOOL_CALLS:
-                raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")
-            call = self._last[index] = _CallPieces()
-            self._calls.append(call)
-        call.id, call.name = call.id or id, call.name or name
-        call.arguments.append(arguments)
+        self._streamed.add(index, id, name, arguments, position=position)
+        if len(self._streamed.calls) > MAX_TOOL_CALLS:
+            raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")
 
     def finish(self) -> tuple[list[t.ToolUseContent], dict[str, str]]:
         """Return the calls in order, and errors by the id of each call whose arguments cannot be used.
 
-        A call without an id, or with that of an earlier call, gets an id that no other call of the conversation has.
+        A call without an id, or with the id of an earlier call, gets a random one.
         """
         calls: list[t.ToolUseContent] = []
         invalid: dict[str, str] = {}
         used: set[str] = set()
-        for call in self._calls:
+        for call in self._streamed.calls:
             # Mistral's API refuses ids that are not 9 letters and digits.
             id = call.id if call.id and call.id not in used else token_hex(5)[:9]
             used.add(id)
