@@ -62,7 +62,7 @@ def test_json_lines_are_a_table_with_their_keys_as_header() -> None:
 @pytest.mark.parametrize("columns", [MAX_COLUMNS, MAX_COLUMNS + 1])
 def test_a_table_shows_at_most_50_columns_and_counts_all(columns: int) -> None:
     table = TableWindows(",".join(["x"] * columns), ",")
-    assert (len(table.header), table.columns) == (MAX_COLUMNS, columns)
+    assert (len(table.header), table.column_count) == (MAX_COLUMNS, columns)
 
 
 def test_json_is_indented_and_other_text_is_unchanged() -> None:

@@ -73,7 +73,7 @@ class BrowseSite:
     ) -> None:
         """`asks_for_token` says whether visitors sign in with a token of the server; `directory` is for `Visitors`.
 
-        `options` are those of the clients that connect to the servers.
+        `options` are for the clients that connect to the servers.
         """
         self.name = name
         self.inspection = inspection
@@ -81,11 +81,11 @@ class BrowseSite:
         self.visitors = Visitors(directory)
         self._configs_for = configs_for
         self._options = options
-        self._shared: Offer | None = None
+        self._shared_offer: Offer | None = None
         self._is_shared = shared
         self._asks_for_token = asks_for_token
         self._ends: set[asyncio.Event] = set()
-        """For each open tab an event that is set when it has ended."""
+        """One event for each open tab, which is set when the tab has ended."""
         self._started = False
         self._stack = AsyncExitStack()
         application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
@@ -124,7 +124,7 @@ class BrowseSite:
         if self._is_shared:
             from wharfinger.protocol.principal import ANONYMOUS
 
-            self._shared = await self._stack.enter_async_context(
+            self._shared_offer = await self._stack.enter_async_context(
                 Offer(self._configs_for(ANONYMOUS), options=self._options)
             )
 
@@ -175,7 +175,7 @@ class BrowseSite:
 
     async def _run_tab(self, client: Client, visitor: Visitor, deleted: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            offer = self._shared
+            offer = self._shared_offer
             if offer is None:
                 offer = await stack.enter_async_context(
                     Offer(self._configs_for(visitor.principal), options=self._options)

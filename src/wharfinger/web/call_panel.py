@@ -135,7 +135,10 @@ class CallPanel:
         self._form.show(busy=True)
         self._state.text = "Running …"
         self._stop.set_visibility(True)
-        self._forget_result()
+        for preview in self._previews:
+            preview.close()
+        self._previews = []
+        self._result.clear()
         try:
             with self._offer.questions.of(self._server).shown_by(self._ask):
                 blocks = await run(arguments)
@@ -161,13 +164,13 @@ class CallPanel:
         text = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
         self._state.text = text
 
-    async def _ask(self, params: t.ElicitRequestParams, certain: bool) -> Any:
-        """Show a question of the server, and wait for the answer."""
+    async def _ask(self, params: t.ElicitRequestParams, is_certain: bool) -> Any:
+        """Show a question of the server, and wait for the answer. `is_certain` says whether this call caused it."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._question.clear()
         with self._question:
             node("h3", f"{name_text(self._server)} asks")
-            if not certain:
+            if not is_certain:
                 node("p", "Several calls to this server are running, and it does not say which of them asks.")
             node("p", name_text_of_lines(params.message), dir="auto")
             if params.mode == "url" and isinstance(params.url, str):
@@ -202,7 +205,7 @@ class CallPanel:
         form = CallForm([field.for_browser() for field in fields], ["Answer", "Decline", "Cancel"], submit)
 
     def _ask_to_open(self, url: str, answer: asyncio.Future[Any]) -> None:
-        """Show the whole URL; only a link of http or https can be followed."""
+        """Show the whole URL. Only a URL of http or https becomes a link."""
         node("p", name_text(url, 4000), classes="uri")
 
         def set_answer(value: bool) -> None:
@@ -221,12 +224,6 @@ class CallPanel:
         if self._running is not None:
             self._running.cancel()
 
-    def _forget_result(self) -> None:
-        for preview in self._previews:
-            preview.close()
-        self._previews = []
-        self._result.clear()
-
     def close(self) -> None:
         """Cancel the running call, and forget its result."""
         self.stop()
@@ -235,7 +232,7 @@ class CallPanel:
 
 
 def name_text_of_lines(text: str) -> str:
-    """Return a text of several lines for people, shortened."""
+    """Return a text of several lines for people: shortened, with unprintable characters escaped."""
     return "\n".join(name_text(line, MAX_MESSAGE_CHARACTERS) for line in text[:MAX_MESSAGE_CHARACTERS].splitlines())
 
 

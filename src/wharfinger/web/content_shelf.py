@@ -18,6 +18,7 @@ class ShelfItem(NamedTuple):
 
     visitor: str
     kind: str
+    """The MIME type."""
     body: bytes
     name: str
 

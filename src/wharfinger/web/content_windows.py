@@ -20,7 +20,7 @@ MAX_JSON_CHARACTERS = 4 * 1024 * 1024
 
 
 class ContentWindows:
-    """Divides a text into windows of lines. This reads the text once."""
+    """Divides a text into windows of lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class ContentWindows:
                 break
             offset, line = end, line + lines
             self._starts.append((offset, line))
-        self.lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+        self.line_count = text.count("\n") + (not text.endswith("\n") and bool(text))
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -55,12 +55,12 @@ class ContentWindows:
 
 
 class TableWindows:
-    """The rows of comma- or tab-separated values, or of JSON Lines, in windows."""
+    """Divides the rows of a table into windows. `kind` is the character between values, or `jsonl` for JSON Lines."""
 
     def __init__(self, text: str, kind: str) -> None:
         rows = _json_rows(text) if kind == "jsonl" else list(csv.reader(io.StringIO(text), delimiter=kind))
         self.header = [_cell(each) for each in rows[0][:MAX_COLUMNS]] if rows else []
-        self.columns = max(map(len, rows), default=0)
+        self.column_count = max(map(len, rows), default=0)
         self._rows = rows[1:]
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class TableWindows:
         return len(self._rows)
 
     def window(self, number: int) -> tuple[list[list[str]], int]:
-        """Return the rows of a window, and the number of the first (from 1)."""
+        """Return the rows of a window, and the number of its first row (from 1)."""
         start = number * WINDOW_ROWS
         rows = self._rows[start : start + WINDOW_ROWS]
         return [[_cell(each) for each in row[:MAX_COLUMNS]] for row in rows], start + 1

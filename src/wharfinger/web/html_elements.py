@@ -15,9 +15,9 @@ class HtmlElement(TextElement):
 
 
 def node(tag: str, text: str = "", *, classes: str = "", **attributes: object) -> HtmlElement:
-    """Add an element to the page. In names of `attributes`, `_` stands for `-`, and one at the end is removed.
+    """Add an element to the page. In names of `attributes`, `_` stands for `-`, and a final `_` is removed.
 
-    The attributes are set as values, never parsed: a text of a server may be one of them.
+    The attributes are set as values, and never parsed, so they may be texts of a server.
     """
     element = HtmlElement(tag=tag, text=text)
     if classes:

@@ -17,7 +17,7 @@ log = logging.getLogger("wharfinger.web")
 MAX_WATCHED = 200
 """Maximum number of resources of one server that one page watches: those in open folders, and the one that is shown."""
 SETTLE_SECONDS = 0.2
-"""Time without another action of the visitor before other resources are watched."""
+"""Time after the last action of the visitor before the watched resources are replaced."""
 RETRY_SECONDS = 5.0
 
 
@@ -67,7 +67,7 @@ class LiveChanges:
                 )
 
     async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
-        """Watch until cancelled. If a server refuses to watch all of them, watch the first."""
+        """Watch until cancelled. If the server refuses to watch all URIs, watch only the first one."""
         watched = uris
         while True:
             upstream = self._offer.server(server)

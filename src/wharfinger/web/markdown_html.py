@@ -30,8 +30,8 @@ _SCHEMES = {"http", "https", "mailto", "data"}
 def markdown_html(text: str) -> str:
     """Return a document of CommonMark with tables as HTML.
 
-    HTML in it is shown as text. Links keep `http`, `https` and `mailto`; images only data of their own, since others
-    would tell their server who reads this.
+    HTML in it is shown as text. Links may have only `http`, `https` and `mailto`. Images may have only data in the
+    document itself: an image on a server would tell that server who reads the document.
     """
     import nh3
 
@@ -48,6 +48,7 @@ def markdown_html(text: str) -> str:
 
 
 def _kept(tag: str, name: str, value: str) -> str | None:
+    """Return the value of an attribute, or None if the attribute is dropped."""
     if name == "src":
         return (
             value

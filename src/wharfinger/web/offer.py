@@ -19,7 +19,7 @@ __all__ = ["Offer"]
 
 
 class Offer:
-    """The servers of one caller. `async with` connects to them, and ends them."""
+    """The servers of one caller. `async with` connects to them, and ends the connections."""
 
     def __init__(
         self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None
@@ -35,7 +35,7 @@ class Offer:
         self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
         self._stop = self.upstreams.on_change(self._changed)
         self.listeners: list[Callable[[UpstreamChange], None]] = []
-        """Called when the state of a server, or a list of tools or prompts has changed."""
+        """Called when the state or a list of a server has changed."""
 
     def _options(self, config: ServerConfig) -> ClientOptions:
         options = self._client_options.copy()

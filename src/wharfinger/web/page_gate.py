@@ -1,9 +1,9 @@
-"""The gate of the page: every request of a browser passes it, those of socket.io too.
+"""The gate of the page: every request of a browser passes it, also the requests of socket.io.
 
 NiceGUI lets every origin connect to its socket.io, has no notion of a visitor, and serves more paths than this page
 needs. So nothing reaches it unless
 
-- its path is one of the page's (`_PASSED`);
+- its path is one of the page's (`_NICEGUI_PATHS`);
 - it does not come from another site (Origin, and `Sec-Fetch-Site`, which a script cannot set);
 - it has the cookie of a visitor, whose credentials are still valid;
 - its body is at most `MAX_BODY_BYTES`.
@@ -30,7 +30,7 @@ from wharfinger.web.visitors import VISIT_SECONDS, Visitor, Visitors, cookie_nam
 __all__ = ["PageGate"]
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-Pair = tuple[bytes, bytes]
+HeaderField = tuple[bytes, bytes]
 
 MAX_BODY_BYTES = 1024 * 1024
 """Maximum bytes of a request's body. The largest carry the values of a form in a message of socket.io."""
@@ -38,9 +38,9 @@ MAX_HTML_BYTES = 4 * 1024 * 1024
 """Maximum bytes of the page's HTML. It usually has 20 KB, since it contains no data of the servers."""
 TOKEN_CHARACTERS = 16 * 1024
 
-_PASSED = ("/_nicegui/", "/_nicegui_ws/")
-_OWN_SITE = (b"same-origin", b"none")
-_COMMON: tuple[Pair, ...] = (
+_NICEGUI_PATHS = ("/_nicegui/", "/_nicegui_ws/")
+_SAME_SITE = (b"same-origin", b"none")
+_COMMON: tuple[HeaderField, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),  # without a referrer the Origin of a form would be null (Fetch §3.1)
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -56,7 +56,7 @@ _PLAIN_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'se
 _INERT = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
 _PDF = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"
 """A browser's PDF viewer does not start in a sandbox. It runs in its own process, and cannot reach the page."""
-_OWN_HEADERS = frozenset(
+_DROPPED_HEADERS = frozenset(
     {b"access-control-allow-origin", b"access-control-allow-credentials", b"content-security-policy", b"set-cookie"}
 )
 """Headers of NiceGUI's answers that are dropped: this page shares nothing, and keeps no session there."""
@@ -99,7 +99,7 @@ class PageGate:
                 if item is None:
                     raise HttpRefusal(404, "This content is no longer kept: open the resource on the page again.")
                 await send_item(send, item)
-            elif path.startswith(_PASSED):
+            elif path.startswith(_NICEGUI_PATHS):
                 scope["wharfinger.visitor"] = visitor
                 await self._pass(scope, bounded(headers, receive), send)
             else:
@@ -108,10 +108,10 @@ class PageGate:
             text = f"{error.message}\n".encode()
             await answer(send, error.http_status, b"text/plain; charset=utf-8", text, ())
 
-    # -- who asks
+    # -- visitors
 
     async def _visitor(self, headers: Mapping[bytes, bytes], authenticate: Authenticate | None) -> Visitor | None:
-        """Return the visitor of a request, whose credentials are checked again, or None."""
+        """Return the visitor of a request, or None. The credentials of the visitor are checked again."""
         cookie = read_cookie(headers)
         visitor = self._visitors.find(cookie) if cookie else None
         if visitor is None or authenticate is None:
@@ -130,7 +130,7 @@ class PageGate:
     async def _enter(
         self, scope: Any, headers: Mapping[bytes, bytes], receive: Any, send: Any, authenticate: Authenticate | None
     ) -> None:
-        """Exchange the token of the URL or of the form for a cookie, or ask for it."""
+        """Exchange the token of the URL or of the form for a cookie. Without a valid token, ask for one."""
         if scope["path"] == "/sign-in" and scope["method"] == "POST" and authenticate is not None:
             token = _field(await read_body(headers, receive), "token")
             try:
@@ -192,7 +192,7 @@ class PageGate:
             f"<body><main><h1>{name}</h1>{body}</main></body></html>\n"
         ).encode("utf-8", "replace")
 
-    # -- what NiceGUI answers
+    # -- answers of NiceGUI
 
     async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
         """Let NiceGUI answer, with our headers and a nonce on each script of its page."""
@@ -203,7 +203,7 @@ class PageGate:
         async def change(event: Any) -> None:
             if event["type"] == "http.response.start":
                 fields = [(name.lower(), value) for name, value in event.get("headers", ())]
-                fields = [field for field in fields if field[0] not in _OWN_HEADERS]
+                fields = [field for field in fields if field[0] not in _DROPPED_HEADERS]
                 is_html = any(name == b"content-type" and b"text/html" in value for name, value in fields)
                 policy = (b"content-security-policy", _POLICY.format(nonce=nonce).encode())
                 event = {"type": event["type"], "status": event["status"], "headers": [*fields, policy, *_COMMON]}
@@ -246,8 +246,8 @@ def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
     if origin is not None and origin.rpartition(b"://")[2].lower() != host.lower():
         raise HttpRefusal(403, "Only this page may send this request.")
     site = headers.get(b"sec-fetch-site")
-    typed = scope["method"] in ("GET", "HEAD") and headers.get(b"sec-fetch-mode") == b"navigate"
-    if site is not None and site not in _OWN_SITE and not (typed and scope["path"] == "/"):
+    is_navigation = scope["method"] in ("GET", "HEAD") and headers.get(b"sec-fetch-mode") == b"navigate"
+    if site is not None and site not in _SAME_SITE and not (is_navigation and scope["path"] == "/"):
         raise HttpRefusal(403, "Open this from the page in a browser.")
     if scope["method"] not in ("GET", "HEAD") and origin is None and site is None:
         raise HttpRefusal(403, "The browser has to say which page sends this: Origin is missing.")
@@ -256,7 +256,7 @@ def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
 def read_cookie(headers: Mapping[bytes, bytes]) -> str:
     """Return the value of this page's cookie, or an empty string."""
     name = cookie_name(headers.get(b"host", b"").decode("latin-1"))
-    # Not by `SimpleCookie`, which drops all cookies if it cannot parse that of another application on this host.
+    # `SimpleCookie` would drop all cookies if it cannot parse the cookie of another application on this host.
     for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         key, _, value = pair.partition("=")
         if key.strip() == name:
@@ -312,7 +312,7 @@ async def send_item(send: Any, item: ShelfItem) -> None:
     await answer(send, 200, item.kind.encode("latin-1", "replace"), item.body, fields)
 
 
-async def answer(send: Any, status: int, kind: bytes, body: bytes, fields: Iterable[Pair]) -> None:
+async def answer(send: Any, status: int, kind: bytes, body: bytes, fields: Iterable[HeaderField]) -> None:
     """Send an answer that no cache keeps."""
     head = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": status, "headers": [*head, *_COMMON, *fields]})

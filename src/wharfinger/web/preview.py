@@ -1,8 +1,8 @@
-"""The preview of a resource: each type of content in the way in which a person reads it, and nothing in it runs.
+"""The preview of a resource: shows each type of content as a person reads it. Nothing in the content runs.
 
-Text goes into the page as text, and so do HTML and SVG: a server's markup is never rendered, whatever its type, because
-it could imitate this page. Images, sound, films and PDF are bytes on the shelf (`content_shelf`), which players load
-under headers that let nothing in them run. Only bytes that have the signature of their type get there.
+Text, HTML and SVG go into the page as text: a server's markup is never rendered, whatever its type, because it could
+imitate this page. Images, sound, films and PDF are bytes on the shelf (`content_shelf`), which players load
+under headers that let nothing in them run. Only bytes with the signature of their type are put there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wharfinger.web.vue_elements import MarkdownView
 __all__ = ["ContentPreview", "show_blocks"]
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon"})
-"""Types that browsers show in `<img>` and that have no markup, as SVG has."""
+"""Types that browsers show in `<img>`, except SVG, which is markup."""
 AUDIO = frozenset(
     {"audio/mpeg", "audio/mp4", "audio/ogg", "audio/wav", "audio/x-wav", "audio/flac", "audio/webm", "audio/aac"}
 )
@@ -37,6 +37,7 @@ TABLES = {
     "application/jsonl": "jsonl",
     "application/x-ndjson": "jsonl",
 }
+"""The `kind` for `TableWindows`, by MIME type."""
 HEX_BYTES = 512
 MAX_TABLE_CHARACTERS = 8 * 1024 * 1024
 MAX_BLOCKS = 100
@@ -44,7 +45,7 @@ MAX_BLOCKS = 100
 
 
 class ContentPreview:
-    """Shows one content in an element of the page, with the ways in which it can be shown."""
+    """Shows one content in an element of the page, with a button for each way in which it can be shown."""
 
     def __init__(self, shelf: ContentShelf, visitor: str, *, name: str) -> None:
         self._shelf = shelf
@@ -52,6 +53,7 @@ class ContentPreview:
         self._name = name
         self._paths: list[str] = []
         self._way = ""
+        """The way that the visitor chose, such as `Table`."""
 
     def close(self) -> None:
         """Forget the content: no page shows it any more."""
@@ -66,18 +68,19 @@ class ContentPreview:
         blob = content.blob if text is None and isinstance(content.blob, bytes) else b""
         declared = content.mime_type if isinstance(content.mime_type, str) else ""
         kind = declared.partition(";")[0].strip().lower() or ("text/plain" if text is not None else sniff(blob))
-        if text is None and is_text(kind) and (decoded := _decoded(blob)) is not None:
-            text = decoded
+        if text is None and is_text(kind):
+            decoded = decode_text(blob)
+            text = None if decoded is None else decoded[0]
         ways = self._ways(kind, text, blob)
         container.clear()
         chosen = self._way if self._way in ways else next(iter(ways))
         with container:
             if len(ways) > 1:
-                self._choices(container, content, list(ways), chosen)
+                self._show_choices(container, content, list(ways), chosen)
             with node("div", classes="preview", data_way=chosen) as inner:
                 await ways[chosen](inner)
 
-    def _choices(self, container: HtmlElement, content: Any, ways: Sequence[str], chosen: str) -> None:
+    def _show_choices(self, container: HtmlElement, content: Any, ways: Sequence[str], chosen: str) -> None:
         with node("div", classes="ways", role="group", aria_label="Show as"):
             for way in ways:
 
@@ -134,7 +137,7 @@ class ContentPreview:
         self._paths.append(path)
         return path
 
-    # After a wait, the element may have been replaced by that of newer content.
+    # After a wait, newer content may have replaced the element.
 
     async def _markdown(self, container: HtmlElement, text: str) -> None:
         html = await asyncio.to_thread(markdown_html, text)
@@ -152,9 +155,9 @@ class ContentPreview:
             part, first = windows.window(number)
             node("pre", part, classes="text", tabindex="0", dir="auto", role="region", aria_label="Text")
             last = first + part.count("\n") - part.endswith("\n")
-            return f"Lines {first:,} to {max(first, last):,} of {windows.lines:,}"
+            return f"Lines {first:,} to {max(first, last):,} of {windows.line_count:,}"
 
-        _show_pages(container, len(windows), show)
+        _show_windows(container, len(windows), show)
 
     async def _table(self, container: HtmlElement, text: str, kind: str) -> None:
         try:
@@ -179,10 +182,14 @@ class ContentPreview:
                         with node("tr"):
                             for each in row:
                                 node("td", each)
-            more = f", {len(table.header)} of {table.columns} columns" if table.columns > len(table.header) else ""
+            more = (
+                f", {len(table.header)} of {table.column_count} columns"
+                if table.column_count > len(table.header)
+                else ""
+            )
             return f"Rows {first:,} to {first + len(rows) - 1:,} of {table.row_count:,}{more}" if rows else "No rows"
 
-        _show_pages(container, len(table), show)
+        _show_windows(container, len(table), show)
 
     async def _hex(self, kind: str, blob: bytes) -> None:
         node("p", f"{size_text(len(blob))} of {name_text(kind)}, of which these are the first bytes.")
@@ -199,8 +206,8 @@ def has_signature(kind: str, data: bytes) -> bool:
     return not contradiction(kind, data) and (bool(by_signature(data[:SNIFFED_BYTES])) or kind == "audio/mpeg")
 
 
-def _show_pages(container: HtmlElement, number: int, show: Callable[[int], str]) -> None:
-    """Show the first of several windows, with buttons to the others."""
+def _show_windows(container: HtmlElement, count: int, show: Callable[[int], str]) -> None:
+    """Show the first of `count` windows, with buttons for others. `show` shows a window, and returns its summary."""
     with container:
         inner = node("div")
 
@@ -210,18 +217,13 @@ def _show_pages(container: HtmlElement, number: int, show: Callable[[int], str])
             summary = show(to)
             with node("div", classes="pages"):
                 node("span", summary, classes="detail", role="status")
-                for label, target in (("First", 0), ("Previous", to - 1), ("Next", to + 1), ("Last", number - 1)):
-                    if number > 1:
-                        disabled = target == to or not 0 <= target < number
+                for label, target in (("First", 0), ("Previous", to - 1), ("Next", to + 1), ("Last", count - 1)):
+                    if count > 1:
+                        disabled = target == to or not 0 <= target < count
                         button = node("button", label, type="button", disabled=disabled)
                         button.on("click", partial(go, target), args=[])
 
     go(0)
-
-
-def _decoded(blob: bytes) -> str | None:
-    decoded = decode_text(blob)
-    return None if decoded is None else decoded[0]
 
 
 async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) -> list[ContentPreview]:

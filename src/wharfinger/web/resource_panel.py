@@ -105,13 +105,14 @@ class ResourcePanel:
         await self._show_contents(contents)
 
     async def _show_contents(self, contents: Sequence[t.ResourceContents]) -> None:
+        """Show the contents, unless the panel is closed meanwhile."""
         for preview, container, content in zip(tuple(self._previews), self._containers, contents, strict=True):
             if self._closed:
                 return
             await preview.show(container, content)
 
     async def _first_window(self, client: Any) -> str:
-        """Return the URI to read: that of a window if the resource is large, and its server has windows."""
+        """Return the URI to read: a window of the resource if it is large and its server has windows."""
         for entry in await self._offer.catalogue.find(self.uri, server=self.server):
             size = entry.resource.size if isinstance(entry.resource, t.Resource) else None
             if isinstance(size, int) and size > MAX_WHOLE_BYTES and "?" not in self.uri:

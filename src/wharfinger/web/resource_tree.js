@@ -59,7 +59,6 @@ export default {
           "aria-level": row.level,
           "aria-expanded": row.expanded === undefined ? undefined : String(row.expanded),
           "aria-selected": String(row.key === this.selected),
-          "aria-setsize": row.setsize || undefined,
           "aria-posinset": row.position || undefined,
           "data-key": row.key,
           tabindex: row.key === this.current ? 0 : -1,

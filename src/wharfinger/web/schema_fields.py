@@ -1,7 +1,7 @@
 """The fields of a form for a JSON Schema of an object, and the arguments that its values make.
 
-A property of a simple type gets a field of its own kind; anything else is written as JSON. The server that gets the
-arguments checks them against its whole schema; this only finds values that cannot be sent.
+A property of a simple type gets a field for that type; the value of any other is written as JSON. The server that gets
+the arguments checks them against its whole schema; this module only finds values that cannot be sent.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class FormField(NamedTuple):
     kind: str
     required: bool
     value: Any
+    """The initial value."""
     options: tuple[tuple[str, str], ...] = ()
     constants: tuple[Any, ...] = ()
     """The value of each option, which need not be a text."""
@@ -95,7 +96,7 @@ def arguments_of(fields: Sequence[FormField], values: Mapping[str, Any]) -> tupl
 
 
 def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
-    """Return the value of a field; None if it is empty."""
+    """Return the value of a field in a tuple; None if the field is empty."""
     if field.kind == "checkbox":
         return (value is True,)
     by_key = {key: constant for (key, _), constant in zip(field.options, field.constants, strict=True)}

@@ -25,7 +25,7 @@ MAX_CALLS = 100
 """Maximum number of running calls to one server that can show its questions."""
 
 _asking_here: ContextVar[Asking | None] = ContextVar("_asking_here", default=None)
-"""Shows the questions of the call in whose context this is."""
+"""The function that shows the questions of the call in this context."""
 
 
 class ServerQuestions:

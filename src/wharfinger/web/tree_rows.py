@@ -1,4 +1,4 @@
-"""`TreeRows`: the open rows of the tree and their texts. Makes no elements of the page.
+"""`TreeRows`: the open rows of the tree and their texts. It makes no elements of the page.
 
 The rows are those of the catalogue's tree, which answers for one folder at a time. A folder shows `PAGE_ROWS` rows, and
 as many more each time the visitor asks. The whole tree never has more than `MAX_ROWS`, so each change of the page costs
@@ -24,11 +24,11 @@ __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 PAGE_ROWS = 200
 """Number of rows of a folder that are loaded at a time."""
 MAX_ROWS = 2_000
-"""Maximum number of rows of the whole tree; search finds the others."""
+"""Maximum number of rows of the whole tree. A search finds the resources beyond it."""
 MAX_FEATURES = 1_000
 """Maximum number of tools, or of prompts, of one server that are shown."""
 MAX_OPENED_AT_ONCE = 20
-"""A folder whose only row is another folder opens that too, if fewer folders than this are open."""
+"""If the only row of a folder is another folder, that opens too, unless this many folders are open."""
 MAX_BADGES = 1_000
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ def encode_key(key: RowKey) -> str:
 
 
 def decode_key(text: str) -> RowKey | None:
-    """Return the key that a browser sent; None if it is not one."""
+    """Return the key that a browser sent, or None if the text is not a key."""
     parts = text.split("\n", 2)
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None
 
@@ -67,6 +67,7 @@ class TreeRows:
         self.badges: dict[tuple[str, str], str] = {}
         """The badge of each resource that is new or has changed since it was opened, by server and URI."""
         self.count = 0
+        """The number of rows that `rows` returned last."""
 
     async def begin(self) -> None:
         """Open the row of the server, if there is only one."""
@@ -88,6 +89,7 @@ class TreeRows:
             await self._fill(key)
 
     async def _fill(self, key: RowKey) -> None:
+        """Load the rows below an open row."""
         kind, server, _ = key
         upstream = self._offer.upstreams[server]
         try:
@@ -111,6 +113,7 @@ class TreeRows:
                 await self._fill(subfolder)
 
     async def _load(self, key: RowKey, folder: _OpenFolder, after: str) -> None:
+        """Load the first rows of a folder, or the next ones after the URI `after`."""
         try:
             page = await self._offer.catalogue.tree(key[1], key[2], after=after, limit=PAGE_ROWS)
         except InvalidArgument:
@@ -135,13 +138,13 @@ class TreeRows:
                     continue
                 folder.nodes, folder.after = page.nodes, page.after
 
-    def note(self, change: CatalogueChange) -> None:
+    def badge_changes(self, change: CatalogueChange) -> None:
         """Give badges to the resources that are new or have changed."""
         for word, badge in _BADGES.items():
             for uri in getattr(change, word):
-                self.badge(change.server, uri, badge)
+                self.set_badge(change.server, uri, badge)
 
-    def badge(self, server: str, uri: str, badge: str) -> None:
+    def set_badge(self, server: str, uri: str, badge: str) -> None:
         """Give a badge to a resource, or remove its badge if `badge` is empty."""
         if not badge:
             self.badges.pop((server, uri), None)
@@ -160,7 +163,7 @@ class TreeRows:
         return {server: uris[:limit] for server, uris in uris_by_server.items() if uris}
 
     def rows(self) -> list[Row]:
-        """Return all visible rows: at most `MAX_ROWS`, and the tools and prompts of one server."""
+        """Return all visible rows: at most `MAX_ROWS`, and `MAX_FEATURES` more if they are tools or prompts."""
         rows: list[Row] = []
         for upstream in self._offer.upstreams.values():
             key = ("server", upstream.name, "")

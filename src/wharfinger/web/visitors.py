@@ -1,7 +1,7 @@
 """The visitors of the page, by cookie, and the two ways to become one.
 
 Without credentials on the server, the terminal prints a URL with a token. The first request with it gets a cookie, and
-the token is void: a URL stays in the history of the browser, and perhaps in that of a shell. On a server that requires
+the token is void: a URL stays in the history of the browser, and perhaps of a shell. On a server that requires
 credentials a visitor types a token instead. It is kept in memory and checked again for each request, so that it opens
 the page exactly as long as it opens the server.
 
@@ -62,19 +62,15 @@ class Visitors:
         if self._file is not None:
             with suppress(OSError):
                 for line in self._file.read_text("ascii", "replace").splitlines()[-MAX_VISITORS:]:
-                    self._restore(line)
-
-    def _restore(self, line: str) -> None:
-        """Admit the visitor of a line of the file, unless the line is damaged or the visit has expired."""
-        key, _, text = line.partition(" ")
-        try:
-            expires = float(text)
-        except ValueError:
-            return
-        now = time.time()
-        if now < expires <= now + VISIT_SECONDS:
-            self._visitors[key] = Visitor(key, ANONYMOUS, b"", expires)
-            self.token = ""
+                    key, _, text = line.partition(" ")
+                    try:
+                        expires = float(text)
+                    except ValueError:  # a damaged line
+                        continue
+                    now = time.time()
+                    if now < expires <= now + VISIT_SECONDS:
+                        self._visitors[key] = Visitor(key, ANONYMOUS, b"", expires)
+                        self.token = ""
 
     def redeem(self, token: str) -> str | None:
         """Void the token of the URL, and return a cookie for it; None if the token is not valid."""

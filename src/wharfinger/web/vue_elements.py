@@ -16,7 +16,7 @@ from nicegui.events import GenericEventArguments
 __all__ = ["CallForm", "MarkdownView", "ResourceTree", "SearchBox", "TreeRow"]
 
 TreeRow = dict[str, Any]
-"""A row: `key`, `kind`, `level`, `label`, and perhaps `expanded`, `detail`, `badge`, `title`."""
+"""A row: `key`, `kind`, `level`, `label`, and perhaps `expanded`, `detail`, `badge`, `title`, `position`."""
 MAX_KEY_CHARACTERS = 64 * 1024
 
 
@@ -41,6 +41,8 @@ class ResourceTree(Element, component="resource_tree.js"):
 
 
 def _with_key(function: Callable[[str], Awaitable[None]]) -> Callable[[GenericEventArguments], Awaitable[None]]:
+    """Return an event handler that calls a function with the key of the row."""
+
     async def call(event: GenericEventArguments) -> None:
         if isinstance(event.args, str) and len(event.args) <= MAX_KEY_CHARACTERS:
             await function(event.args)

@@ -44,7 +44,7 @@ MAX_RESULTS = 200
 NOTES_SECONDS = 0.5
 """Time between two reads of the catalogue's notes: no event reports that a list could not be read."""
 REFRESH_SECONDS = 0.1
-"""Changes of a list within this time are one refresh of the tree."""
+"""Changes of a list within this time cause one refresh of the tree."""
 
 
 class WorkbenchSite(Protocol):
@@ -70,11 +70,12 @@ class Workbench:
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
         self._views = 0
-        """The number of views that were closed, so that one that took long to load is not shown in place of a newer."""
+        """The number of views that were closed. A view that loads slowly is shown only if none was closed meanwhile."""
         self._found_rows: list[TreeRow] | None = None
         self._searches = 0
         self._work = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
+        """By each server whose rows are updated soon, whether its tools and prompts have changed too."""
         self._rows = TreeRows(offer)
         self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
         self._following: list[asyncio.Task[Any]] = []
@@ -118,6 +119,7 @@ class Workbench:
         await self._follow(self._own_offer)
 
     async def _follow(self, offer: Offer) -> None:
+        """Show the tree of an offer, and follow its changes."""
         await self._leave()
         self._offer = offer
         self._rows = TreeRows(offer)
@@ -182,23 +184,23 @@ class Workbench:
             return
         self._close_panel()
         self._chosen_row = key
-        kind, server, what = key
+        kind, server, item = key
         if kind == "resource":
-            self._rows.badge(server, what, "")
+            self._rows.set_badge(server, item, "")
             self._show_tree()
-            self._panel = ResourcePanel(self._main, self._offer, self._site.shelf, self._visitor.key, server, what)
+            self._panel = ResourcePanel(self._main, self._offer, self._site.shelf, self._visitor.key, server, item)
             await self._panel.show()
             return
         self._show_tree()
         panel = CallPanel(self._main, self._offer, self._site.shelf, self._visitor.key, server)
         if kind == "template":
-            entries = await self._offer.catalogue.find(what, server=server)
+            entries = await self._offer.catalogue.find(item, server=server)
             template = next(
                 (entry.resource for entry in entries if isinstance(entry.resource, t.ResourceTemplate)), None
             )
             if template is not None:
                 self._panel = panel
-                # In a task of its own, since choosing ends what the form does.
+                # In a task of its own, since `_choose` closes the form, which cancels the task of its call.
                 await panel.show_template(
                     template, lambda uri: self._within(lambda: self._choose(encode_key(("resource", server, uri))))
                 )
@@ -221,7 +223,7 @@ class Workbench:
     async def _follow_lists(self, offer: Offer) -> None:
         """Show changes of the lists of resources."""
         async for change in offer.catalogue.changes():
-            self._rows.note(change)
+            self._rows.badge_changes(change)
             self._refresh(change.server, features=False)
 
     async def _follow_notes(self, offer: Offer) -> None:
@@ -263,15 +265,15 @@ class Workbench:
         if isinstance(panel, ResourcePanel) and (panel.server, panel.uri) == (server, uri):
             self._within(panel.changed)
             return
-        self._rows.badge(server, uri, "changed")
+        self._rows.set_badge(server, uri, "changed")
         self._refresh(server, features=False)
 
     # -- search
 
     async def _search(self, words: str, contents: bool) -> None:
-        """Show what fits the words instead of the tree: first the names that fit, then contents if they are wanted.
+        """Show the resources that fit the words in place of the tree. With `contents`, their contents are searched too.
 
-        A search that ends after a newer one has begun is dropped.
+        The resources whose names fit are shown first. If a newer search has begun, the result is dropped.
         """
         self._searches += 1
         number = self._searches
@@ -317,6 +319,7 @@ class Workbench:
     # -- other views
 
     def _show_alone(self) -> None:
+        """Close the panel, and show no row as chosen."""
         self._close_panel()
         self._chosen_row = None
         self._show_tree()
