@@ -1,5 +1,6 @@
 """Every command has help with examples, and every mistake is one line that says what to do."""
 
+import os
 import subprocess
 import sys
 
@@ -79,6 +80,30 @@ def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("WHARFINGER_LS_LIMIT", "-5")
     assert main(["ls", "http://x/"]) == 2
     assert "--limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "args", "expected"),
+    [
+        ("WHARFINGER_SERVE_LIMIT", "tide=3", ["serve", "."], "No limit is named 'tide'"),
+        ("WHARFINGER_CALL_INPUT", "no-such-file", ["call", "http://x/", "tool"], "no-such-file"),
+        ("WHARFINGER_CHAT_PROMPT", " ", ["chat", "-m", "ollama/x"], "-p is empty"),
+        ("WHARFINGER_TOKEN_CREATE_EXPIRES", "soon", ["token", "create", "x.json", "--sub", "ann"], "'soon'"),
+        ("WHARFINGER_POLICY_EXPLAIN_AS", "who:bob", ["policy", "explain", os.devnull, "read", "x:y"], "'who:bob'"),
+    ],
+)
+def test_the_variable_of_an_option_has_its_name(
+    variable: str,
+    value: str,
+    args: list[str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A bug: some variables had the name of a parameter in the code, such as WHARFINGER_SERVE_LIMITS."""
+    monkeypatch.setenv(variable, value)
+    assert main(args) == 2
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -46,7 +46,7 @@ MODULES = {
     "complete": "complete_argument",
     "completion": "print_completion",
 }
-"""Modules whose name differs from their command."""
+"""The modules of the sub-commands that are not in the module of their own name."""
 
 EXAMPLES = """\b
 Examples:
@@ -55,7 +55,7 @@ Examples:
   wharfinger add claude-desktop ./charts         let a host start it
 
 A TARGET is a URL, a folder, a Python file, unix:/path, the name of a server in a host's
-configuration, or a command after `--`. Every option can also be set in the environment, for
+configuration, or a command after `--`. Most options can also be set in the environment, for
 example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
 Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
 
@@ -64,7 +64,7 @@ class CommandGroup(click.Group):
     """A group that imports the module of a sub-command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the sub-commands in the order of the table."""
+        """Return the names of the sub-commands in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -74,6 +74,7 @@ class CommandGroup(click.Group):
         module = import_module(f"wharfinger.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
+        name_variables(command, f"{VARIABLE_PREFIX}_{cmd_name}".upper())
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -102,6 +103,23 @@ class CommandGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+VARIABLE_PREFIX = "WHARFINGER"
+
+
+def name_variables(command: click.Command, prefix: str) -> None:
+    """Let each option be set by a variable with the option's name, such as WHARFINGER_CALL_INPUT for `call --input`.
+
+    click itself names it after the parameter of the function, which can differ from the option.
+    """
+    for param in command.params:
+        if isinstance(param, click.Option) and param.envvar is None and param.allow_from_autoenv:
+            name = next((option[2:] for option in param.opts if option.startswith("--")), param.name or "")
+            param.envvar = f"{prefix}_{name}".replace("-", "_").upper()
+    if isinstance(command, click.Group):
+        for name, subcommand in command.commands.items():
+            name_variables(subcommand, f"{prefix}_{name}".replace("-", "_").upper())
+
+
 SUGGESTIONS = {
     "list": "ls",
     "tools": "ls --tools",
@@ -120,7 +138,7 @@ SUGGESTIONS = {
     "help": "--help",
     "version": "--version",
 }
-"""Names that other programs use for such commands."""
+"""Names of commands in other programs, and the command of this program to suggest for each."""
 
 
 def suggestion(word: str) -> str:
@@ -154,7 +172,7 @@ def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 @click.group(
     cls=CommandGroup,
     epilog=EXAMPLES,
-    context_settings={"auto_envvar_prefix": "WHARFINGER", "help_option_names": ["-h", "--help"]},
+    context_settings={"auto_envvar_prefix": VARIABLE_PREFIX, "help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Print the version."

@@ -1,4 +1,4 @@
-"""Reports a failure: one line on stderr that says what to do, and an exit code."""
+"""Reports a failure: one line on stderr that says what is wrong and what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CTRL_C_EXIT_CODE = 130
 
 
 class CommandError(click.ClickException):
-    """A command failed. Its message is shown without the name of a class, unlike that of an unexpected exception."""
+    """A command failed. The message is shown alone; that of an unexpected exception follows the name of its class."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class CommandError(click.ClickException):
 def report_error(error: BaseException, *, level: int = 0) -> int:
     """Print an error and its cause on stderr, and return the exit code.
 
-    `level` is the number of -v: with one, the traceback of an unexpected error follows, with two that of any error.
+    `level` is the number of -v: one also prints the traceback of an unexpected error, two the traceback of any error.
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
@@ -48,8 +48,8 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
     origin = error.__cause__ if isinstance(error, click.ClickException) else error
     from wharfinger.errors import WharfingerError
 
-    expected = isinstance(origin, (WharfingerError, click.ClickException))
-    if origin is not None and level > expected:
+    traceback_level = 2 if isinstance(origin, (WharfingerError, click.ClickException)) else 1
+    if origin is not None and level >= traceback_level:
         import traceback as tracebacks
 
         tracebacks.print_exception(origin)

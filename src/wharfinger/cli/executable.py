@@ -16,8 +16,8 @@ __all__ = ["absolute_command", "own_command"]
 def own_command() -> tuple[str, ...]:
     """Return the absolute command of this `wharfinger`.
 
-    Links are not resolved: the path in a virtual environment's `bin` is the one that works. Under `uvx` the command is
-    `uvx` itself, because `uv cache prune` deletes the environment that it runs in.
+    Symbolic links are not resolved: the path in a virtual environment's `bin` is the one that works. Under `uvx` the
+    command is `uvx` itself, because `uv cache prune` deletes the environment that it runs in.
     """
     environment = Path(sys.prefix)
     if environment.parent.name.startswith(("archive-v", "environments-v")) and (uvx := shutil.which("uvx")):
@@ -25,17 +25,17 @@ def own_command() -> tuple[str, ...]:
     name = Path(sys.argv[0] if sys.argv else "")
     if name.name.startswith("wharfinger") and name.is_file():
         return (str(name.absolute()),)
-    beside = Path(sys.executable).parent / ("wharfinger.exe" if os.name == "nt" else "wharfinger")
-    if beside.is_file():
-        return (str(beside.absolute()),)
+    script = Path(sys.executable).parent / ("wharfinger.exe" if os.name == "nt" else "wharfinger")
+    if script.is_file():
+        return (str(script.absolute()),)
     return (sys.executable, "-m", "wharfinger")
 
 
 def installed_requirement() -> str:
     """Return a requirement (PEP 508) for this package as it is installed: extras, and its file, URL, commit or version.
 
-    Installers record the origin of a package in `direct_url.json` (PEP 610), but not its extras. An extra is named if
-    everything it needs is installed.
+    Installers record the origin of a package in `direct_url.json` (PEP 610), but not its extras. An extra is included
+    if everything it needs is installed.
     """
     package = metadata.distribution("wharfinger")
     needs: dict[str, set[str]] = {}

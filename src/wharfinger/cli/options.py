@@ -58,7 +58,7 @@ def verbosity_options(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=set_level,
-        help="Print more, tracebacks too. Repeat for every message.",
+        help="Print more, tracebacks too; -vv prints every log message.",
         envvar="WHARFINGER_VERBOSE",
     )
     return verbose(quiet(command))
@@ -145,7 +145,7 @@ class TargetCommand(click.Command):
     """A command whose arguments may end with `-- command…`, which is put into `ctx.meta[COMMAND]`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remove the words after `--` before click joins them to the others."""
+        """Remove `--` and the words after it, which click would otherwise append to the other arguments."""
         if "--" in args:
             end = args.index("--")
             ctx.meta[COMMAND] = args[end + 1 :]

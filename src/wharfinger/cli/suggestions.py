@@ -25,7 +25,7 @@ def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) ->
     """Return the name most similar to this one, or an empty string. `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches
 
-    by_folded = {name[:NAME_CHARACTERS].casefold(): name for name in islice(names, COMPARED_NAMES)}
+    by_folded = {known[:NAME_CHARACTERS].casefold(): known for known in islice(names, COMPARED_NAMES)}
     matches = get_close_matches(name[:NAME_CHARACTERS].casefold(), by_folded, 1, cutoff)
     return by_folded[matches[0]] if matches else ""
 
@@ -37,7 +37,7 @@ def uri_ending_with(path: str, uris: Iterable[str]) -> str:
 
 
 def name_suggestion(name: str, names: Iterable[str], intro: str = "There is") -> str:
-    """Return ` Did you mean 'x'?` or the names after `intro`, with a leading space; an empty string without names."""
+    """Return ` Did you mean 'x'?` or the names after `intro`, with a leading space. Without names, it is empty."""
     distinct = list(dict.fromkeys(names))
     suggestion = nearest(name, distinct)
     if suggestion:
@@ -77,7 +77,7 @@ async def suggest_names(
 
 
 UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IGNORECASE)
-"""Messages of servers that report an unknown tool as the failure of a tool."""
+"""Matches the messages of servers that report an unknown tool as a failure of the tool."""
 
 
 async def list_names(lists: Iterable[tuple[Callable[[], AsyncIterable[Any]], str]]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 __all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "ending_lines", "frames_of", "place_of"]
 
 SHOWN_FRAMES = 3
-"""Maximum number of frames of the author's code that are shown, the innermost ones."""
+"""Maximum number of frames of the author's code that are shown. The innermost frames are shown."""
 MESSAGE_LINES = 6
 """Maximum number of lines of an exception's text that are shown."""
 KEPT_LINES = 2000
@@ -43,7 +43,7 @@ class TracebackFrame(NamedTuple):
 
     @property
     def is_library(self) -> bool:
-        """Return whether it belongs to a library or to Python, not to the author."""
+        """Whether the file belongs to a library or to Python, and not to the author."""
         return self.file.startswith(("<frozen", _PACKAGE)) or _LIBRARY.search(self.file) is not None
 
     def lines(self) -> list[str]:
@@ -107,7 +107,7 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
 
 
 def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
-    """Leave out exceptions whose text is in the message already, and keep lines of code, which are indented."""
+    """Return the lines, except exceptions whose text the message already contains. Lines of code are indented."""
     return [
         line for line in lines if line.startswith(" ") or not (text := line.partition(": ")[2]) or text not in message
     ]
@@ -122,7 +122,7 @@ def add_location(message: str, lines: Iterable[str]) -> str:
 
 
 def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
-    """Return the lines to show of every traceback; chained tracebacks are one."""
+    """Return the lines to show of each traceback. Chained tracebacks count as one."""
     shown_tracebacks: list[list[str]] = []
     frames: list[TracebackFrame] | None = None
     raised: list[str] = []

@@ -156,7 +156,7 @@ what = "file:///docs/private/**"
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [(["--as", "sub:bob", "--as", "group:staff", "read", "file:///docs/a.md"], 0, "allowed by allow 1."),
-     (["--as", "sub:bob", "read", "file:///docs/a.md"], 1, "allow 1 would, but it needs group:staff."),
+     (["--as", "sub:bob", "read", "file:///docs/a.md"], 1, "allow 1 would allow it, but it needs group:staff."),
      (["--as", "group:staff", "watch", "file:///docs/private/x"], 1, "refused by private."),
      (["--as", "anyone", "call", "tool:x"], 1, "call tool:x: refused: no rule allows it."),
      (["--claims", "-", "read", "file:///docs/a.md"], 0, "allowed by allow 1."),

@@ -154,7 +154,7 @@ def test_the_query_tool_exists_only_if_it_is_allowed(folder: Path) -> None:
 def test_no_search_disables_the_search_index(folder: Path) -> None:
     for search in (True, False):
         server, _ = make_server(["docs"], {}, name=None, tools=False, search=search, query=False)
-        assert (server.resources.index is not None) is search
+        assert (server.resources.search_index is not None) is search
 
 
 @pytest.mark.parametrize(

@@ -110,5 +110,5 @@ def test_the_number_of_remembered_clients_is_bounded() -> None:
             self.principal = ANONYMOUS
 
     for number in range(MAX_KNOWN_CLIENTS * 2):
-        log._client(FakeRequest(number), again=False)  # type: ignore[arg-type]
+        log._log_client(FakeRequest(number), again=False)  # type: ignore[arg-type]
     assert len(log.known) == MAX_KNOWN_CLIENTS

@@ -8,7 +8,7 @@ from wharfinger.cli.serving.listen_address import (
     is_any_address,
     looks_like_address,
     parse_listen,
-    reachable,
+    reachable_url,
 )
 
 
@@ -71,4 +71,4 @@ def test_any_address_is_recognised_however_it_is_spelled(host: str, expected: bo
     ],
 )
 def test_the_address_for_clients_can_be_connected_to(url: str, expected: str) -> None:
-    assert reachable(url) == expected
+    assert reachable_url(url) == expected

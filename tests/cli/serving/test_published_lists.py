@@ -26,4 +26,4 @@ def test_a_server_that_does_not_answer_is_an_error_with_its_name(monkeypatch: py
 
     server.methods.add_middleware(never, ("tools/list",))
     with pytest.raises(CommandError, match=r"harbour did not list what it publishes within 0.1 s"):
-        published_lists.ask_server(server)
+        published_lists.read_server_lists(server)

@@ -53,3 +53,26 @@ def test_a_signal_ends_the_child_too(
     finally:
         with pytest.raises(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
+def test_sighup_reaches_a_child_that_reads_its_policy_again(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """A bug: it ended `run --reload`, while the same server without `--reload` read its policy again."""
+    (tmp_path / "harbour.py").write_text("from wharfinger import Server\nserver = Server('harbour')\n")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[allow]]\nwho = "anyone"\nwhat = "tide://**"\n')
+    options = ("--http", "127.0.0.1:0", "--policy", "policy.toml")
+    parent = start("run", "--reload", *options, "harbour.py", env={"PYTHONUNBUFFERED": "1"})
+    assert parent.stdout is not None
+    assert parent.stderr is not None
+    next(line for line in parent.stdout if "MCP  " in line)
+    before = policy.stat()
+    policy.write_text('[[allow]]\nwho = "anyone"\nwhat = "tide://*/*"\n')
+    os.utime(policy, ns=(before.st_atime_ns, before.st_mtime_ns))  # only SIGHUP can show that it has changed
+    parent.send_signal(signal.SIGHUP)
+    assert next((line for line in parent.stderr if "The policy was read again" in line), "") != ""
+    assert parent.poll() is None
+    parent.terminate()
+    assert parent.wait(40) == 0

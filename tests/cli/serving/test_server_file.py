@@ -84,7 +84,7 @@ def test_placeholders_come_from_the_environment_and_from_files(tmp_path: Path, m
      ('every = "hunter2"', "every must be a number"), ("every = true", "every must be a number"),
      ('name = "${NONE_SUCH}"', "name needs the variable NONE_SUCH"), ("a = = hunter2", "is not TOML: "),
      ('name = "${file:none}"', "name needs the file none: No such file"), ('name = "${input:x}"', "write ${NAME}"),
-     ('policy = "p"\n[[allow]]\nwho = "anyone"', "policy names a file, and there is [[allow]]"),
+     ('policy = "p"\n[[allow]]\nwho = "anyone"', "policy names a file, and [[allow]] is here too"),
      ("quiet = true", "unknown key 'quiet'")],
 )  # fmt: skip
 def test_mistakes_name_the_key_and_never_its_value(tmp_path: Path, text: str, message: str) -> None:

@@ -241,7 +241,7 @@ def test_a_command_that_cannot_be_started_is_reported(hosts: FakeHosts, add: Any
 
 def test_a_batch_file_is_not_run_on_windows(hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts.install("code")
-    assert host_command.find("vscode").endswith("/code")
+    assert host_command.program_path("vscode").endswith("/code")
     monkeypatch.setattr("shutil.which", lambda name: f"C:\\bin\\{name}.CMD")
     monkeypatch.setattr(sys, "platform", "win32")
-    assert host_command.find("vscode") == ""
+    assert host_command.program_path("vscode") == ""

@@ -39,7 +39,7 @@ Examples:
 @click.argument("host", type=NearChoice(list(HOSTS)), metavar="HOST")
 @click.argument("words", nargs=-1, metavar="TARGET")
 @click.option("--name", metavar="NAME", help="Name of the server in the host. Default: from TARGET.")
-@click.option("--project", is_flag=True, help="Add it for the project in the current folder only.")
+@click.option("--project", is_flag=True, help="Add the server only for the project in the current folder.")
 @click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Edit this file.")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment for a command. Repeatable.")
 @click.option(
@@ -91,7 +91,7 @@ def add(
         new_text = "" if commands else file.without_entry(key)
         verb, next_step = "Removed", kind.after_remove
     else:
-        server, suggested = describe(ctx, kind, words, env, headers, token_env)
+        server, suggested = read_target(ctx, kind, words, env, headers, token_env)
         if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
             like = slug(name, fallback="server")
             raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
@@ -122,14 +122,14 @@ def add(
 
 
 def restore(file: HostFile, key: str, entry: dict[str, Any]) -> bool:
-    """Write an entry again if the host's command has removed it, and return whether it had."""
+    """Write an entry again if the host's command has removed it, and return whether that was necessary."""
     if file.find(key) is not None:
         return False
     file.write(file.with_entry(key, entry))
     return True
 
 
-def describe(
+def read_target(
     ctx: click.Context,
     host: HostFormat,
     words: tuple[str, ...],
@@ -149,13 +149,13 @@ def describe(
             )
         if len(words) > 1 or env:
             raise click.UsageError("With a URL, give no second TARGET and no --env.", ctx)
-        return RemoteServer(first, pairs(ctx, headers, ":"), token_env or ""), name_of_url(first)
+        return RemoteServer(first, parse_pairs(ctx, headers, ":"), token_env or ""), name_of_url(first)
     if headers or token_env:
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
     if command is not None:
         if words or not command:
             raise click.UsageError("Give the command after `--` and no other TARGET.", ctx)
-        return LocalServer(absolute_program(command), pairs(ctx, env, "=")), name_of_command(command)
+        return LocalServer(absolute_program(command), parse_pairs(ctx, env, "=")), name_of_command(command)
     if not words:
         raise click.UsageError("Missing TARGET: a URL, a folder, a Python file, or `-- command…`.", ctx)
     from wharfinger.cli.executable import own_command
@@ -165,15 +165,19 @@ def describe(
     if len(words) == 1 and file.endswith(".py") and Path(file).is_file():
         place = f"{Path(file).absolute()}:{attribute}" if attribute else str(Path(file).absolute())
         run = (*own_command(), "run", "--stdio", place)
-        return LocalServer(run, pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
+        return LocalServer(run, parse_pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
     published = [absolute_source(ctx, word) for word in words]
     name = slug(*(label for label, _ in published))
     run = (*own_command(), "serve", "--stdio", *(word for _, word in published))
-    return LocalServer(run, pairs(ctx, env, "=")), name
+    return LocalServer(run, parse_pairs(ctx, env, "=")), name
 
 
 def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
-    """Return the label of a word of `serve`, and the word with absolute paths; a path must exist."""
+    """Return the label of a word of `serve`, and the word with absolute paths.
+
+    Raises:
+        click.UsageError: a path does not exist, or the word cannot be stored for a host.
+    """
     from wharfinger.content.redaction import has_password
     from wharfinger.sources.labels import split_label
     from wharfinger.sources.registry import FILES, absolute_word, parse_word, short_name, shown_word
@@ -210,8 +214,8 @@ def absolute_program(command: list[str]) -> tuple[str, ...]:
         raise click.UsageError(f"{command[0]}: no such command on PATH. Give its path.") from None
 
 
-def pairs(ctx: click.Context, words: tuple[str, ...], mark: str) -> dict[str, str]:
-    """Convert `NAME: VALUE` or `NAME=VALUE` options."""
+def parse_pairs(ctx: click.Context, words: tuple[str, ...], mark: str) -> dict[str, str]:
+    """Return the values of `NAME: VALUE` or `NAME=VALUE` options by their names; `mark` is the separator."""
     values: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition(mark)
@@ -260,7 +264,7 @@ def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
 
 
 def present_names(file: Path, name: str) -> str:
-    """Return a suggestion from the servers in the file, or a list of them."""
+    """Return a suggestion from the names of the servers in the file, or a list of these names."""
     from wharfinger.cli.suggestions import name_suggestion
     from wharfinger.upstreams.config_files import servers_in
     from wharfinger.upstreams.placeholders import InvalidConfiguration

@@ -68,7 +68,7 @@ Examples:
 def report(
     ctx: click.Context, files: tuple[Path, ...], since: str, until: str, who: str, what: str, limit: int, as_json: bool
 ) -> None:
-    """Summarise FILE and its rotated files, compressed ones too.
+    """Summarise FILE and its rotated files, which may be compressed.
 
     Lines that cannot be read are counted and skipped.
     """

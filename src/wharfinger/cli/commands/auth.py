@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 NOT_AUTHORIZED_EXIT_CODE = 4
 MARKS = {True: "ok", None: "--", False: "NO"}
-"""The marks of steps: good, replaced by another step, failed."""
+"""The mark of a step: it succeeded, it found nothing but signing in can go on, or it failed."""
 
 
 @click.group(
@@ -164,13 +164,14 @@ def list_tokens(as_json: bool) -> None:
     print_rows([(grant.server, grant.issuer, expiry(grant), " ".join(grant.scope)) for grant in grants])
 
 
-async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
+async def sign_in(url: str, signing: SignIn, allow_private_networks: bool) -> Grant:
     """Send a request to the server, and sign in as its answer demands."""
-    from wharfinger.auth.client.explain import first_request
+    from wharfinger.auth.client.explain import request_without_token
     from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.client.steps import run as drive
 
-    status, header = await drive(first_request(url), fetch_for(url, allow_private_networks=private))
+    fetch = fetch_for(url, allow_private_networks=allow_private_networks)
+    status, header = await drive(request_without_token(url), fetch)
     await signing.forget(url)  # people sign in again to use another account
     refusal = 401 if status not in (401, 403) else status
     if not await signing.refused(url, refusal, {"www-authenticate": header}, {}):
@@ -198,7 +199,7 @@ def check_url(url: str) -> str:
 
 
 async def open_nothing(url: str) -> None:
-    """Do not open the page: the user does."""
+    """Do nothing: the user opens the page (`--no-browser`)."""
 
 
 def print_url(url: str) -> None:
@@ -217,7 +218,7 @@ def print_step(step: TraceStep) -> None:
 
 
 def expiry(grant: Grant) -> str:
-    """Return a text with the time for which a token is valid."""
+    """Return how long a token is still valid, as text."""
     if grant.refresh_token is not None:
         return "renewed automatically"
     if grant.expires_at is None:

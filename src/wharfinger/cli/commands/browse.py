@@ -67,11 +67,11 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
 
     name = configs[0].name if len(configs) == 1 else f"{len(configs)} servers"
     site = BrowseSite(lambda principal: configs, name=name, options=client_options(configs, connection))
-    shows = sys.stdout.isatty() if opens is None else opens
+    opens_browser = sys.stdout.isatty() if opens is None else opens
 
     def ready(url: str) -> None:
         click.echo(f"Browsing {', '.join(config.name for config in configs)}\n  page  {url}    Ctrl-C stops")
-        if shows:
+        if opens_browser:
             click.launch(url)
 
     first = DEFAULT_PORT if port is None else port

@@ -72,8 +72,9 @@ def call(
     """Call the tool NAME.
 
     KEY=TEXT passes a string, KEY:=JSON any other value, and KEY=@FILE the text of a file. They override the arguments
-    of --input. stderr shows progress, which restarts --timeout, and with -v the log of the server. Questions
-    of the server are put to you at a terminal, and declined elsewhere. The exit code is 1 if the tool reports an error.
+    of --input. stderr shows progress (each report restarts --timeout) and, with -v, the log of the server. At a
+    terminal you are asked the questions of the server; elsewhere they are declined. The exit code is 1 if the tool
+    reports an error.
     """
     target, rest = split_words(ctx, words, ("NAME",), "`wharfinger ls --tools TARGET` lists the tools")
     name, arguments = rest[0], {**read_input(ctx, source), **parse_arguments(ctx, rest[1:])}
@@ -115,7 +116,7 @@ def call(
 
 
 def show(result: Any, saved: dict[int, tuple[Path, str]]) -> None:
-    """Print the content of a result, or its structured content if it has no other."""
+    """Print the content of a result, without the blocks in `saved`; or the structured content if that is all."""
     from msgspec import UNSET
 
     from wharfinger import types as t
@@ -145,7 +146,7 @@ def is_same_content(text: str, structured: Any) -> bool:
 
 
 def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[Path, str]]:
-    """Write the binary blocks into a folder, and return the file and size of each by its index."""
+    """Write the binary blocks into a folder. Returns the file and size of each, by the index of the block."""
     from wharfinger.cli.render.content_blocks import binary_of
     from wharfinger.cli.render.formatting import size, slug
     from wharfinger.cli.targets.saved_files import new_file

@@ -73,7 +73,7 @@ Examples:
     default=8_000,
     show_default=True,
     metavar="TOKENS",
-    help="Resources for each question, in tokens.",
+    help="Maximum size of the resources sent with a question, in tokens.",
 )
 @click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions.")
 @click.option("--no-tools", is_flag=True, help="Let the model use no tools.")
@@ -83,9 +83,9 @@ Examples:
     default=20,
     show_default=True,
     metavar="N",
-    help="Requests to the model for one question.",
+    help="Maximum number of requests to the model for one question.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Bound of one answer, in tokens.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Maximum size of one answer, in tokens.")
 @click.option(
     "--model-timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -102,9 +102,9 @@ Examples:
 def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
     """Ask a model that uses the resources, tools and prompts of servers.
 
-    Tab completes `@` to resources, and `/` to commands and prompts of servers. Each question takes the resources that
-    it mentions, and others that fit it. You are asked before a tool runs; without a terminal it does not run. Ctrl-C
-    stops an answer. With --config FILE and no TARGET, all servers of that file are used.
+    Tab completes `@` to resources, and `/` to commands and prompts of servers. Each question is sent with the resources
+    that it mentions, and others that fit it. You are asked before a tool runs; without a terminal it does not run.
+    Ctrl-C stops an answer. With --config FILE and no TARGET, all servers of that file are used.
     """
     from wharfinger.chat.model_clients import choose_model
     from wharfinger.cli.stderr_log import log_to_stderr
@@ -149,7 +149,7 @@ def read_servers(
         configs.append(ServerConfig(name=slug(name_of_target(command), fallback="server"), target=command))
     if len(configs) > MAX_SERVERS:
         raise click.UsageError(f"A chat has at most {MAX_SERVERS} servers.", ctx)
-    names = unique([config.name for config in configs])
+    names = number_repeated([config.name for config in configs])
     for name in trust:
         if name not in names:
             similar = nearest(name, names)
@@ -164,18 +164,18 @@ def read_server(ctx: click.Context, word: str) -> ServerConfig:
     """Return the server of a word: a configured server with all keys of its entry, or else any other target."""
     from wharfinger.cli.targets.configured_servers import ask_at_terminal, look_up
     from wharfinger.upstreams import ServerConfig
-    from wharfinger.upstreams.config import configured
+    from wharfinger.upstreams.config import config_of
     from wharfinger.upstreams.placeholders import InvalidConfiguration
 
     target = parse_target(ctx, word)
     entry = look_up(ctx, word, ctx.meta.get(CONFIG)) if target.origin else None
     if entry is not None:
         try:
-            return configured(entry, os.environ, ask_at_terminal, {})
+            return config_of(entry, os.environ, ask_at_terminal, {})
         except InvalidConfiguration as error:
             raise click.UsageError(str(error), ctx) from None
     # Servers that this program starts from a folder or a Python file are trusted: they are the user's own.
-    return ServerConfig(name=name_of(word), target=target.url or list(target.command), trusted=target.own_command)
+    return ServerConfig(name=name_of_word(word), target=target.url or list(target.command), trusted=target.own_command)
 
 
 def read_file(ctx: click.Context, file: Path) -> list[ServerConfig]:
@@ -190,8 +190,8 @@ def read_file(ctx: click.Context, file: Path) -> list[ServerConfig]:
         raise click.UsageError(str(error), ctx) from None
 
 
-def name_of(word: str) -> str:
-    """Return a name for the server of a word on the command line."""
+def name_of_word(word: str) -> str:
+    """Return a name for the server that a word on the command line stands for."""
     from urllib.parse import urlsplit
 
     from wharfinger.cli.render.formatting import slug
@@ -202,7 +202,7 @@ def name_of(word: str) -> str:
     return slug(path.resolve().name.removesuffix(".py"), fallback="server", limit=24)
 
 
-def unique(names: list[str]) -> list[str]:
+def number_repeated(names: list[str]) -> list[str]:
     """Return the names, with a number after each that has occurred before."""
     names_so_far: list[str] = []
     for name in names:

@@ -21,7 +21,7 @@ __all__ = ["check"]
 
 FETCH_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
-"""Time for a source to close, after the time in which it has to answer."""
+"""The maximum time for a source to close, after its `patience` is over."""
 
 
 @click.command(
@@ -43,7 +43,7 @@ def check(file: str, online: bool, as_json: bool) -> int:
     """
     from wharfinger.cli.commands.policy_commands import check_policy, print_findings, rules_in
     from wharfinger.cli.commands.serve import build, serve
-    from wharfinger.cli.serving.published_lists import ask_server
+    from wharfinger.cli.serving.published_lists import read_server_lists
     from wharfinger.policy.findings import unmatched_beginnings
 
     problems: list[str] = []
@@ -55,8 +55,8 @@ def check(file: str, online: bool, as_json: bool) -> int:
         if settings is not None:
             problems += list(http_problems(settings, online))
         has_policy = bool(rules.rules)
-        asked = ask_server(server, lambda uris: unmatched_beginnings(rules, uris)) if has_policy else None
-        findings, public = check_policy(rules, asked)
+        lists = read_server_lists(server, lambda uris: unmatched_beginnings(rules, uris)) if has_policy else None
+        findings, public = check_policy(rules, lists)
         if has_policy and settings is not None:
             problems += issuer_problems(rules, settings)
     failed = bool(problems) or (has_policy and any(finding.problem for finding in findings))
@@ -74,7 +74,7 @@ def check(file: str, online: bool, as_json: bool) -> int:
         click.echo(printable(problem))
     click.echo(f"{count(len(sources), 'source')}, {'with' if has_policy else 'no'} policy.")
     if has_policy:
-        print_findings(findings, public, asked)
+        print_findings(findings, public, lists)
     elif not problems:
         click.echo("No problems.")
     return 1 if failed else 0
@@ -107,7 +107,7 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
             problems[number] = ""
 
     problems: dict[int, str] = {}
-    # Each has a daemon thread of its own: the command must not wait for a probe that blocks, even at its end.
+    # Each source has its own daemon thread: the command must not wait for a probe that blocks, even when it exits.
     threads = [threading.Thread(target=ask, args=each, daemon=True) for each in enumerate(sources)]
     for thread in threads:
         thread.start()
@@ -120,7 +120,7 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
 
 def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
     """Yield the faults that keep a server over HTTP from starting: certificates, tokens, issuers."""
-    from wharfinger.cli.serving.serve_runner import bearer, check_credentials, token_auth
+    from wharfinger.cli.serving.serve_runner import bearer_check, check_credentials, token_auth
     from wharfinger.errors import WharfingerError
     from wharfinger.transports.http_server.certificate import Certificate
     from wharfinger.transports.http_server.runner import check_local
@@ -128,7 +128,7 @@ def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
     def credentials() -> None:
         check_credentials(settings)
         if settings.token_env:
-            bearer(settings.token_env)
+            bearer_check(settings.token_env)
         elif token_auth(settings, settings.listen.port) is None and not settings.insecure:
             check_local(settings.listen.host)
 
@@ -146,10 +146,10 @@ def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
         except (WharfingerError, ValueError) as error:
             yield str(error)
     if online:
-        yield from asyncio.run(unreachable(settings.auth))
+        yield from asyncio.run(find_unreachable(settings.auth))
 
 
-async def unreachable(issuers: Sequence[str]) -> list[str]:
+async def find_unreachable(issuers: Sequence[str]) -> list[str]:
     """Return a sentence for each issuer whose keys cannot be fetched."""
     from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.server.key_set import RemoteKeys
@@ -157,7 +157,7 @@ async def unreachable(issuers: Sequence[str]) -> list[str]:
 
     problems: list[str] = []
     for issuer in issuers:
-        fetch = fetch_for(issuer, allow_private_networks=False, time=FETCH_SECONDS)
+        fetch = fetch_for(issuer, allow_private_networks=False, timeout=FETCH_SECONDS)
         try:
             if not await RemoteKeys(issuer, fetch).find(None):
                 problems.append(f"{issuer} publishes no keys that can be used.")

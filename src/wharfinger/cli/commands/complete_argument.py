@@ -40,7 +40,7 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
     """Complete VALUE for an argument of a prompt or a variable of a template, one suggestion per line.
 
     REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. KEY=TEXT passes
-    the values of the others.
+    the value of another argument or variable.
     """
     target, (reference, argument, *rest) = split_words(ctx, words, ("REF", "ARGUMENT"))
     context = parse_texts(ctx, tuple(rest[1:]))
@@ -73,7 +73,7 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
 
 
 def more_values(completion: Completion) -> str:
-    """Return a line that says that the server has more values, or an empty string if it has no more."""
+    """Return a line that says that the server has more values, or an empty string if it has none."""
     if isinstance(completion.total, int) and completion.total > len(completion.values):
         return f"Showing {len(completion.values)} of {completion.total:,}: type more of the value."
     return "There are more: type more of the value." if completion.has_more is True else ""

@@ -154,7 +154,7 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
 
 
 def places(finding: DoctorFinding) -> str:
-    """Return the end of the line of a finding: its first names, URIs or facts, each shortened, or a full stop."""
+    """Return the end of a finding's line: its first names, URIs or facts, each shortened, or a full stop."""
     if not finding.where:
         return "."
     texts = [f"{text[:NAME_CHARACTERS]}{'…' * (len(text) > NAME_CHARACTERS)}" for text in finding.where[:SHOWN_NAMES]]

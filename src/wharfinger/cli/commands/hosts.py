@@ -14,7 +14,7 @@ __all__ = ["hosts"]
 
 
 class HostConfiguration(NamedTuple):
-    """A file that configures servers: `host` is the name for `Host.from_config`, or empty if only the path works."""
+    """A file that configures servers: `host` is its name for `Host.from_config`, or empty: then pass the path."""
 
     host: str
     title: str
@@ -37,7 +37,7 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
 
     No server is started. An entry that cannot be used is listed with the reason. Passwords and tokens are hidden. In
     Python, Host.from_config("claude-desktop") uses the servers of a host, by its name in the first column, and
-    Host.from_config("path/mcp.json") those of a file.
+    Host.from_config("path/mcp.json") uses the servers in a file.
     """
     configuration_files = configurations()
     if as_json:
@@ -66,14 +66,14 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
 
 
 def configurations() -> list[HostConfiguration]:
-    """Return the configuration files that exist, those of the user first."""
+    """Return the configuration files that exist, the user's own files of hosts first."""
     from wharfinger.upstreams.config_files import config_files, servers_in
     from wharfinger.upstreams.host_formats import HOSTS, user_file
     from wharfinger.upstreams.placeholders import InvalidConfiguration
 
     user_files = {user_file(host): (name, host.title) for name, host in HOSTS.items()}
     projects = {Path(host.project): ("", f"{host.title}, this folder") for host in HOSTS.values() if host.project}
-    described = {**user_files, **{file: one for file, one in projects.items() if file not in user_files}}
+    described = {**user_files, **{file: names for file, names in projects.items() if file not in user_files}}
     configured: list[HostConfiguration] = []
     for file in sorted(config_files(), key=lambda file: file not in user_files):
         host, title = described.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
@@ -113,10 +113,10 @@ def mistake_in(server: Any) -> str:
     import os
 
     from wharfinger.content.redaction import redacted_text
-    from wharfinger.upstreams.config import configured_or_invalid, no_answer
+    from wharfinger.upstreams.config import config_or_invalid, no_answer
 
-    invalid = configured_or_invalid(server, os.environ, no_answer, {}).invalid
-    return redacted_text(invalid).removeprefix(server.owner).lstrip(": ")
+    invalid = config_or_invalid(server, os.environ, no_answer, {}).invalid
+    return redacted_text(invalid).removeprefix(server.name_in_errors).lstrip(": ")
 
 
 def is_disabled(server: Any) -> bool:

@@ -225,7 +225,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
 
 
 def names(table: Any) -> list[str]:
-    """Return the names in an optional table."""
+    """Return the names in a table, or none if there is no table."""
     return sorted(cast("dict[str, Any]", table)) if isinstance(table, dict) else []
 
 

@@ -26,6 +26,12 @@ BATCH_ROWS = 500
 """Number of rows that are aligned together, so that a list of any length is printed as it arrives."""
 
 
+def kind_option(kind: str, text: str) -> Callable[[Any], Any]:
+    """Return the option that adds `kind` to the kinds to list."""
+    # click cannot set a flag that adds its name to a list from the environment.
+    return click.option(f"--{kind}", "kinds", flag_value=kind, multiple=True, allow_from_autoenv=False, help=text)
+
+
 @click.command(
     cls=TargetCommand,
     epilog="""\b
@@ -37,10 +43,10 @@ Examples:
   wharfinger ls -- python server.py""",
 )
 @click.argument("words", nargs=-1, metavar="TARGET", shell_complete=complete_words())
-@click.option("--resources", "kinds", flag_value="resources", multiple=True, help="List resources (the default).")
-@click.option("--templates", "kinds", flag_value="templates", multiple=True, help="List resource templates.")
-@click.option("--tools", "kinds", flag_value="tools", multiple=True, help="List tools.")
-@click.option("--prompts", "kinds", flag_value="prompts", multiple=True, help="List prompts.")
+@kind_option("resources", "List resources (the default).")
+@kind_option("templates", "List resource templates.")
+@kind_option("tools", "List tools.")
+@kind_option("prompts", "List prompts.")
 @click.option("--tree", is_flag=True, help="Show everything, or the kinds that you name, as a tree.")
 @click.option(
     "--sort",
@@ -114,7 +120,7 @@ def other_lists(client: Client) -> str:
 
 
 class ListFilter(NamedTuple):
-    """Selects the items to show, and their order."""
+    """The options that select the items to show, and their order."""
 
     sort: str | None
     audience: str | None
@@ -198,13 +204,13 @@ SORT_KEYS: dict[str, Callable[[Any], float]] = {"size": size_key, "priority": pr
 
 
 def modified_cell(item: Any) -> str:
-    """Return the time of the last change as the server wrote it."""
+    """Return the time of the last change as the server wrote it, or `-` if it is missing."""
     when = annotation(item, "last_modified")
     return when if isinstance(when, str) and when else "-"
 
 
 def priority_cell(item: Any) -> str:
-    """Return the priority with two places."""
+    """Return the priority with two decimals, or `-` if it is missing."""
     return f"{priority_key(item):.2f}" if priority_key(item) >= 0 else "-"
 
 

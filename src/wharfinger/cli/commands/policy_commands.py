@@ -14,7 +14,7 @@ import click
 from wharfinger.cli.options import json_option, verbosity_options
 
 if TYPE_CHECKING:
-    from wharfinger.cli.serving.published_lists import Asked
+    from wharfinger.cli.serving.published_lists import ServerLists
     from wharfinger.policy import Policy
     from wharfinger.policy.findings import Finding, PublicView
     from wharfinger.protocol.principal import Principal
@@ -53,22 +53,22 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     """Write a first policy for what TARGET publishes.
 
     TARGET is what `wharfinger serve` publishes (a folder, git:PATH, a database's URL, several of them), or a server.
-    Callers with a token, and local ones, may read everything but what looks private. Change it as you need.
+    It lets local callers, and callers with a token, read everything that does not look private. Change it as you need.
     """
     from wharfinger.cli.render.formatting import printable
-    from wharfinger.cli.serving.published_lists import ask_targets
+    from wharfinger.cli.serving.published_lists import read_target_lists
     from wharfinger.cli.serving.server_loader import split_place
     from wharfinger.policy.first_policy import first_policy
 
     path = Path(output)
     if path.exists() and not force:
         raise click.UsageError(f"{path} exists already: choose another file with -o, or replace it with --force.", ctx)
-    asked = ask_targets(ctx, targets)
+    lists = read_target_lists(ctx, targets)
     place = split_place(targets[0])[0]
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
     shown, omitted = shown_words(targets)
     words, name = (printable(shlex.join(each)) for each in (shown, (str(path),)))
-    text = first_policy(asked.published, asked.harmless, targets=words, file=name, command=command)
+    text = first_policy(lists.published, lists.harmless, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not ctx.obj.quiet:
@@ -78,7 +78,7 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
 
 
 def shown_words(targets: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words that say what is published, without passwords, and how to pass each password that is omitted."""
+    """Return the words of TARGET without passwords, and a remark for each omitted password that says how to pass it."""
     from wharfinger.content.redaction import redacted
     from wharfinger.source import UnusableSource
     from wharfinger.sources.registry import parse_word, secret_remark, shown_word
@@ -116,23 +116,27 @@ def check(ctx: click.Context, file: str, targets: tuple[str, ...], as_json: bool
     With TARGET, rules are compared with what it publishes. FILE may be a wharfinger.toml, whose sources are used.
     Exit codes: 0 nothing found, 1 a test fails or a rule should be changed, 2 the file cannot be used.
     """
-    from wharfinger.cli.serving.published_lists import ask_server, ask_targets
+    from wharfinger.cli.serving.published_lists import read_server_lists, read_target_lists
     from wharfinger.policy.findings import unmatched_beginnings
 
     with ExitStack() as stack:
         rules, server = load_rules(file, stack)
 
-        def beginnings(uris: Sequence[str]) -> list[str]:
+        def choose_probes(uris: Sequence[str]) -> list[str]:
             return unmatched_beginnings(rules, uris)
 
-        asked = ask_targets(ctx, targets, beginnings) if targets else ask_server(server, beginnings) if server else None
-    findings, public = check_policy(rules, asked)
+        lists: ServerLists | None = None
+        if targets:
+            lists = read_target_lists(ctx, targets, choose_probes)
+        elif server is not None:
+            lists = read_server_lists(server, choose_probes)
+    findings, public = check_policy(rules, lists)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
         print_json({"findings": [finding._asdict() for finding in findings], "anyone": public._asdict()})
     else:
-        print_findings(findings, public, asked)
+        print_findings(findings, public, lists)
     return 1 if any(finding.problem for finding in findings) else 0
 
 
@@ -155,7 +159,9 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
 
 
 def rules_in(file: str) -> Policy:
-    """Return the rules of a policy, of a server's file, or of the policy that it names. Tests are not run.
+    """Return the policy in a file: a policy file, a server's file with rules, or one that names a policy file.
+
+    The tests of the policy are not run.
 
     Raises:
         WharfingerError: the file cannot be used.
@@ -175,17 +181,17 @@ def rules_in(file: str) -> Policy:
     return policy.relative_to(path.parent) if policy.has_roots else policy
 
 
-def check_policy(rules: Policy, asked: Asked | None) -> tuple[list[Finding], PublicView]:
+def check_policy(rules: Policy, lists: ServerLists | None) -> tuple[list[Finding], PublicView]:
     """Return the findings about a policy, and what anyone may do."""
     from wharfinger.policy.findings import find_problems, public_view
 
-    published = None if asked is None else asked.published
+    published = None if lists is None else lists.published
     if published is not None and published.roots is not None:
         rules = rules.bind_roots(published.roots)
     return find_problems(rules, published), public_view(rules, published)
 
 
-def print_findings(findings: Sequence[Finding], public: PublicView, asked: Asked | None) -> None:
+def print_findings(findings: Sequence[Finding], public: PublicView, lists: ServerLists | None) -> None:
     """Print findings, and what anyone may do."""
     from wharfinger.cli.render.formatting import count, printable
 
@@ -194,15 +200,15 @@ def print_findings(findings: Sequence[Finding], public: PublicView, asked: Asked
         click.echo(printable(f"{head}{finding.message}{'' if finding.problem else ' (note)'}"))
     if not public.rules:
         click.echo("Without a token, nobody may do anything.")
-    elif asked is None:
+    elif lists is None:
         click.echo(printable(f"Without a token, anyone may do what {', '.join(public.rules)} allows."))
     else:
-        published = asked.published
+        published = lists.published
         more = "" if published.complete else "more than "
         examples = ", ".join(public.examples)
-        of = f"{public.number:,} of {more}{count(len(published.uris), 'resource')}"
+        share = f"{public.number:,} of {more}{count(len(published.uris), 'resource')}"
         example_list = f": {examples}{', …' if public.number > len(public.examples) else ''}" if examples else ""
-        click.echo(printable(f"Without a token, anyone may read {of}{example_list}."))
+        click.echo(printable(f"Without a token, anyone may read {share}{example_list}."))
         if public.tools or public.prompts:
             click.echo(printable(f"And use {', '.join((*public.tools, *public.prompts))}."))
     problems = sum(finding.problem for finding in findings)
@@ -231,7 +237,7 @@ Examples:
 @click.option("--issuer", default="", metavar="URL", help="The authorization server that issued the token.")
 @click.option("--claims", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="The claims of a token, in JSON; - for stdin.")  # fmt: skip
-@click.option("--tokens", type=click.Path(dir_okay=False), metavar="FILE", help="The file of --token.")
+@click.option("--tokens", type=click.Path(dir_okay=False), metavar="FILE", help="The file with the token of --token.")
 @click.option("--token", metavar="ID", help="A token of --tokens, by its id, as `wharfinger token list` shows it.")
 @json_option
 @verbosity_options
@@ -239,9 +245,9 @@ Examples:
 def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bool, **options: Any) -> int:
     """Say whether a caller may do ACTION on URI, and which rule decides.
 
-    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, those are
-    named for which the caller lacks only one thing. FILE may be a wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2
-    an error.
+    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, the nearest
+    rules are listed: those for which the caller lacks only one thing. FILE may be a wharfinger.toml. Exit codes: 0
+    allowed, 1 refused, 2 an error.
     """
     from wharfinger.policy.explanation import explain as explained
     from wharfinger.policy.rule import action_and_target
@@ -271,9 +277,9 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
         reason = "refused: no rule allows it"
     click.echo(printable(f"{verb} {target}: {reason}."))
     if explanation.missing_scopes:
-        click.echo(printable(f"The answer names the missing scopes: {' '.join(explanation.missing_scopes)}."))
+        click.echo(printable(f"The refusal names the missing scopes: {' '.join(explanation.missing_scopes)}."))
     for miss in explanation.near_misses:
-        click.echo(printable(f"{miss.rule} would, but {miss.needs}."))
+        click.echo(printable(f"{miss.rule} would allow it, but {miss.needs}."))
     if explanation.remark:
         click.echo(explanation.remark)
     if server is None and rules.has_roots:

@@ -87,12 +87,12 @@ def split_remarks(contents: list[ResourceContents]) -> tuple[list[ResourceConten
 
 
 async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
-    """Yield the bytes of the contents, and of the windows that follow them."""
+    """Yield the bytes of the contents, and then of each window that follows them."""
     from wharfinger.sources.windows.window import is_continuation
 
     while True:
         contents, remarks = split_remarks(contents)
-        yield b"".join(map(octets, contents))
+        yield b"".join(map(bytes_of, contents))
         next_window = next(filter(is_continuation, remarks), None)
         if next_window is None:
             return
@@ -100,7 +100,7 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
 
 
 async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
-    """Write all windows of a content to a file or stdout."""
+    """Write the contents, and the windows that follow them, to a file or stdout."""
     from wharfinger.cli.render.formatting import size
     from wharfinger.cli.render.output import print_bytes
 
@@ -110,7 +110,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
         return
     number = len(split_remarks(contents)[0])
     if number != 1:
-        raise click.UsageError(f"It has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
+        raise click.UsageError(f"The resource has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
     with Path(output).open("wb") as file:  # noqa: ASYNC230  # opened only when there is something to write
         async for data in windows(client, contents):
             file.write(data)
@@ -119,7 +119,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
         click.echo(f"Wrote {output} ({size(total)}).", err=True)
 
 
-def octets(content: ResourceContents) -> bytes:
+def bytes_of(content: ResourceContents) -> bytes:
     """Return the bytes of a content, text as UTF-8."""
     if isinstance(content.blob, bytes):
         return content.blob
@@ -135,16 +135,16 @@ def show(contents: list[ResourceContents]) -> None:
     for content in contents:
         kind = content.mime_type if isinstance(content.mime_type, str) else ""
         if len(contents) > 1:
-            amount = size(len(octets(content)))
+            amount = size(len(bytes_of(content)))
             click.echo(printable(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
             text = content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else "")
             if not (to_terminal() and print_highlighted(text, kind, content.uri)):
                 print_text(text)
         elif to_terminal():
-            click.echo(printable(summary(octets(content), kind)))
+            click.echo(printable(summary(bytes_of(content), kind)))
         else:
-            print_bytes(octets(content))
+            print_bytes(bytes_of(content))
 
 
 def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents]) -> None:
@@ -154,9 +154,9 @@ def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents])
 
     for content in contents:
         kind = content.mime_type if isinstance(content.mime_type, str) else ""
-        path = new_file(folder, name_of_uri(content.uri), kind, octets(content))
+        path = new_file(folder, name_of_uri(content.uri), kind, bytes_of(content))
         if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
-            click.echo(f"Wrote {path} ({size(len(octets(content)))}).", err=True)
+            click.echo(f"Wrote {path} ({size(len(bytes_of(content)))}).", err=True)
 
 
 def save(ctx: click.Context, output: Path, data: bytes) -> None:

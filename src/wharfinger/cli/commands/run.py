@@ -61,21 +61,24 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
         set_policy(ctx, server, policy, report_only)
         return serve_stream(server, serving["unix"], serving["limits"], verbosity, tracebacks=dev)
     if reload and not os.environ.get(CHILD_VARIABLE):
-        return reload_page(place)
+        return run_reloading(place)
     server = load(place, dev)
     set_record(ctx, server, stdio=False)
     set_policy(ctx, server, policy, report_only)
     return serve_with_banner(settings, place, server, verbosity, dev=dev)
 
 
-def reload_page(place: str) -> int:
-    """Run this command line, and restart it when a file changes. Visitors of the page stay signed in."""
+def run_reloading(place: str) -> int:
+    """Run this command line in a child process, which is restarted when a file changes.
+
+    Visitors of the page stay signed in.
+    """
     from tempfile import TemporaryDirectory
 
     from wharfinger.cli.serving.reloader import keep_running
     from wharfinger.cli.serving.serve_runner import PAGE_DIRECTORY_VARIABLE
 
-    with TemporaryDirectory(prefix="wharfinger-") as directory:  # only this user may open it
+    with TemporaryDirectory(prefix="wharfinger-") as directory:  # only this user may enter it
         return keep_running(place, {CHILD_VARIABLE: "1", PAGE_DIRECTORY_VARIABLE: directory})
 
 
@@ -123,14 +126,14 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
     uri = next((uri for uri, _ in server.resources.static.items()), "")
 
     def banner(address: ServerAddress) -> Banner:
-        published = [PublishedSource(server.info.name, f"{features(server)}, from {file or path}", "Serving")]
+        published = [PublishedSource(server.info.name, f"{feature_counts(server)}, from {file or path}", "Serving")]
         return make_banner(slug(server.info.name, fallback="server"), published, address, program, target, uri)
 
     return serve_http(server, settings, banner, verbosity, tracebacks=dev)
 
 
-def features(server: Server) -> str:
-    """Return the numbers of resources, templates, sources, tools and prompts."""
+def feature_counts(server: Server) -> str:
+    """Return the numbers of resources, templates, sources, tools and prompts as text, such as `2 tools, 1 prompt`."""
     from wharfinger.cli.render.formatting import count
 
     numbers = (

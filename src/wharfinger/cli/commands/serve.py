@@ -53,7 +53,7 @@ Examples:
   wharfinger serve -f wharfinger.toml
 
 \b
-In the file of -f, each option has its name without dashes in front and with _ for -, and WORDs are `sources`:
+In the file of -f, an option is written without the leading dashes and with _ for -; WORDs are `sources`:
   sources = ["./docs", "git:."]
   http = "127.0.0.1:9000"
   tokens = "tokens.json"
@@ -88,9 +88,9 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "allow_operations",
     multiple=True,
     metavar="ID",
-    help="Offer an operation of an HTTP API that may change data as a tool. Repeatable.",
+    help="Offer, as a tool, an operation of an HTTP API that may change data. Repeatable.",
 )
-@click.option("--base-url", metavar="URL", help="URL of an HTTP API, if not the one that its document states.")
+@click.option("--base-url", metavar="URL", help="URL of an HTTP API, if its document states another one or none.")
 @click.option(
     "--allow-private-networks",
     is_flag=True,
@@ -134,7 +134,7 @@ def serve(ctx: click.Context, /, **_: Any) -> int | None:
 def build(
     ctx: click.Context, stack: ExitStack, *, policy: bool = True
 ) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
-    """Make the server that the options ask for. A temporary folder is removed when the stack is closed.
+    """Make the server that the options describe. Closing the stack removes the temporary folder of `--demo`.
 
     With `policy=False` the server has no policy, so that the rules can be compared with all that it publishes.
 
@@ -196,11 +196,11 @@ SOURCE_OPTIONS = (
     "max_clone_size",
     "patience",
 )
-"""Options for some kinds of data only."""
+"""Options that only some kinds of data take."""
 
 
 def copy_demo(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
-    """Return a copy of the folder that exists until the stack is closed."""
+    """Copy the folder, and return the path of the copy, which is removed when the stack is closed."""
     from wharfinger.cli.serving.demo_folder import demo_folder
     from wharfinger.sources.registry import FILES, parse_word
 

@@ -58,9 +58,9 @@ def watch(
 ) -> None:
     """Print a line for each change of the resources URI, until Ctrl-C.
 
-    A line shows the local time and the URI or list. Servers report that something changed, not what: --read reads it.
-    If the connection breaks, watch reconnects and lists what may have changed in between. Changes while the CMD of
-    --exec runs are reported once, after it.
+    A line shows the local time and the URI or list. Servers report that something changed, not what: --read prints the
+    new content. If the connection breaks, watch reconnects and lists what may have changed in between. Changes while
+    the CMD of --exec runs are reported once, after it.
     """
     target, uris = split_words(ctx, words, ())
     from wharfinger.cli.suggestions import suggest_names
@@ -93,7 +93,7 @@ def watch(
 
 
 def print_interruption(error: WharfingerError) -> None:
-    """Print that the connection was lost. `print_change` prints what may have changed once it is back."""
+    """Print that the connection was lost. After it is back, `print_change` prints what may have changed."""
     import time
 
     from wharfinger.cli.render.formatting import printable
@@ -104,7 +104,7 @@ def print_interruption(error: WharfingerError) -> None:
 
 
 async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
-    """Yield the changes of several watches as they arrive; ends or fails with the first watch that does."""
+    """Yield the changes of several watches as they arrive, until the first watch ends or fails."""
     import asyncio
 
     if len(watches) == 1:
@@ -129,7 +129,7 @@ async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
 
 
 async def print_change(client: Client, change: Change, reads: bool, as_json: bool) -> None:
-    """Print one change, and the new content if `reads`."""
+    """Print one change and, if `reads` is true, the new content of the resource."""
     import time
 
     from wharfinger.cli.render.formatting import printable

@@ -37,7 +37,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `find` returns the names, URIs or facts with the fault, or True if the server itself has the fault."""
+    """One check. `find` returns the names, URIs or facts with the fault `what`, or True if the server itself has it."""
 
     severity: Severity
     name: str
@@ -84,7 +84,7 @@ def checks_of(kind: str) -> tuple[Check, ...]:
 
 
 def tools_over(number: int, at_most: int | None = None) -> Callable[[Survey], Iterable[str]]:
-    """Return a check that finds the number of tools if it is over `number`, and not over `at_most`."""
+    """Return a `Check.find` that returns the number of tools if it is over `number`, but not over `at_most`."""
 
     def find(survey: Survey) -> Iterable[str]:
         amount = len(survey.tools.items)
@@ -95,21 +95,21 @@ def tools_over(number: int, at_most: int | None = None) -> Callable[[Survey], It
 
 
 def costly_total(survey: Survey) -> Iterable[str]:
-    """Find the number of tokens of all tools if it is too large."""
+    """Return the number of tokens that all tools take, if it is too large."""
     total = sum(cost.tokens for cost in tool_costs(survey))
     return [f"about {total:,} tokens"] if total > COSTLY_TOKENS else []
 
 
 def many_resources(survey: Survey) -> Iterable[str]:
-    """Find the number of resources if it is too large for a menu."""
+    """Return the number of resources, if it is too large for a menu."""
     amount = len(survey.resources.items)
     return [f"{amount:,}{' or more' if survey.resources.more else ''}"] if amount > MANY_RESOURCES else []
 
 
 def undescribed_resources(survey: Survey) -> Iterable[str]:
-    """Find resources without a description and a title; none in a long list, which nobody reads to the end."""
-    few = survey.resources.items if len(survey.resources.items) <= MANY_RESOURCES else ()
-    return (item.uri for item in few if not text_of(item.description) and not text_of(item.title))
+    """Find resources that have neither description nor title; none in a long list, which nobody reads to the end."""
+    items = survey.resources.items if len(survey.resources.items) <= MANY_RESOURCES else ()
+    return (item.uri for item in items if not text_of(item.description) and not text_of(item.title))
 
 
 CHECKS: tuple[Check, ...] = (

@@ -19,14 +19,14 @@ __all__ = ["AllTools", "examine"]
 LIST_ITEMS = 5_000
 """Maximum number of items of one list that are examined."""
 SAMPLE_BYTES = 4 << 20
-"""Maximum bytes of a resource that is read, if the list has its size."""
+"""Maximum size of a resource that is read. A resource whose size the list does not say is read too."""
 SAMPLE_SECONDS = 20.0
 """Maximum time for all reads together."""
 READ_SECONDS = 10.0
 
 
 class AllTools:
-    """Middleware of the client that keeps all tools of the answers, including those that a client must not use."""
+    """Middleware of the client that keeps all listed tools, including those that the client itself leaves out."""
 
     def __init__(self) -> None:
         self.tools: list[t.Tool] = []
@@ -68,7 +68,7 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
 
 
 async def read_list(listing: Listing[Any], optional: bool) -> SurveyedList:
-    """Read a list up to a bound; an `optional` one is empty if the server does not have its method."""
+    """Read at most `LIST_ITEMS` of a list. An `optional` list may lack its method: then it is empty, without error."""
     surveyed = SurveyedList(items=[])
     try:
         async for page in listing.pages():

@@ -1,4 +1,4 @@
-"""The functions that the checks of `wharfinger doctor` use: each finds the names, URIs or facts that have a fault."""
+"""The functions that the checks of `wharfinger doctor` use. Most of them find the names, URIs or facts with a fault."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ SCHEMA_NODES = 20_000
 """Maximum number of JSON values of a schema that are searched for references."""
 
 Find = Callable[[Survey], Iterable[str]]
+"""The type of `Check.find` that returns the names, URIs or facts with the fault."""
 
 
 def lists_of(survey: Survey) -> Iterator[tuple[str, SurveyedList]]:
@@ -62,7 +63,7 @@ def resources_where(is_faulty: Callable[[t.Resource], Any]) -> Find:
 
 
 def duplicates(kind: str, member: str) -> Find:
-    """Find the values of a member that several items of a list share."""
+    """Find the values of a member, such as `name`, that several items of a list have."""
 
     def find(survey: Survey) -> Iterator[str]:
         counted = Counter(getattr(item, member) for item in getattr(survey, kind).items)
@@ -202,7 +203,7 @@ def wrong_mime_types(survey: Survey) -> Iterator[str]:
 
 
 def contradicted_types(survey: Survey) -> Iterator[str]:
-    """Find resources whose content contradicts its MIME type, or that of the list."""
+    """Find resources whose content contradicts its own MIME type, or the MIME type in the list."""
     types = {item.uri: text_of(item.mime_type) for item in survey.resources.items}
     for uri, parts in own_contents(survey):
         for part in parts[:1]:

@@ -93,7 +93,7 @@ def text_of(value: Any) -> str:
 
 
 def page_of(tool: Any) -> str:
-    """Return the URI of the page that shows a tool's results (MCP Apps), or an empty text."""
+    """Return the URI of the page that shows a tool's results (MCP Apps), or an empty string."""
     meta: Any = tool.meta or {}
     ui: Any = meta.get("ui") if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     return text_of(ui.get("resourceUri")) if isinstance(ui, dict) else ""  # pyright: ignore[reportUnknownMemberType]

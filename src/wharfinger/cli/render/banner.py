@@ -77,7 +77,7 @@ def make_banner(
         address: its URLs, and the variable with its token.
         program: the absolute command of this `wharfinger`.
         target: the arguments after `add claude-desktop`.
-        live: a URI worth watching, or an empty string if no URI changes.
+        live: a URI to watch in an example, or an empty string if no resource changes.
         remark: a remark on `target`.
     """
     url, token = address.mcp, address.header_env
@@ -108,7 +108,7 @@ def make_banner(
 
 
 def without_content(banner: Banner) -> Banner:
-    """Return the banner without facts about the published data, for people who may not read all of it."""
+    """Return the banner without facts about the published data, for people who may not read all of that data."""
     rows = tuple(row for row in banner.rows if row.title not in _ABOUT_CONTENT)
     return banner._replace(published=(), rows=rows)
 

@@ -22,7 +22,7 @@ def binary_of(block: Any) -> tuple[str, bytes] | None:
 
 
 def print_block(block: Any, advice: str = "-o DIR saves it, --json shows it") -> None:
-    """Print a block; a binary one is described, with `advice` on how to get it."""
+    """Print a block. A binary block is only described, with `advice` on how to get it."""
     from wharfinger.cli.render.formatting import printable, size
     from wharfinger.cli.render.output import print_text
 

@@ -11,7 +11,7 @@ from wharfinger.cli.render.formatting import printable, size
 __all__ = ["print_highlighted", "summary"]
 
 COLOURED_CHARACTERS = 512 * 1024
-"""Length of the longest text that is coloured; a lexer takes a second for a megabyte or two."""
+"""Maximum number of characters of a coloured text, because a lexer takes a second for a megabyte or two."""
 LANGUAGES = {
     "application/json": "json",
     "application/toml": "toml",

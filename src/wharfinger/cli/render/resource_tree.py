@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["print_tree", "uri_tree"]
 
 TREE_ITEMS = 1000
-"""Maximum number of items of each kind in a tree, which is printed when it is complete. --limit sets another one."""
+"""Maximum number of items of each kind in a tree, which is printed when it is complete. --limit sets another."""
 
 
 class UriNode(dict[str, "UriNode"]):
@@ -100,7 +100,10 @@ def details_of(item: Any) -> str:
 
 
 def tree_rows(root: UriNode) -> list[tuple[str, ...]]:
-    """Return a row for each node; a chain without a fork is one row. Not recursive, since a URI may have any depth."""
+    """Return a row for each node. A node without content and its only child share a row.
+
+    It is not recursive, because a URI may have any depth.
+    """
     rows: list[tuple[str, ...]] = []
     waiting = [(1, name, child) for name, child in reversed(root.items())]
     while waiting:

@@ -48,7 +48,7 @@ def start_page(banner: Banner, items: PageItems | None = None) -> str:
     """Return the page as HTML.
 
     Each resource shows the command that reads it. It also links to its content if no token is needed, and the page is
-    on this machine or uses HTTPS: only there does the browser say which site caused a request.
+    on this machine or uses HTTPS: elsewhere, browsers do not say which site caused a request.
     """
 
     def item(title: str, text: str, remark: str) -> str:

@@ -1,4 +1,4 @@
-"""The access log: a line per read, call, change and new client, written by the outermost middleware of a server."""
+"""The access log of a server: a line for each read, call, change and new client."""
 
 from __future__ import annotations
 
@@ -32,60 +32,61 @@ class AccessLog:
         self.known: dict[tuple[str, str, str], None] = {}
 
     def follow(self, server: Server) -> None:
-        """Add middleware to a server and observe its changes."""
+        """Log the calls, clients and changes of a server."""
         for method, describe in SUBJECTS.items():
-            server.methods.add_middleware(self._log_calls(*describe), (method,), outermost=True)
+            server.methods.add_middleware(self._call_middleware(*describe), (method,), outermost=True)
         for method in FIRST_METHODS:
-            server.methods.add_middleware(self._log_client(again=method == "initialize"), (method,), outermost=True)
-        server.watching.on_sent = self._changed
+            server.methods.add_middleware(
+                self._client_middleware(again=method == "initialize"), (method,), outermost=True
+            )
+        server.watching.on_sent = self._log_change
 
-    def _log_calls(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
+    def _call_middleware(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
         """Return middleware that logs each call after it has ended."""
 
         @transparent
         async def around(request: Request, next: Next) -> Any:
-            self._client(request, again=False)
+            self._log_client(request, again=False)
             started = time.perf_counter()
             subject_text = subject(request.params)  # before the server's own middleware changes the params
             try:
                 result = await next(request)
             except BaseException as error:
-                self._line(verb, subject_text, failure(error), elapsed(started), client(request))
+                self._write_line(verb, subject_text, failure(error), elapsed(started), client_name(request))
                 raise
-            self._line(verb, subject_text, outcome(result), elapsed(started), client(request))
+            self._write_line(verb, subject_text, outcome(result), elapsed(started), client_name(request))
             return result
 
         return around
 
-    def _log_client(self, *, again: bool) -> Middleware:
-        """Return middleware that logs a client after its first request."""
+    def _client_middleware(self, *, again: bool) -> Middleware:
+        """Return middleware that logs the client after a request (see `_log_client`)."""
 
         @transparent
         async def around(request: Request, next: Next) -> Any:
             result = await next(request)
-            self._client(request, again=again)
+            self._log_client(request, again=again)
             return result
 
         return around
 
-    def _client(self, request: Request, *, again: bool) -> None:
-        """Log a client the first time, or with `again` each time that it connects."""
-        key = (client(request), request.caller.rules.name, request.caller.principal.key)
+    def _log_client(self, request: Request, *, again: bool) -> None:
+        """Log a client when it is first seen; with `again`, also if it is known."""
+        key = (client_name(request), request.caller.rules.name, request.caller.principal.key)
         if key in self.known and not again:
             return
         if len(self.known) >= MAX_KNOWN_CLIENTS:
             self.known.pop(next(iter(self.known)))
         self.known[key] = None
         principal = request.caller.principal
-        self._line(
-            "client", client(request), request.caller.rules.name, f"as {principal.subject}" if principal.key else ""
-        )
+        subject = f"as {principal.subject}" if principal.key else ""
+        self._write_line("client", client_name(request), request.caller.rules.name, subject)
 
-    def _changed(self, uri: str, watchers: int) -> None:
+    def _log_change(self, uri: str, watchers: int) -> None:
         """Log a change and how many watchers were notified."""
-        self._line("changed", uri, f"notified {count(watchers, 'watcher')}")
+        self._write_line("changed", uri, f"notified {count(watchers, 'watcher')}")
 
-    def _line(self, verb: str, *parts: str) -> None:
+    def _write_line(self, verb: str, *parts: str) -> None:
         """Write one line, with each part shortened and its control characters escaped."""
         line = "  ".join(shortened(printable(part)) for part in parts if part)
         self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {line}")
@@ -113,7 +114,7 @@ FIRST_METHODS = ("initialize", "server/discover", "resources/list", "tools/list"
 """Methods that a client is likely to call first."""
 
 
-def client(request: Request) -> str:
+def client_name(request: Request) -> str:
     """Return the name and version of the client."""
     info = request.caller.info
     return f"{info.name} {info.version}".strip() if info is not None else "unnamed client"
@@ -140,10 +141,10 @@ def outcome(result: Any) -> str:
     contents = getattr(result, "contents", None)
     if contents is None:
         return ""
-    return size(sum(octets(item) for item in contents))
+    return size(sum(byte_count(item) for item in contents))
 
 
-def octets(item: Any) -> int:
+def byte_count(item: Any) -> int:
     """Return the size of one content in bytes."""
     text = item.text
     if isinstance(text, str):

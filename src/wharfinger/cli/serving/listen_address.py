@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import click
 
-__all__ = ["DEFAULT", "ListenAddress", "is_any_address", "looks_like_address", "parse_listen", "reachable"]
+__all__ = ["DEFAULT", "ListenAddress", "is_any_address", "looks_like_address", "parse_listen", "reachable_url"]
 
 
 class ListenAddress(NamedTuple):
-    """An address to listen on; a port that was `chosen` by the user is never replaced by a free one."""
+    """An address to listen on. `chosen`: the user named the port, so it is never replaced with a free one."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ def looks_like_address(word: str) -> bool:
 
 
 def parse_listen(text: str) -> ListenAddress:
-    """Convert `HOST:PORT`, `:PORT`, `PORT` or `HOST`; raises click.BadParameter."""
+    """Convert `HOST:PORT`, `:PORT`, `PORT`, `HOST` or an empty text; raises click.BadParameter."""
     if not text:
         return DEFAULT
     host, colon, port = text.rpartition(":")
@@ -57,8 +57,8 @@ def is_any_address(host: str) -> bool:
         return host == "0"
 
 
-def reachable(url: str) -> str:
-    """Replace a wildcard address, to which no client can connect, with the loopback address."""
+def reachable_url(url: str) -> str:
+    """Return the URL with the loopback address in place of a wildcard address, to which no client can connect."""
     scheme, _, rest = url.partition("://")
     host, _, port = rest.rpartition(":")
     return f"{scheme}://{LOOPBACK.get(host, host)}:{port}"

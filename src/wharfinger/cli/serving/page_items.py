@@ -42,7 +42,7 @@ class PageData:
         self._fresh_until = float("-inf")
 
     async def items(self) -> PageItems:
-        """Return the current items, without a list that fails or takes too long."""
+        """Return the current items. A list that fails or takes too long is left out."""
         if self._server.policy is not None:  # the page is the same for everyone who may open it
             return PageItems()
         loop = asyncio.get_running_loop()

@@ -19,10 +19,10 @@ INLINE = "wharfinger.policy"
 
 
 def set_policy(ctx: click.Context, server: Server, file: str, report_only: bool) -> None:
-    """Let the server enforce the policy of a file, whose tests must pass.
+    """Let the server enforce the policy in a file. The tests of the policy must pass.
 
     Raises:
-        UnusablePolicy: it cannot be used, or a test fails; the message names the rule or the test.
+        UnusablePolicy: the policy cannot be used, or a test fails; the message names the rule or the test.
     """
     inline: tuple[Path, Callable[[Path], Policy]] | None = ctx.meta.get(INLINE)
     if not file and inline is None:

@@ -52,8 +52,9 @@ def make_server(
 def instructions(sources: Sequence[PreparedSource]) -> str:
     """Return the instructions for a model: how to list, read in part, search and watch, and a line for each source.
 
-    A line has the kind of data, the scheme, and the parameters that the source declares; of several sources of one
-    kind, only the first has its parameters listed. Sources in which the current caller may read nothing have no line.
+    A line has the kind of data, the scheme, and the parameters that the source declares. If there are several sources
+    of one kind, only the line of the first has parameters. Sources in which the current caller may read nothing have no
+    line.
     """
     from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES
@@ -68,14 +69,14 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     for prepared in sources[:NAMED_SOURCES]:
         source = prepared.source
         family = (type(source), source.uri.partition(":")[0])
-        kind = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.what})"
+        kind = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.description})"
         lines.append(f"- {explained(source, parameters=family not in explained_kinds)}{kind}")
         explained_kinds.add(family)
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
     files = all(prepared.parsed.kind is FILES for prepared in sources)
     head = f"{'Files, as they are' if files else 'Live data, as it is'} now. {use} it changes."
-    return "\n".join([f"{head} Ask for less by a query, as in:", *lines])
+    return "\n".join([f"{head} To read less, add a query, as in:", *lines])
 
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:

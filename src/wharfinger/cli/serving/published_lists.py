@@ -1,4 +1,4 @@
-"""Reads the lists of the servers that a policy is for, without a policy."""
+"""Reads what servers list without a policy, so that the rules of a policy can be compared with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wharfinger.policy.findings import Published
     from wharfinger.server import Server
 
-__all__ = ["Asked", "ask_server", "ask_targets"]
+__all__ = ["ServerLists", "read_server_lists", "read_target_lists"]
 
 MAX_LISTED = 20_000
 """Maximum number of resources, tools or prompts of a server that are read."""
@@ -24,19 +24,21 @@ MAX_PROBED = 200
 """Maximum number of URIs that are read because a pattern matches nothing that is listed."""
 TIMEOUT_SECONDS = 60.0
 
-Beginnings = Callable[[Sequence[str]], Sequence[str]]
-"""A function that takes the URIs that are listed, and returns those to read."""
+ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
+"""A function that takes the listed URIs, and returns other URIs to read, to find out whether they exist."""
 
 
-class Asked:
-    """The lists that the servers publish, and the names of their tools that only read."""
+class ServerLists:
+    """What a server lists without a policy; `harmless` has the names of its tools that only read."""
 
     def __init__(self, published: Published, harmless: tuple[str, ...]) -> None:
         self.published = published
         self.harmless = harmless
 
 
-def ask_targets(ctx: click.Context, targets: Sequence[str], beginnings: Beginnings = lambda uris: ()) -> Asked:
+def read_target_lists(
+    ctx: click.Context, targets: Sequence[str], choose_probes: ChooseProbes = lambda uris: ()
+) -> ServerLists:
     """Read the lists of what `wharfinger serve` would publish for these words, or of one other server.
 
     Raises:
@@ -56,27 +58,28 @@ def ask_targets(ctx: click.Context, targets: Sequence[str], beginnings: Beginnin
             from wharfinger.cli.serving.publish import make_server
 
             server, _ = make_server(targets, {}, name=None, tools=True, search=False, query=False)
-            return ask_server(server, beginnings)
+            return read_server_lists(server, choose_probes)
     if len(targets) > 1:
         raise click.UsageError("Give one server, or folders and other data that `wharfinger serve` publishes.", ctx)
     from wharfinger.cli.targets.open_client import ConnectionOptions, with_client
     from wharfinger.cli.targets.target import parse_target
 
-    return with_client(ctx, parse_target(ctx, targets[0]), ConnectionOptions(), lambda client: _ask(client, beginnings))
+    target = parse_target(ctx, targets[0])
+    return with_client(ctx, target, ConnectionOptions(), lambda client: _read_lists(client, choose_probes))
 
 
-def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Asked:
+def read_server_lists(server: Server, choose_probes: ChooseProbes = lambda uris: ()) -> ServerLists:
     """Read the lists of a server that has no policy.
 
     Raises:
-        CommandError: that takes more than a minute.
+        CommandError: the server takes more than a minute.
     """
     from wharfinger.client import Client
     from wharfinger.server.published_roots import patterns_in
 
-    async def session() -> Asked:
+    async def session() -> ServerLists:
         async with asyncio.timeout(TIMEOUT_SECONDS), Client(server, cache=False) as client:
-            return await _ask(client, beginnings)
+            return await _read_lists(client, choose_probes)
 
     try:
         lists = asyncio.run(session())
@@ -91,7 +94,7 @@ def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Aske
     return lists
 
 
-async def _ask(client: Client, beginnings: Beginnings) -> Asked:
+async def _read_lists(client: Client, choose_probes: ChooseProbes) -> ServerLists:
     from wharfinger.policy.findings import Published
 
     has = client.capabilities
@@ -99,7 +102,7 @@ async def _ask(client: Client, beginnings: Beginnings) -> Asked:
     tools, tools_complete = await _first(client.list_tools() if has.tools else None)
     prompts, prompts_complete = await _first(client.list_prompts() if has.prompts else None)
     uris = [resource.uri for resource in resources]
-    missing = [uri for uri in list(beginnings(uris))[:MAX_PROBED] if not await _exists(client, uri)]
+    missing = [uri for uri in list(choose_probes(uris))[:MAX_PROBED] if not await _exists(client, uri)]
     published = Published(
         uris,
         [tool.name for tool in tools],
@@ -108,7 +111,7 @@ async def _ask(client: Client, beginnings: Beginnings) -> Asked:
         frozenset(missing),
     )
     harmless = (tool.name for tool in tools if getattr(tool.annotations, "read_only_hint", None) is True)
-    return Asked(published, tuple(harmless))
+    return ServerLists(published, tuple(harmless))
 
 
 async def _first(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:
@@ -130,6 +133,6 @@ async def _exists(client: Client, uri: str) -> bool:
         await reading
     except (RemoteResourceNotFound, RemoteInvalidParams):
         return False
-    except WharfingerError:  # it is there, and cannot be read now
+    except WharfingerError:  # it exists, but cannot be read now
         return True
     return True

@@ -26,12 +26,12 @@ def record_options(command: F) -> F:
 
 
 def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep the value of an option for `set_record`."""
+    """Store the value of an option for `set_record`."""
     ctx.meta.setdefault(VALUES, {})[param.name] = value
 
 
 def option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return an option whose value is kept."""
+    """Return an option whose value `keep` stores instead of passing it to the command."""
     return click.option(name, expose_value=False, callback=keep, **settings)
 
 
@@ -52,7 +52,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default="100MiB",
         show_default=True,
         metavar="SIZE",
-        help="Rename the record when it has this size; 0 never does.",
+        help="Rename the record when it reaches this size; 0: never.",
     ),
     option(
         "--audit-keep", type=click.IntRange(0), metavar="N", help="Number of renamed records to keep. Default: all."

@@ -17,20 +17,22 @@ from wharfinger.cli.serving.server_loader import source_file
 __all__ = ["keep_running"]
 
 WATCH_MILLISECONDS = 100
-"""Time from the start of the watch to that of the child, and between looks at the files."""
+"""The time between two looks at the files. The child is started after the first of them."""
 STOP_SECONDS = 5.0
-"""Longest wait for the child to stop; its own limit is shorter."""
-ENDING_SIGNALS = {signal.SIGTERM: 0} if sys.platform == "win32" else {signal.SIGTERM: 0, signal.SIGHUP: 129}
-"""Signals that end the child too, with the exit code."""
+"""The maximum wait for the child to stop. By default, the child's own limit (`drain`) is shorter."""
+HANGUP: signal.Signals | None = None if sys.platform == "win32" else signal.SIGHUP
+HANGUP_EXIT_CODE = 129
+"""The exit code of a shell for a process that SIGHUP has ended."""
 
 
 def keep_running(place: str, variables: Mapping[str, str]) -> int:
     """Run this command line in a child process until a signal, with `variables` added to its environment.
 
-    The child is restarted when a Python file below the folder of `place` changes, even if it has failed.
+    The child is restarted when a Python file below the folder of `place` changes, even if it has failed. SIGHUP is
+    passed on to it: a server with a policy or certificate reads them again, any other server ends.
 
     Returns:
-        The exit code: 130 after Ctrl-C, 0 after SIGTERM, as without `--reload`, and 129 after SIGHUP.
+        The exit code, the same as without `--reload`: 130 after Ctrl-C, 0 after SIGTERM, 129 if SIGHUP ended the child.
     """
     try:
         from watchfiles import PythonFilter, watch
@@ -41,11 +43,12 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     file = source_file(place)
     folder = Path(file).parent if file else Path.cwd()
     child: subprocess.Popen[bytes] | None = None
-    exit_codes: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    received: set[int] = set()
+    handled = (signal.SIGTERM,) if HANGUP is None else (signal.SIGTERM, HANGUP)
+    handlers = {number: signal.getsignal(number) for number in handled}
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:  # nohup
-            signal.signal(number, lambda received, _: exit_codes.append(ENDING_SIGNALS[signal.Signals(received)]))
+            signal.signal(number, lambda number, _: received.add(number))
     watching = watch(
         folder,
         watch_filter=PythonFilter(),
@@ -55,11 +58,19 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     )
     try:
         for changes in watching:
-            if exit_codes:
-                return exit_codes[0]
+            if signal.SIGTERM in received:
+                return 0
             if child is None:  # the watch has begun: no change after the child has read the files is missed
                 child = start(variables)
                 continue
+            if HANGUP is not None:
+                if HANGUP in received:
+                    received.remove(HANGUP)
+                    if child.poll() is not None:  # perhaps the terminal was closed while the server had failed
+                        return HANGUP_EXIT_CODE
+                    child.send_signal(HANGUP)
+                if child.poll() == -HANGUP:
+                    return HANGUP_EXIT_CODE
             if not changes:
                 continue
             names = ", ".join(sorted({Path(path).name for _, path in changes}))
@@ -77,7 +88,7 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
 
 
 def start(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the child, which receives Ctrl-C as well."""
+    """Start the child. Ctrl-C at the terminal reaches it directly."""
     command = [sys.executable, "-m", "wharfinger", *sys.argv[1:]]
     return subprocess.Popen(command, env={**os.environ, **variables})
 

@@ -58,14 +58,14 @@ def serve_stream(
 def serve_http(
     server: Server,
     settings: HttpSettings,
-    make: Callable[[ServerAddress], Banner],
+    banner_for: Callable[[ServerAddress], Banner],
     verbosity: Verbosity,
     *,
     tracebacks: bool = False,
 ) -> int:
     """Serve over HTTP until a signal, with banner and access log on stdout and everything else on stderr.
 
-    `make` makes the banner. It may block, so it is called in a thread while the first requests are served.
+    `banner_for` makes the banner. It may block, so it is called in a thread while the first requests are served.
 
     Returns:
         The exit code: 130 after Ctrl-C, 0 after SIGTERM.
@@ -78,7 +78,7 @@ def serve_http(
     from wharfinger.cli.serving.page_items import PageData
     from wharfinger.cli.stderr_log import log_to_stderr
     from wharfinger.transports.accepting import AddressInUse
-    from wharfinger.transports.http_server.runner import run_in_loop, serve_http
+    from wharfinger.transports.http_server import runner
 
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply_limits(server.limits, settings.limits)
@@ -92,10 +92,10 @@ def serve_http(
         from wharfinger.cli.render.banner import banner_text
 
         # The signal handlers are set by now: a script may wait for the banner and then send a signal.
-        published_address = address(url, settings)
+        published_address = server_address(url, settings)
         if site is not None:
             published_address = published_address._replace(page=published_address.page.rstrip("/") + site.entry)
-        banners.append(await asyncio.to_thread(make, published_address))
+        banners.append(await asyncio.to_thread(banner_for, published_address))
         if not verbosity.quiet:
             printer.print(banner_text(banners[0]).rstrip("\n"))
 
@@ -125,13 +125,13 @@ def serve_http(
 
     listen = settings.listen
     try:
-        verify = bearer(settings.token_env) if settings.token_env else None
+        verify = bearer_check(settings.token_env) if settings.token_env else None
         check_credentials(settings)
         if settings.token_env or settings.tokens or settings.auth:
             forbid_core_files()
         for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
             try:
-                serving = serve_http(
+                serving = runner.serve_http(
                     server,
                     listen.host,
                     port,
@@ -149,7 +149,7 @@ def serve_http(
                     site=site,
                     on_ready=ready,
                 )
-                signal = run_in_loop(serving)
+                signal = runner.run_in_loop(serving)
             except AddressInUse:
                 if listen.chosen:
                     raise
@@ -167,7 +167,7 @@ def serve_http(
 
 
 def make_site(server: Server, settings: HttpSettings) -> BrowseSite:
-    """Return the live page over this server, for visitors who are each a principal of their own.
+    """Return the live page of this server. Each visitor uses the server as their own principal.
 
     Raises:
         MissingExtra: the extra `browse` is not installed.
@@ -197,12 +197,12 @@ PAGE_DIRECTORY_VARIABLE = "_WHARFINGER_PAGE_DIRECTORY"
 """Set by `--reload`: the private folder that keeps the visitors of the page when the server is restarted."""
 
 
-def address(url: str, settings: HttpSettings) -> ServerAddress:
+def server_address(url: str, settings: HttpSettings) -> ServerAddress:
     """Return the address that clients use for the server whose base URL is `url`."""
     from wharfinger.cli.render.banner import ServerAddress
-    from wharfinger.cli.serving.listen_address import reachable
+    from wharfinger.cli.serving.listen_address import reachable_url
 
-    base = reachable(url)
+    base = reachable_url(url)
     if settings.public_url:
         base = settings.public_url.removesuffix("/").removesuffix("/mcp")
     token_env = settings.token_env or ("WHARFINGER_TOKEN" if settings.tokens else "")
@@ -223,7 +223,7 @@ def check_credentials(settings: HttpSettings) -> None:
 
 
 def token_auth(settings: HttpSettings, port: int, store: Store | None = None) -> TokenAuth | None:
-    """Return the check of `--tokens` and `--auth` for a server on this port, or None without these options.
+    """Return the check of tokens that `--tokens` and `--auth` ask for, or None without these options.
 
     The ids of used DPoP proofs are kept in `store`, by default in memory.
 
@@ -252,8 +252,8 @@ def forbid_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def bearer(name: str) -> Verify:
-    """Return the check of the bearer token in the variable `name`.
+def bearer_check(variable: str) -> Verify:
+    """Return the check that a request has the bearer token in the environment variable `variable`.
 
     Raises:
         click.UsageError: the variable is not set.
@@ -261,7 +261,7 @@ def bearer(name: str) -> Verify:
     """
     from wharfinger.auth import static_token
 
-    token = os.environ.get(name, "")
+    token = os.environ.get(variable, "")
     if not token:
-        raise click.UsageError(f"The variable {name} is not set: put the token into it.")
+        raise click.UsageError(f"The variable {variable} is not set: put the token into it.")
     return static_token(token)

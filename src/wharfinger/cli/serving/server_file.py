@@ -31,7 +31,7 @@ MAX_SECRET_BYTES = 64 * 1024
 RULES = ("allow", "deny", "limit", "test")
 """The keys of a policy."""
 NAMES = {"words": "sources"}
-"""Keys that differ from the names of their parameters."""
+"""The keys of parameters that have another name in the file."""
 NOT_IN_FILES = frozenset({"file", "help", "quiet", "verbose", "demo"})
 
 _PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(?::-(?P<default>[^{}]*))?\}")
@@ -63,7 +63,7 @@ def use_file(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     """Make the values of a file the defaults of the command.
 
     Raises:
-        UnusableServerFile: it cannot be read, has an unknown key, or a value of the wrong kind.
+        UnusableServerFile: the file cannot be read, has an unknown key, or has a value of the wrong kind.
     """
     if value is None or ctx.resilient_parsing:
         return
@@ -74,12 +74,13 @@ def use_file(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     if not rules:
         return
     if "policy" in table:
-        raise UnusableServerFile(f"{path}: policy names a file, and there is [[{next(iter(rules))}]]: use one of them.")
+        section = next(iter(rules))
+        raise UnusableServerFile(f"{path}: policy names a file, and [[{section}]] is here too: use one of them.")
     ctx.meta[INLINE] = path, read_rules
 
 
 def read_rules(path: Path) -> Policy:
-    """Return the policy in the file of a server. Its tests are run unless they depend on what is published.
+    """Return the policy in the file of a server. The policy's tests are run, unless they depend on the published data.
 
     Raises:
         WharfingerError: the file cannot be read, or the policy cannot be used.
@@ -115,7 +116,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 class FileValues:
-    """Checks and converts the values of one file for a command."""
+    """Checks the values of one file, and converts them for the parameters of a command."""
 
     def __init__(self, path: Path, command: click.Command) -> None:
         self.path = path
@@ -148,18 +149,18 @@ class FileValues:
         if key == "limits" and isinstance(value, dict):
             value = [f"{name}={amount}" for name, amount in cast("dict[str, object]", value).items()]
         if getattr(param, "is_flag", False):
-            return self._of_kind(key, value, bool, "true or false")
+            return self._check_kind(key, value, bool, "true or false")
         if param.multiple if isinstance(param, click.Option) else param.nargs == -1:
             texts: Sequence[object] = cast("list[object]", value) if isinstance(value, list) else [value]
-            return tuple(self._text(param, key, self._of_kind(key, text, str, "a list of texts")) for text in texts)
+            return tuple(self._text(param, key, self._check_kind(key, text, str, "a list of texts")) for text in texts)
         if isinstance(param.type, (click.types.FloatParamType, click.types.IntParamType)):
-            return self._of_kind(key, value, (int, float), "a number")
+            return self._check_kind(key, value, (int, float), "a number")
         if key == "http" and value is True:
             return ""
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        return self._text(param, key, self._of_kind(key, text, str, "a text"))
+        return self._text(param, key, self._check_kind(key, text, str, "a text"))
 
-    def _of_kind(self, key: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
+    def _check_kind(self, key: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise UnusableServerFile(f"{self.path}: {key} must be {expected}.")
         return value
@@ -177,6 +178,7 @@ class FileValues:
         return text
 
     def _fill(self, match: re.Match[str], key: str) -> str:
+        """Return the value of a placeholder: of a variable, or the content of a file."""
         kind, name = match["kind"], match["name"]
         default: str | None = match["default"]
         if kind == "file":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["load_server", "source_file", "split_place"]
 
 PREFERRED_NAMES = ("server", "app", "mcp")
-"""Names that are preferred if a module has several servers."""
+"""Variables that are preferred if a module has several servers, the most preferred first."""
 
 
 def split_place(place: str) -> tuple[str, str]:
@@ -101,7 +101,10 @@ def import_error(place: str, error: BaseException) -> CommandError:
 
 
 def find_server(module: ModuleType, place: str, name: str) -> Server:
-    """Return the named server, or the one with a usual name, or the only one that is not mounted into another."""
+    """Return the server that `name` names. Without a name, return the one with a usual name, or else the only server.
+
+    A server that is mounted into another is found only by its name.
+    """
     from wharfinger.server import Server
 
     if name:

@@ -77,7 +77,7 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Origin of web pages that may call the server. Repeatable.",
     ),
     click.option(
-        "--public-url", metavar="URL", default="", help="URL of the server for clients outside, behind a proxy."
+        "--public-url", metavar="URL", default="", help="URL that clients use, if the server is behind a proxy."
     ),
     click.option(
         "--token-env",
@@ -139,7 +139,7 @@ def choose_transport(
             ctx.exit()
         check_limits(rest["limits"])
     chosen = {"stdio": stdio, "http": http is not None, "unix": unix is not None}
-    typed = [name for name in chosen if chosen[name] and not from_file(ctx, name)]
+    typed = [name for name in chosen if chosen[name] and not is_from_file(ctx, name)]
     if typed:  # the command line overrides the file
         stdio = stdio and "stdio" in typed
         http = http if "http" in typed else None
@@ -151,14 +151,14 @@ def choose_transport(
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if not stdio and unix is None and (http is not None or at_terminal):
         return HttpSettings(parse_listen(http or ""), **rest)
-    unused = [name for name in ONLY_HTTP if rest[name] and not from_file(ctx, name)]
+    unused = [name for name in ONLY_HTTP if rest[name] and not is_from_file(ctx, name)]
     if unused:
         option = "--" + unused[0].replace("_", "-")
         raise click.UsageError(f"{option} is for HTTP: add --http, or leave it out.", ctx)
     return None
 
 
-def from_file(ctx: click.Context, name: str) -> bool:
+def is_from_file(ctx: click.Context, name: str) -> bool:
     """Return whether the value of an option comes from the file of `serve -f`."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_secrets"]
 
 COLLECT_SECONDS = 0.5
-"""Longest wait for the answers of all sources together."""
+"""The maximum time to wait for all sources together."""
 EXAMINED_RESOURCES = 500
 """Maximum number of resources of a source among which one worth watching is chosen."""
 FACTS_CHARACTERS = 200
@@ -64,7 +64,7 @@ class _SourceProbe:
         try:
             self.facts = source.describe()[:FACTS_CHARACTERS]
             self.rank = _most_likely_to_change(self._prepared)
-        except Exception as error:  # the others are served anyway
+        except Exception as error:  # the other sources are served anyway
             reason = redacted_text(" ".join(str(error).split())) or type(error).__name__
             self.facts = f"not available now: {reason}"[:FACTS_CHARACTERS]
 
@@ -106,7 +106,7 @@ HOST_OPTIONS = (
 
 
 def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource]) -> tuple[str, ...]:
-    """Return the arguments with which `wharfinger add HOST` publishes the same, without passwords."""
+    """Return the arguments with which `wharfinger add HOST` publishes the same data, without passwords."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.serving.publish import flag_of, is_given
@@ -122,18 +122,15 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
         if value is True:
             options.append(option)
         elif is_given(value):
-            options += [word for item in _items(value) for word in (option, item)]
+            if isinstance(value, tuple):
+                values = cast("tuple[str, ...]", value)
+            else:
+                values = (f"{value:g}" if isinstance(value, float) else str(value),)
+            options += [word for text in values for word in (option, text)]
     if not options and not any(word.startswith(("https:", "http:")) for word in words):
         return (*name, *words)
     label = params["name"] or slug(*(source.name for source in sources))
     return ("--name", label, "--", *own_command(), "serve", "--stdio", *name, *options, *words)
-
-
-def _items(value: Any) -> Sequence[str]:
-    """Return the values of an option as they are typed."""
-    if isinstance(value, tuple):
-        return cast("tuple[str, ...]", value)
-    return (f"{value:g}" if isinstance(value, float) else str(value),)
 
 
 def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
@@ -144,5 +141,5 @@ def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
     prefixes = tuple(source.parsed.kind.environment for source in sources if source.parsed.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(prefixes)) if prefixes else ()
     if needed:
-        remarks.append(f"a host may not pass on {', '.join(needed)}: add --env NAME=VALUE for each")
+        remarks.append(f"some hosts do not pass on {', '.join(needed)}: add --env NAME=VALUE for each")
     return "; ".join(remarks)

@@ -39,8 +39,8 @@ def parse_arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any
         key = key.removesuffix(":")
         if not equals or not key:
             raise click.UsageError(f"{word!r}: write KEY=TEXT or KEY:=JSON{form_hint(words, word)}.", ctx)
-        shown, text = text, read_text(ctx, text)
-        add(ctx, arguments, key, parse_json(ctx, key, text, shown) if is_json else text)
+        content = read_text(ctx, text)
+        add(ctx, arguments, key, parse_json(ctx, key, content, shown=text) if is_json else content)
     return arguments
 
 
@@ -61,7 +61,7 @@ def read_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
 
 
 def json_hint(word: str) -> str:
-    """Return the form to write instead of KEY=TEXT if the text would be another value in JSON; empty otherwise."""
+    """Return a hint to write KEY:=JSON if the TEXT of KEY=TEXT is a JSON value other than a string; otherwise empty."""
     key, _, text = word.partition("=")
     try:
         is_value = not key.endswith(":") and not isinstance(msgspec.json.decode(text), str)
@@ -92,7 +92,7 @@ def read_file(ctx: click.Context, name: str) -> str:
 
 
 def parse_json(ctx: click.Context, key: str, text: str, shown: str) -> Any:
-    """Read a JSON value; an error has `shown`, the text as typed, instead of the content of a file."""
+    """Return the value of a JSON text. An error has `shown`, the text as it was typed, not the content of a file."""
     try:
         return msgspec.json.decode(text)
     except NOT_JSON as error:

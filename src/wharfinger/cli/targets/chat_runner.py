@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatRunner"]
 
 START_SECONDS = 10.0
-"""Longest wait of a chat at a terminal for its servers at the start; slower ones join later."""
+"""The maximum time that a chat at a terminal waits for its servers at the start. Slower servers join later."""
 
 
 class ChatRunner:
@@ -49,7 +49,7 @@ class ChatRunner:
         self._chat: Chat | None = None
 
     def run(self, choice: ModelChoice, configs: list[ServerConfig], question: str | None) -> int:
-        """Run until the answer, or the end of the chat. Returns the exit code."""
+        """Answer the question, or chat until the user leaves if it is None. Returns the exit code."""
         if question is None:
             check_prompt_toolkit()
         store = ConversationStore()
@@ -87,13 +87,13 @@ class ChatRunner:
         return ModelClient(choice, silence=self._options["model_timeout"], on_wait=on_wait)
 
     def _make_host(self, configs: list[ServerConfig], question: str | None) -> Host:
-        def ask(each: Any) -> Any:
-            """Return a callback that hides the prompt of the chat while it asks something."""
+        def hiding_prompt(callback: Any) -> Any:
+            """Return a callback that hides the prompt of the chat while it asks the user something."""
             if question is not None:
-                return each
+                return callback
             from wharfinger.chat.terminal_chat import above_prompt
 
-            return above_prompt(each)
+            return above_prompt(callback)
 
         approval = TerminalApproval(self._forms, self._options["approve"], self._display.note)
         review = SamplingApproval(self._forms, self._options["approve"], self._display.note)
@@ -104,11 +104,11 @@ class ChatRunner:
             options["auth"] = SignIn(tokens=FileTokens(), interactive=False)
         return Host(
             configs,
-            approve=None if self._options["approve"] == "never" else ask(approval),
-            elicitation=ask(self._forms.form),
-            consent=ask(self._forms.consent),
+            approve=None if self._options["approve"] == "never" else hiding_prompt(approval),
+            elicitation=hiding_prompt(self._forms.form),
+            consent=hiding_prompt(self._forms.consent),
             sampling=self._sample,
-            review=ask(review),
+            review=hiding_prompt(review),
             timeout=self._connection.timeout,
             revision=self._connection.revision,
             stderr=self._show_stderr,
@@ -135,7 +135,7 @@ class ChatRunner:
         )
 
     def _saver(self, store: ConversationStore, conversation: Conversation) -> Callable[[], None]:
-        """Return a function that saves the conversation; a failure is reported once."""
+        """Return a function that saves the conversation. After a failure, which it reports, it does nothing."""
         failed: list[bool] = []
 
         def save() -> None:
@@ -196,7 +196,7 @@ class ChatRunner:
 
 
 def check_servers(host: Host) -> None:
-    """Raise CommandError if all servers are down, unless the host has no servers."""
+    """Raise CommandError if the host has servers and all of them are down."""
     from wharfinger.chat.chat_commands import server_line
 
     servers = list(host.servers.values())

@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from wharfinger.client.host_entry import HostEntry, read_entry
+from wharfinger.upstreams.config import no_answer
 from wharfinger.upstreams.config_files import ConfiguredServer, all_servers, expanded
 from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
 
@@ -39,7 +40,7 @@ def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServe
 
 
 def identity(server: ConfiguredServer) -> str:
-    """Return a text that is the same for two entries of the same server."""
+    """Return a text that is equal for two entries of the same server."""
     parts = (server.address, *(server.entry.get(key) for key in ("command", "args", "env", "headers")))
     return repr(parts)
 
@@ -51,17 +52,13 @@ def resolve(ctx: click.Context, server: ConfiguredServer) -> HostEntry:
         click.UsageError: a placeholder cannot be filled in, or a value has the wrong type.
     """
     ask = no_answer if ctx.resilient_parsing else ask_at_terminal
-    placeholders = Placeholders(server.owner, server.folder.absolute(), server.inputs, os.environ, ask, {})
+    placeholders = Placeholders(server.name_in_errors, server.folder.absolute(), server.inputs, os.environ, ask, {})
     try:
         return read_entry(expanded(server, placeholders))
     except InvalidConfiguration as error:
         raise click.UsageError(str(error), ctx) from None
     except ValueError as error:
-        raise click.UsageError(f"{server.owner}: {error}", ctx) from None
-
-
-def no_answer(name: str, described: Mapping[str, Any]) -> None:
-    """Return None: nobody is asked."""
+        raise click.UsageError(f"{server.name_in_errors}: {error}", ctx) from None
 
 
 def ask_at_terminal(name: str, described: Mapping[str, Any]) -> str | None:

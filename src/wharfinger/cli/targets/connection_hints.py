@@ -18,14 +18,14 @@ INSTALLED_WITH = {
     "bunx": "Bun (https://bun.sh)",
     "docker": "Docker",
 }
-"""The packages of programs that often start a server."""
+"""Programs that often start a server, and what installs each of them."""
 USUAL_PROGRAMS = ("python", "python3", "node", "npx", "uv", "uvx", "docker", "wharfinger")
 USUAL_PATHS = ("/mcp", "/sse")
 TLS_MESSAGES = ("closed the connection before", "HTTPS port", "HTTP request to an HTTPS")
 
 
 def connection_hint(target: Target, message: str) -> str:
-    """Return one sentence on what to try, or an empty string if the message says everything."""
+    """Return one sentence on what to try, or an empty string if there is nothing to add to the error's `message`."""
     if target.url.startswith("http"):
         return url_hint(target.url, message)
     return command_hint(target, message) if target.command else ""
@@ -36,7 +36,7 @@ def url_hint(url: str, message: str) -> str:
     if parts.scheme == "https" and "WRONG_VERSION_NUMBER" in message:
         return f"The server does not speak TLS: try {urlunsplit(parts._replace(scheme='http'))}"
     if parts.scheme == "https" and ("self-signed" in message or "local issuer" in message):
-        return "If the certificate is yours, trust it: set SSL_CERT_FILE to its PEM file, or to that of its authority."
+        return "If the certificate is yours, trust it: set SSL_CERT_FILE to its PEM file, or to its authority's."
     if parts.scheme == "http" and any(words in message for words in TLS_MESSAGES):
         return f"If the server speaks TLS, try {urlunsplit(parts._replace(scheme='https'))}"
     path = parts.path.rstrip("/")

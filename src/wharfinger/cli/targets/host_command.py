@@ -33,9 +33,9 @@ Words = tuple[str, ...]
 class HostCommand:
     """The command of one host.
 
-    `add` returns the arguments that add a server, or None if the command cannot add it; `remove` returns those that
-    remove it. The first argument of both says whether the server belongs to the project instead of the user. `replaces`
-    says whether adding an existing name replaces it; otherwise the server is removed first.
+    `add` returns the arguments that add a server, `remove` those that remove one; each returns None if the command
+    cannot do that. The first parameter of both is true if the server belongs to the project instead of the user.
+    `replaces` is true if adding an existing name replaces its server; otherwise that server is removed first.
     """
 
     program: str
@@ -85,7 +85,7 @@ def add_commands(
     host: str, project: bool, name: str, server: LocalServer | RemoteServer, *, replace: bool
 ) -> list[Words]:
     """Return the commands that add a server, or none if the file has to be edited instead."""
-    row, program = COMMANDS.get(host), find(host)
+    row, program = COMMANDS.get(host), program_path(host)
     words = row.add(project, name, server) if row and program else None
     if row is None or words is None:
         return []
@@ -95,15 +95,15 @@ def add_commands(
 
 def remove_commands(host: str, project: bool, name: str) -> list[Words]:
     """Return the command that removes a server, or none if the file has to be edited instead."""
-    row, program = COMMANDS.get(host), find(host)
+    row, program = COMMANDS.get(host), program_path(host)
     words = row.remove(project, name) if row and program else None
     return [(program, *words)] if words else []
 
 
-def find(host: str) -> str:
-    """Return the path of a host's program on PATH, or an empty string if none receives its arguments unchanged.
+def program_path(host: str) -> str:
+    """Return the path of a host's program on PATH, or an empty string if there is none that can be used.
 
-    A batch file on Windows (`code.cmd`) changes them: its interpreter reads the quotes of JSON in its own way.
+    A batch file on Windows (`code.cmd`) cannot be used: its interpreter changes the quotes of JSON in the arguments.
     """
     path = shutil.which(COMMANDS[host].program) if host in COMMANDS else None
     return "" if path is None or (sys.platform == "win32" and path.lower().endswith((".cmd", ".bat"))) else path

@@ -78,8 +78,8 @@ class HostFile:
     def write(self, new: str) -> Path | None:
         """Replace the file in one step, and keep links and mode. Returns the backup, or None if there was no file.
 
-        There is one backup, the file before the last change. Its name contains that of this program, so that it
-        overwrites no backup of another program.
+        The only backup is the file before the last change. The name of this program is in the backup's name, so that no
+        backup of another program is overwritten.
         """
         import shutil
         import tempfile

@@ -1,4 +1,4 @@
-"""Opens a client for one command, runs it, and adds the cause to an error of a server that was started."""
+"""Opens the client of a command, and adds to an error what a server that was started here has written about it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_client(
         target: the server.
         options: the connection options.
         work: is called with the open client, and returns the result.
-        stderr: keeps the standard error of a server that is started, for the caller.
+        stderr: keeps the standard error of the server that is started, if the caller needs it.
         handlers: further arguments of `Client`, such as callbacks.
 
     Raises:
@@ -117,7 +117,10 @@ def explain(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exc
 
 
 def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> CommandError | None:
-    """Return the error that a child has printed, such as a failed import, if it runs this program too; else None."""
+    """Return the last error that the server has printed, such as a failed import, if it runs this program too.
+
+    Returns None for another program, or if no error was printed.
+    """
     from wharfinger.cli.tracebacks import cause_in
 
     lines = [line.removeprefix(ERROR_PREFIX) for line in stderr.lines if line.startswith(ERROR_PREFIX)]
@@ -130,16 +133,16 @@ def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> Com
 
 
 CLOSE_SECONDS = 0.2
-"""Longest wait for a connection to close after Ctrl-C."""
+"""The maximum wait for a connection to close after Ctrl-C."""
 ERROR_PREFIX = "wharfinger: "
 """The beginning of every error that this program prints."""
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:
-    """Make Ctrl-C cancel this task and append to `interrupted`. If no handler can be set, that of asyncio stays.
+    """Make Ctrl-C cancel this task and append to `interrupted`. If no handler can be set, asyncio's handler stays.
 
-    The second cancellation ends the wait for a connection that does not close promptly, such as a child that ignores
-    the end of its input: the end of the loop then kills the child.
+    The task is cancelled a second time after `CLOSE_SECONDS`, which ends the wait for a connection that does not close
+    promptly, such as a child that ignores the end of its input. The child is killed when the loop ends.
     """
     import asyncio
     import signal
@@ -199,13 +202,13 @@ def saved_sign_in(target: Target, headers: Mapping[str, str]) -> Authorize | Non
 
 
 def merge_headers(configured: Mapping[str, str], overrides: dict[str, str]) -> dict[str, str]:
-    """Replace headers of a configuration file with those of options. Names are case-insensitive."""
+    """Return the configured headers, with those in `overrides` replaced or added. Names are case-insensitive."""
     names = {name.lower() for name in overrides}
     return {**{name: value for name, value in configured.items() if name.lower() not in names}, **overrides}
 
 
 def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
-    """Read `--header` and `--token-env`."""
+    """Return the headers of `--header` and `--token-env`."""
     headers: dict[str, str] = {}
     for text in options.headers:
         name, colon, value = text.partition(":")
@@ -221,7 +224,7 @@ def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, st
 
 
 def read_environment(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
-    """Read `--env NAME=VALUE` and `--env NAME`, which passes on the variable of this process."""
+    """Return the variables of `--env NAME=VALUE`, and of `--env NAME`, which passes on a variable of this process."""
     variables: dict[str, str] = {}
     for text in options.env:
         name, equals, value = text.partition("=")

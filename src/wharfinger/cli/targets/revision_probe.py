@@ -11,13 +11,13 @@ from wharfinger.protocol.revisions import SUPPORTED
 __all__ = ["PROBE_SECONDS", "probe_revisions"]
 
 PROBE_SECONDS = 10.0
-"""Time for one revision."""
+"""The maximum time for connecting in one revision."""
 
 
 async def probe_revisions(known: str, connect: Callable[[str], Client]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the revisions that the server speaks and those that it does not, newest first.
 
-    `known` is not tried again; `connect` makes a client of one revision.
+    `known` is a revision that the server is known to speak. `connect` makes a client that uses one revision.
     """
     supported: list[str] = []
     unsupported: list[str] = []

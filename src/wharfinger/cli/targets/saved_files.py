@@ -1,4 +1,4 @@
-"""Files for content that a server sent: safe names, in one folder, without replacing any file."""
+"""Saves content that a server sent: in files with safe names, without replacing any file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
 
 
 def new_file(folder: Path, name: str, mime_type: str, data: bytes) -> Path:
-    """Write a new file into a folder, which is created if needed, with a number if the name exists; return its path."""
+    """Write a new file and return its path. The folder is created if needed; an existing name gets a number."""
     folder.mkdir(parents=True, exist_ok=True)
     stem, suffix = Path(name).stem, Path(name).suffix
     if not suffix:

@@ -14,7 +14,7 @@ from wharfinger.cli.options import COMMAND, CONFIG
 __all__ = ["complete_words"]
 
 ANSWER_SECONDS = 1.5
-"""Longest wait for a server: after that, people who pressed Tab believe that nothing happens."""
+"""The maximum wait for a server. People who pressed Tab believe after that time that nothing happens."""
 SHOWN_ITEMS = 200
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

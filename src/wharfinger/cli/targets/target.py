@@ -49,7 +49,7 @@ def split_words(
         ctx: the context of the command.
         words: the arguments.
         names: the names of the required arguments after the target.
-        where: where to find the first one, for the error.
+        where: a clause for the error that says where the first of them is listed.
 
     Raises:
         click.UsageError: an argument is missing, or the target is not valid.
@@ -72,7 +72,7 @@ def split_words(
 
 
 def check_quotes(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Refuse a path with spaces that the shell has split into several words."""
+    """Raise click.UsageError if the words are one path with spaces, which the shell has split."""
     if os.path.exists(words[0]):  # unlike Path.exists, it accepts words that are too long for a path
         return
     for number in range(2, min(len(words), 8) + 1):
@@ -123,7 +123,7 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
 
 
 def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) -> Target | None:
-    """Read a word as the name of a configured server; with `only_chosen_file` only if `--config` names the file."""
+    """Read a word as the name of a configured server. With `only_chosen_file`, returns None without `--config`."""
     file: Path | None = ctx.meta.get(CONFIG)
     if only_chosen_file and file is None:
         return None
@@ -162,7 +162,7 @@ def named_target(ctx: click.Context, word: str) -> Target:
 
 
 def check_url(ctx: click.Context, word: str) -> None:
-    """Refuse an invalid URL."""
+    """Raise click.UsageError if a URL is invalid."""
     from urllib.parse import urlsplit
 
     try:

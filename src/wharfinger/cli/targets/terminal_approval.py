@@ -36,28 +36,32 @@ PROMPT = "Run it? y(es), n(o), a(lways), never> "
 
 
 class TerminalApproval:
-    """Approves tool calls. With `mode` "ask", asks about every tool; with "read-only", about those that may change
-    something. The others run without a question. Without a terminal, a tool that needs a question does not run.
+    """Approves tool calls. If `mode` is "ask", asks about every tool; if "read-only", about tools that may write.
+
+    Other tools run without a question. Without a terminal, a tool that needs a question does not run.
     """
 
-    def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
-        """`refused` is called with a line for each call that is refused without a terminal."""
+    def __init__(self, forms: TerminalForms, mode: str, report_refusal: Callable[[str], object]) -> None:
+        """`report_refusal` is called with a line for each call that is refused without a terminal."""
         self._forms = forms
         self._mode = mode
-        self._refused = refused
+        self._report_refusal = report_refusal
 
     async def __call__(self, approval: Approval) -> bool | Literal["always", "never"]:
-        """Return whether the tool may run, now or always."""
+        """Return whether the tool may run this time, or the answer for this and all later calls."""
         if self._mode == "read-only" and approval.read_only:
             return True
         if not self._forms.has_terminal:
-            self._refused(
+            self._report_refusal(
                 f"{approval.public_name} does not run: there is no terminal to ask at. Allow tools that only read with"
                 " --approve read-only and --trust SERVER, or every tool with --approve never."
             )
             return False
         name = shown_name(approval.tool.name)
-        lines = [f"The model wants to run {name} of {approval.server}{self._remark(approval)}"]
+        remark = ", which only reads" if approval.read_only else ""
+        if approval.changed_since:
+            remark = ", which has CHANGED since you allowed it"
+        lines = [f"The model wants to run {name} of {approval.server}{remark}:"]
         lines += arguments_lines(approval.arguments)
         while True:
             typed = await self._forms.choose(lines, PROMPT)
@@ -67,11 +71,6 @@ class TerminalApproval:
                 return ANSWERS[typed]
             lines = ["Type y, n, a or never."]
 
-    def _remark(self, approval: Approval) -> str:
-        if approval.changed_since:
-            return ", which has CHANGED since you allowed it:"
-        return ", which only reads:" if approval.read_only else ":"
-
 
 def shown_name(name: str) -> str:
     """Return the name that the server gives a tool, in quotes if it could be read as a part of the question."""
@@ -79,20 +78,26 @@ def shown_name(name: str) -> str:
 
 
 class SamplingApproval:
-    """Shows the request of a server to the model, and the answer, before each is passed on; both can be changed."""
+    """Shows a person what a server asks the model, and then the model's answer, before passing each on.
 
-    def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
-        """With `mode` "never" nothing is asked. `refused` is called with a line for each refusal without a terminal."""
+    The person can change both.
+    """
+
+    def __init__(self, forms: TerminalForms, mode: str, report_refusal: Callable[[str], object]) -> None:
+        """Approve without a question if `mode` is "never".
+
+        `report_refusal` is called with a line for each request that is refused without a terminal.
+        """
         self._forms = forms
         self._mode = mode
-        self._refused = refused
+        self._report_refusal = report_refusal
 
     async def __call__(self, review: SamplingReview) -> bool | t.CreateMessageRequestParams | t.CreateMessageResult:
         """Return whether to continue, or the changed request or result."""
         if self._mode == "never":
             return True
         if not self._forms.has_terminal:
-            self._refused(f"{review.server} may not ask the model: there is no terminal to ask you at.")
+            self._report_refusal(f"{review.server} may not ask the model: there is no terminal to ask you at.")
             return False
         if review.result is None:
             lines, shown = request_lines(review.request), "question"
@@ -145,7 +150,7 @@ def text_of(content: object) -> str:
 
 
 def arguments_lines(arguments: Any) -> list[str]:
-    """Return a line for each argument, without what looks like a password."""
+    """Return a line for each argument; texts that look like passwords are replaced."""
     if not isinstance(arguments, dict) or not arguments:
         return ["  (no arguments)"]
     lines: list[str] = []

@@ -30,12 +30,13 @@ class FormDeclined(Exception):
 
 
 class TerminalForms:
-    """Answers `elicitation/create`, one question at a time; `before` is called before anything is printed."""
+    """Asks a person the questions of servers, one at a time. `before` is called before each question is printed."""
 
     def __init__(self, before: Callable[[], None] | None = None) -> None:
         self._before = before
         self._turn = asyncio.Lock()
         self._rest = b""
+        """Input that was read after the end of the last line."""
 
     @property
     def has_terminal(self) -> bool:
@@ -44,19 +45,18 @@ class TerminalForms:
 
     async def form(self, question: t.ElicitRequestParams) -> dict[str, Any] | str:
         """Ask for the fields of a form one by one, and return the values or `decline`."""
-        answers = await self._in_turn(question, self._form)
+        answers = await self._in_turn(question, self._ask_form)
         return "decline" if answers is None else answers
 
     async def consent(self, question: t.ElicitRequestParams) -> bool:
         """Show a URL with its host, and return whether the person agreed to open it."""
-        return await self._in_turn(question, self._page) is not None
+        return await self._in_turn(question, self._ask_consent) is not None
 
     async def choose(self, lines: Sequence[str], prompt: str, *, lower: bool = True) -> str:
         """Show lines and return the typed text, in lower case unless `lower` is False.
 
-        Returns an empty string without a terminal, and for Ctrl-D.
-
-        What was typed before the question is dropped: it was not an answer to it.
+        Returns an empty string without a terminal, and for Ctrl-D. Text that was typed before the question is dropped,
+        because it does not answer the question.
         """
         async with self._turn:
             if self._before is not None:
@@ -76,6 +76,7 @@ class TerminalForms:
     async def _in_turn(
         self, question: t.ElicitRequestParams, ask: Callable[[t.ElicitRequestParams], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any] | None:
+        """Ask a question after the questions before it. Returns None if it is declined."""
         async with self._turn:
             if self._before is not None:
                 self._before()
@@ -91,7 +92,7 @@ class TerminalForms:
                 show("Declined.")
                 return None
 
-    async def _page(self, question: t.ElicitRequestParams) -> dict[str, Any]:
+    async def _ask_consent(self, question: t.ElicitRequestParams) -> dict[str, Any]:
         url = question.url if isinstance(question.url, str) else ""
         host, secure = host_of(url)
         if not host:
@@ -107,7 +108,7 @@ class TerminalForms:
             if answer.lower() in NO or not answer:
                 raise FormDeclined
 
-    async def _form(self, question: t.ElicitRequestParams) -> dict[str, Any]:
+    async def _ask_form(self, question: t.ElicitRequestParams) -> dict[str, Any]:
         show(f"{asker(question)} asks: {question.message}")
         schema = question.requested_schema
         fields = {} if schema is UNSET else schema.properties
@@ -117,12 +118,12 @@ class TerminalForms:
             raise FormDeclined
         answers: dict[str, Any] = {}
         for name, field in fields.items():
-            value = await self._field(name, field, name in required)
+            value = await self._ask_field(name, field, name in required)
             if value is not None:
                 answers[name] = value
         return answers
 
-    async def _field(self, name: str, field: t.PrimitiveSchema, required: bool) -> Value | None:
+    async def _ask_field(self, name: str, field: t.PrimitiveSchema, required: bool) -> Value | None:
         title = field.title if isinstance(field.title, str) else name
         about = f": {field.description}" if isinstance(field.description, str) else ""
         show(f"  {title}{about}{'' if required else ' (optional)'}")
@@ -218,7 +219,7 @@ def show(line: str) -> None:
 
 
 def host_of(url: str) -> tuple[str, bool]:
-    """Return the host of a web page and whether it is encrypted; no host for any other URL."""
+    """Return the host of a web page, and whether it is reached over HTTPS; an empty host for any other URL."""
     try:
         parts = urlsplit(url)
         return (parts.hostname or "", parts.scheme == "https") if parts.scheme in ("http", "https") else ("", False)
@@ -266,14 +267,14 @@ def read_field(field: t.PrimitiveSchema, typed: str) -> Value:
     if field.type == "array":
         return read_several(field, typed)
     if choices_of(field):
-        return choose(choices_of(field), typed)
+        return match_choice(choices_of(field), typed)
     return READERS[field.type](field, typed)
 
 
 def read_several(field: t.PrimitiveSchema, typed: str) -> list[str]:
     """Convert choices separated by commas."""
     options = choices_of(field)
-    chosen = list(dict.fromkeys(choose(options, word.strip()) for word in typed.split(",") if word.strip()))
+    chosen = list(dict.fromkeys(match_choice(options, word.strip()) for word in typed.split(",") if word.strip()))
     if field.min_items is not UNSET and len(chosen) < field.min_items:
         raise ValueError(f"Choose at least {field.min_items}, separated by commas.")
     if field.max_items is not UNSET and len(chosen) > field.max_items:
@@ -281,8 +282,8 @@ def read_several(field: t.PrimitiveSchema, typed: str) -> list[str]:
     return chosen
 
 
-def choose(options: list[tuple[str, str]], typed: str) -> str:
-    """Return the choice with this value, label or number, in this order."""
+def match_choice(options: list[tuple[str, str]], typed: str) -> str:
+    """Return the value of the choice whose value, label or number was typed. A value takes precedence over a label."""
     for value, _ in options:
         if typed == value:
             return value
@@ -337,7 +338,7 @@ READERS: dict[str, Callable[[t.PrimitiveSchema, str], Value]] = {
 
 
 def parses(read: Callable[[str], object]) -> Callable[[str], bool]:
-    """Return a check whether `read` accepts a text."""
+    """Return a function that returns whether `read` accepts a text."""
 
     def check(text: str) -> bool:
         try:
@@ -358,4 +359,4 @@ FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
         "a time such as 2026-07-28T09:30:00Z",
     ),
 }
-"""For each format: its check, and what to type."""
+"""For each format: the function that checks a text, and the description of what to type."""

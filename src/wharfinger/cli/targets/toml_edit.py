@@ -37,7 +37,7 @@ def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def remove(text: str, table: str, name: str) -> str:
-    """Return the text without `[table.name]`, unchanged if that does not exist. Raises as `put` does."""
+    """Return the text without `[table.name]`, or unchanged if that table does not exist. Raises as `put` does."""
     if find(text, table, name) is None:
         return text
     expected, document = tomllib.loads(text), parse(text)
@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
 
 
 def checked_text(old: str, document: Any, expected: dict[str, Any]) -> str:
-    """Return the document with the line ends of the old text; raises ValueError if its values are not as expected."""
+    """Return the document with the line ends of the old text; raises ValueError if its values are not `expected`."""
     new = document.as_string().replace("\r\n", "\n")
     new = new.rstrip("\n") + "\n" if new.strip() else ""
     if tomllib.loads(new) != expected:
