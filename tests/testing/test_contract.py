@@ -20,6 +20,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, SourceUnavailable
 from wharfinger.testing import SourceContract
+from wharfinger.testing.source_suite import driver as driver_module
 from wharfinger.testing.source_suite import suite_helpers, watch_tests
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
 
@@ -687,6 +688,26 @@ def test_a_source_that_breaks_a_clause_fails_the_test_of_the_clause(
     problem, _, reference = str(caught.value).rpartition("\n")
     assert reference == f"(docs/write_a_source.md, “{clause}”)"
     assert len(problem) > 20
+
+
+def test_a_watch_of_a_client_that_does_not_begin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the suite waited forever for a source whose `watch` blocks the event loop."""
+    released = threading.Event()
+
+    class BlocksTheLoop(TinySource):
+        def watch(self, uri: str | None, changed: Changed) -> None:
+            if uri is not None:
+                released.wait()
+
+    monkeypatch.setattr(driver_module, "MAX_CALL_SECONDS", 0.2)
+    uri = f"{TOP}/a.txt"
+    with SourceDriver(BlocksTheLoop()) as driver, driver.served("2025-11-25") as served:
+        timer = threading.Timer(1, released.set)
+        timer.start()
+        watching = served.watching(uri)
+        with pytest.raises(ContractBroken, match=rf"^Watching {uri} did not begin within 0\.2 s\."), watching:
+            pass
+        timer.join()
 
 
 def suite_test_names() -> set[str]:

@@ -15,7 +15,8 @@ __all__ = ["Answers", "Script", "answer_to", "question_key"]
 Answers = Mapping[str, Any] | Callable[[Any], Any]
 """A mapping from questions to answers, or a function that takes the params of a question and returns the answer.
 
-The key of a form or a URL is its message; that of the others is their method, `sampling/createMessage` or `roots/list`.
+The key of a form or a URL is its message. The key of other questions is their method, `sampling/createMessage` or
+`roots/list`.
 An answer is the content of a form (a dict, or the value of its only field), True for a URL, a model's text, a list of
 URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfinger.types`.
 """
@@ -34,7 +35,7 @@ class Script:
 
     @property
     def handlers(self) -> dict[str, Any]:
-        """The arguments `elicitation`, `consent`, `sampling` and `roots` of a `Client`; it declares all of them."""
+        """The arguments `elicitation`, `consent`, `sampling` and `roots` for a `Client`, which declares all of them."""
         return {"elicitation": self._fill_in, "consent": self._fill_in, "sampling": self._sample, "roots": self._roots}
 
     @property

@@ -71,13 +71,13 @@ async def rehearse(
         run.effects = _change(before, effects() if effects else None)
     waiting, repeating = runs
     differing = [
-        f"{what}: {one!r} if it waits, {other!r} if it runs again"
-        for what, one, other in (
+        f"{what}: {first!r} if it waits, {second!r} if it runs again"
+        for what, first, second in (
             ("questions", waiting.questions, repeating.questions),
             ("result", _shown(waiting.result), _shown(repeating.result)),
             ("effects", waiting.effects, repeating.effects),
         )
-        if one != other
+        if first != second
     ]
     if differing:
         raise Mismatch(f"{tool}() does not do the same when it runs again: use ctx.once().\n" + "\n".join(differing))
@@ -95,7 +95,7 @@ def _change(before: Any, after: Any) -> Any:
 
 
 def _shown(result: Any) -> Any:
-    """Return a result as JSON; its members that only one era has are not encoded."""
+    """Return a result as JSON values, without the members that only one era adds when it is sent."""
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
@@ -144,7 +144,8 @@ class _Run:
             requests: Any = {} if result.input_requests is UNSET else result.input_requests
             more = {"requestState": result.request_state} | {
                 "inputResponses": {
-                    key: self.answer(one.__struct_config__.tag, one.params) for key, one in requests.items()
+                    key: self.answer(question.__struct_config__.tag, question.params)
+                    for key, question in requests.items()
                 }
             }
 

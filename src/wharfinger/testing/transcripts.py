@@ -61,7 +61,7 @@ class Transcript:
             ValueError: a line does not begin with `> `, `< ` or `# `.
         """
         # Not splitlines(): JSON text may contain U+2028, where that would split.
-        return cls([_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()])
+        return cls([_parse_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
@@ -95,9 +95,9 @@ class Transcript:
         skipped = VOLATILE_KEYS | frozenset(ignore)
         own_lines, other_lines = self._normalized_lines(skipped), other._normalized_lines(skipped)
         for number in range(max(len(own_lines), len(other_lines))):
-            one, two = ((lines[number] if number < len(lines) else "nothing") for lines in (own_lines, other_lines))
-            if one != two:
-                raise Mismatch(f"Message {number + 1} was\n  {one}\nand is now\n  {two}")
+            own, now = ((lines[number] if number < len(lines) else "nothing") for lines in (own_lines, other_lines))
+            if own != now:
+                raise Mismatch(f"Message {number + 1} was\n  {own}\nand is now\n  {now}")
 
     def check(self, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
         """Compare with a file. If it does not exist, or `WHARFINGER_RECORD` is set, write it instead.
@@ -130,7 +130,7 @@ def _without(value: Any, skipped: frozenset[str]) -> Any:
     return value
 
 
-def _line(number: int, text: str) -> Line:
+def _parse_line(number: int, text: str) -> Line:
     sender = _SENDERS.get(text[:2])
     if sender is None:
         raise ValueError(f"line {number} does not begin with '> ', '< ' or '# '")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -38,7 +39,9 @@ class _Fault(msgspec.Struct):
     kind: Literal["drop", "delay", "cut"]
     method: str
     answer: bool
+    """Whether it affects the responses to requests of the method, instead of the requests."""
     times: int
+    """How many more messages it affects."""
     seconds: float = 0.0
 
 
@@ -120,6 +123,7 @@ class _WireLink(MemoryLink):
         self._open_requests: dict[tuple[Sender, Any], str] = {}
         """The methods of requests that have no response yet, by sender and id."""
         self._partial = b""
+        """The beginning of a message of the server whose end has not arrived."""
         self._ending: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -204,7 +208,7 @@ class Replay:
         return _ReplayLink(self, limits, events)
 
     def answers_to(self, text: str) -> list[str] | str:
-        """Return the server's messages after this one of the client; or the message that was expected instead of it."""
+        """Return the server's messages after this one of the client, or the message that was expected instead."""
         line = self._next
         if line is None or line.sender != ">" or normalized(line.text) != normalized(text):
             return "nothing more" if line is None else line.text
@@ -228,10 +232,7 @@ class _ReplayLink(StreamLink):
         for text in data.decode().rstrip("\n").split("\n"):
             answers = self._replay.answers_to(text)
             if isinstance(answers, str):
-                self._end_with(text, expected=answers)
+                message = f"The client sent\n  {text[:2000]}\nand the transcript continues with\n  {answers[:2000]}"
+                self.lose(partial(ConnectionLost, message))
                 return
             self.feed("".join(f"{answer}\n" for answer in answers).encode())
-
-    def _end_with(self, text: str, expected: str) -> None:
-        message = f"The client sent\n  {text[:2000]}\nand the transcript continues with\n  {expected[:2000]}"
-        self.lose(lambda: ConnectionLost(message))

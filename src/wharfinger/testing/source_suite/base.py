@@ -20,7 +20,7 @@ class ContractBase:
     """A URI of the source that names nothing."""
 
     windowed: str | None = None
-    """The URI of a resource so large that reading it returns a first window; None if no resource is."""
+    """The URI of a resource so large that reading it returns a first window; None if there is none."""
 
     live: bool = False
     """True if contents change by themselves at any time, like the load of a machine."""

@@ -30,7 +30,7 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["ContentTests"]
 
 MAX_WINDOWS = 400
-"""Maximum number of windows that are followed."""
+"""The maximum number of windows that are followed."""
 RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
 
 
@@ -89,7 +89,10 @@ class ContentTests(ContractBase):
 
     def test_hostile_uris_are_not_found(self, driver: SourceDriver) -> None:
         """Any URI below the top is answered, or refused with ResourceNotFound or InvalidArgument."""
-        for uris, refused in ((below(driver.source, ABSENT_PATHS), True), (below(driver.source, ODD_PATHS), False)):
+        for uris, must_be_refused in (
+            (below(driver.source, ABSENT_PATHS), True),
+            (below(driver.source, ODD_PATHS), False),
+        ):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
                 claimed = driver.source.matches(uri)
                 expect(isinstance(claimed, bool), "matches", f"matches({brief(uri)}) is {claimed!r}.")
@@ -98,7 +101,7 @@ class ContentTests(ContractBase):
                     error = isinstance(answer, (ResourceNotFound, InvalidArgument))
                     problem = f"{method}({brief(uri)}) raised {brief(answer)}, not ResourceNotFound or InvalidArgument."
                     expect(error or not isinstance(answer, Exception), "Errors", problem)
-                    if refused:
+                    if must_be_refused:
                         problem = f"{method}({brief(uri)}) is answered: {brief(answer)}."
                         expect(error, "Hostile URIs", problem)
                     if isinstance(answer, InvalidArgument):

@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 MAX_RESOURCES = 40
-"""Maximum number of resources of a list that are checked one by one."""
+"""The maximum number of resources of a list that are checked one by one."""
 MAX_COMPLETIONS = 101
-"""Maximum number of values of a completion: clients get 100, and one more means that there are others."""
+"""The maximum number of values of a completion: clients get 100, and one more means that there are others."""
 DEADLINE_SECONDS = 10.0
 """Time within which a change must be reported."""
 NEXT = "wharfinger/next"
@@ -54,12 +54,12 @@ ABSENT_PATHS = (
     *("../etc/passwd", "../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e"),
     *("a%00b", "a\0b", "%", "%zz", "%c3%28", "\ud800", "a/" * 20_000),
 )
-"""Appended to a top URI: nothing may be found there."""
+"""Paths that are appended to the top URI: nothing may be found there."""
 ODD_PATHS = (
     *("//", "./", "?", "?=", "?a=b&a=c", "?lines=1-2&lines=3-4", "?%00=1", "?lines=9-1", "?tail=-1", "?bytes=x"),
     *("?nobody=knows", "#fragment", "%252e%252e/x", "*", "{path}", "'; drop table x; --", "--help", "con", "a\nb"),
 )
-"""Appended to a top URI: answered, or refused with one of the two errors."""
+"""Paths that are appended to the top URI: answered, or refused with ResourceNotFound or InvalidArgument."""
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*").fullmatch
 _MIME = re.compile(r"[\w.+-]+/[\w.+*-]+(; ?[\w.-]+=\S+)?").fullmatch

@@ -1,4 +1,4 @@
-"""Clauses: watching, threads, and both reads and watches through a server and its clients."""
+"""Clauses: watching and threads, and what clients read and watch through a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["WatchTests"]
 
 QUIET_SECONDS = 0.5
-"""Time in which no change may be reported."""
+"""Time in which no change may be reported after the end of a watch."""
 ERAS = ("2025-11-25", "2026-07-28")
 
 
@@ -104,10 +104,10 @@ class WatchTests(ContractBase):
         for watched in (uri, None):
             driver.on_loop("unwatch", watched)
 
-    def _expect_notified(self, changes: ChangeRecorder, uri: str, what: str) -> None:
+    def _expect_notified(self, changes: ChangeRecorder, uri: str, event: str) -> None:
         for watched in (uri, None):
             watcher = f"the watcher of {watched or 'the list'}"
-            problem = f"The data {what}, and after {DEADLINE_SECONDS:g} s {watcher} was not notified."
+            problem = f"The data {event}, and after {DEADLINE_SECONDS:g} s {watcher} was not notified."
             expect(changes.receives(watched, DEADLINE_SECONDS), "Unavailable", problem)
 
     def _watch(self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder) -> None:
@@ -122,7 +122,7 @@ class WatchTests(ContractBase):
         time.sleep(QUIET_SECONDS)  # earlier changes may still arrive
         changes.clear()
         do()
-        reported = changes.received(2 * QUIET_SECONDS)
+        reported = changes.wait_for_any(2 * QUIET_SECONDS)
         expect(
             not reported, "Watching", f"After unwatch({uri!r}) its watcher was still notified of changes: {reported}"
         )
@@ -167,7 +167,7 @@ class WatchTests(ContractBase):
     def test_a_client_reads_the_same_content(self, source: Source, revision: str) -> None:
         """A client lists and reads the resources, and gets errors for missing ones, in both eras."""
         with SourceDriver(source) as driver, driver.served(revision) as served:
-            listed: list[t.Resource] = served.do(lambda client: _listed(client))
+            listed: list[t.Resource] = served.do(_list_resources)
             direct = [item.uri for item in driver.pages(1_000)]
             if not self.live:
                 expect([item.uri for item in listed] == direct, "page", "A client lists other resources than page().")
@@ -175,7 +175,7 @@ class WatchTests(ContractBase):
                 read = [bytes_of(content) for content in served.read(item.uri)]
                 same = self.live or read == [bytes_of(content) for content in driver.ask("read", item.uri).contents]
                 expect(same, "read", f"A client reads something else in {item.uri} than read() returns.")
-            templates = served.do(lambda client: _templates(client))
+            templates = served.do(_list_templates)
             expect(
                 templates == [item.uri_template for item in source.templates],
                 "Templates",
@@ -200,9 +200,9 @@ class WatchTests(ContractBase):
             )
 
 
-async def _listed(client: Client) -> list[t.Resource]:
+async def _list_resources(client: Client) -> list[t.Resource]:
     return await client.list_resources()
 
 
-async def _templates(client: Client) -> list[str]:
+async def _list_templates(client: Client) -> list[str]:
     return [template.uri_template for template in await client.list_resource_templates()]
