@@ -67,9 +67,10 @@ help:
 serve: $(RUNS)
 	@trap 'exit 0' INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 
+# The second part also runs if the first one fails, so that one run shows every failure.
 test: $(TESTS)
-	$(FIRST) $(ARGS)
-	$(PY) -m pytest tests/security tests/docs tests/test_package.py tests/test_dist.py -n 2 -q
+	$(FIRST) $(ARGS); first=$$?; \
+	$(PY) -m pytest tests/security tests/docs tests/test_package.py tests/test_dist.py -n 2 -q && exit $$first
 
 test-quick: $(TESTS)
 	$(FIRST) $(PROGRAMS:%=--ignore=tests/%) $(ARGS)
