@@ -56,7 +56,7 @@ def _forget_revisions() -> None:
     """Clear the cached revisions of servers, because tests reuse ports."""
     connect = sys.modules.get("wharfinger.client.connect")
     if connect is not None:
-        connect.REVISION_CACHE.clear()
+        connect.PROTOCOL_CACHE.clear()
 
 
 @pytest.hookimpl(tryfirst=True)

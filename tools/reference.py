@@ -69,7 +69,7 @@ PAGES: dict[str, dict[str, tuple[str, ...]]] = {
         "wharfinger.sources.polling": ALL,
         "wharfinger.sources.ttl": ("IMMUTABLE_TTL_MS", "ttl_ms"),
         "wharfinger.sources.folder.file_uri": ("split_path",),
-        "wharfinger.sources.windows.window": ("parse", "read_content", "split_query"),
+        "wharfinger.sources.windows.window": ("parse_window", "read_content", "split_query"),
     },
     "auth": {"wharfinger.auth": ALL, "wharfinger.net": ("is_public",)},
     "policy": {
