@@ -165,7 +165,7 @@ class Server(FeatureService):
             UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
             MissingExtra: the extra `openapi` is not installed.
         """
-        # Imported by name: no module of this layer depends on the sources above it (docs/design.md, §2).
+        # The only import of a higher layer, by name, so that no type of this module depends on it (docs/design.md, §2).
         sources = import_module("wharfinger.sources")
         api: Source = sources.openapi(spec, app=app, **options)
         server = cls(name or api.name)
