@@ -644,6 +644,12 @@ def test_properties_that_are_no_object_are_refused(keyword: str) -> None:
         compile_schema({keyword: ["a"]}, trusted=False)
 
 
+def test_a_dialect_that_is_null_is_refused() -> None:
+    """Regression: a KeyError, with which `call_tool` failed although the result was valid."""
+    with pytest.raises(InvalidSchema, match=r"\$schema: null is not of type"):
+        compile_schema({"$schema": None, "type": "object"}, trusted=False)
+
+
 def test_long_chain_of_references_is_refused() -> None:
     steps = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(1900)}
     with pytest.raises(InvalidSchema, match="too long a chain"):

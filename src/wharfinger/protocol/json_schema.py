@@ -396,7 +396,7 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
         import jsonschema_rs
     except ImportError:
         raise MissingExtra("schema", f"The {what}") from None
-    dialect = str(schema.get("$schema", next(iter(DIALECTS)))).removesuffix("#")
+    dialect = str(schema.get("$schema") or next(iter(DIALECTS))).removesuffix("#")
     validator = getattr(jsonschema_rs, DIALECTS[dialect])
     # The linear engine first. Only the other one, which backtracks, has look-around and back-references.
     engines: tuple[Callable[[], Any], ...] = (
