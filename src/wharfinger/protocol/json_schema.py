@@ -100,7 +100,8 @@ class CompiledSchema:
     def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
         """A schema that is not `trusted` may have only small patterns that take linear time."""
         self.schema = _own_copy(schema, what)
-        self.weight = _check_shape(self.schema, what)
+        _check_shape(self.schema, what)
+        self.weight = _weigh(self.schema, what)
         if not trusted:
             _refuse_unclear_references(self.schema, what)
         patterns = list(_patterns(self.schema))
@@ -158,12 +159,8 @@ def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def _check_shape(schema: dict[str, Any], what: str) -> int:
-    """Return how many subschemas may apply to one value.
-
-    Raises:
-        InvalidSchema: the schema is over a limit, or a reference leads outside.
-    """
+def _check_shape(schema: dict[str, Any], what: str) -> None:
+    """Refuse a schema with too many subschemas, or with a reference that leads outside."""
     identifiers = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
         if depth > MAX_DEPTH:
@@ -177,7 +174,6 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
                     f"The {what} refers to {reference!r}, which is not in it: nothing is fetched, "
                     f"so put it below $defs and refer to it as #/$defs/…."
                 )
-    return _weigh(schema, what)
 
 
 def _refuse_unclear_references(schema: dict[str, Any], what: str) -> None:

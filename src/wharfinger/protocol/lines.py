@@ -36,35 +36,23 @@ class LineBuffer:
 
     def feed(self, data: bytes) -> list[bytes | Literal[Overlong.LINE]]:
         """Add bytes. Returns the lines that they complete, and `OVERLONG` once for each line over the limit."""
-        lines: list[bytes | Literal[Overlong.LINE]] = data.split(b"\n")  # type: ignore[assignment]
-        rest: bytes = lines.pop()  # type: ignore[assignment]
-        if lines and (self._chunks or self._skipping):
-            lines[0] = self._finish(lines[0])  # type: ignore[arg-type]
-        if len(data) > self._limit:
-            lines = [OVERLONG if line is not OVERLONG and len(line) > self._limit else line for line in lines]
-        if rest:
-            overlong = self._keep(rest)
-            if overlong:
+        ended = data.split(b"\n")
+        rest = ended.pop()
+        longest = self._buffered_bytes + len(data)  # no line can be longer
+        if ended and self._skipping:  # `OVERLONG` was returned when this line grew over the limit
+            self._skipping = False
+            ended[0] = b""
+        elif ended and self._chunks:
+            ended[0] = b"".join((*self._chunks, ended[0]))
+            self._chunks, self._buffered_bytes = [], 0
+        lines: list[bytes | Literal[Overlong.LINE]] = [line for line in ended if line]
+        if longest > self._limit:
+            lines = [OVERLONG if len(line) > self._limit else line for line in ended if line]
+        if rest and not self._skipping:
+            self._chunks.append(rest)
+            self._buffered_bytes += len(rest)
+            if self._buffered_bytes > self._limit:
+                self._chunks, self._buffered_bytes, self._skipping = [], 0, True
                 lines.append(OVERLONG)
         self.unfinished = self._skipping or bool(self._chunks)
-        return [line for line in lines if line]
-
-    def _finish(self, last: bytes) -> bytes | Literal[Overlong.LINE]:
-        if self._skipping:  # `OVERLONG` was returned when it grew over the limit
-            self._skipping = False
-            return b""
-        self._chunks.append(last)
-        line = b"".join(self._chunks)
-        self._chunks, self._buffered_bytes = [], 0
-        return OVERLONG if len(line) > self._limit else line
-
-    def _keep(self, rest: bytes) -> bool:
-        """Buffer the beginning of a line. Returns whether it just grew over the limit."""
-        if self._skipping:
-            return False
-        self._chunks.append(rest)
-        self._buffered_bytes += len(rest)
-        if self._buffered_bytes <= self._limit:
-            return False
-        self._chunks, self._buffered_bytes, self._skipping = [], 0, True
-        return True
+        return lines

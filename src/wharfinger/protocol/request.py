@@ -264,7 +264,7 @@ def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session 
         rules = REVISIONS.get(params.meta.protocol_version)
     else:
         rules = None if session is None or session.phase is not Phase.OPEN else session.caller.rules
-    return None if rules is None or row.first <= rules.order <= row.last else params
+    return None if rules is None or row.within(rules) else params
 
 
 def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:

@@ -124,8 +124,10 @@ class EventDecoder:
         if not self._started:
             self._started = True
             line = line.removeprefix(_BOM)
-        if not line:
-            return self._dispatch()
+        if not line:  # the end of an event
+            lines, event = self._data, self._event
+            self._data, self._event, self._buffered_bytes = [], "", 0
+            return Event(data=b"\n".join(lines), event=event or "message", id=self.last_id) if lines else None
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -141,15 +143,6 @@ class EventDecoder:
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self.retry = int(value)
         return None
-
-    def _dispatch(self) -> Event | None:
-        lines, name = self._data, self._event
-        self._event = ""
-        self._buffered_bytes = 0
-        if not lines:
-            return None
-        self._data = []
-        return Event(data=b"\n".join(lines), event=name or "message", id=self.last_id)
 
 
 class Pulse:

@@ -9,9 +9,9 @@ allow the request, and never quotes the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +19,10 @@ from msgspec import UNSET, UnsetType
 from wharfinger.errors import HeaderMismatch, InvalidRequest, ProtocolError, UnsupportedVersion
 from wharfinger.protocol.http.headers import decode_value
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS
+from wharfinger.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS
+
+if TYPE_CHECKING:
+    from wharfinger.protocol.request import Request
 
 __all__ = [
     "ACCEPTS_EVENTS",
@@ -27,13 +30,13 @@ __all__ = [
     "CLOSE_HEADERS",
     "ENDPOINTS",
     "EVENT_STREAM",
+    "HANDSHAKE_VERSIONS",
     "JSON",
     "LAST_EVENT",
     "METHOD",
     "NAME",
     "SESSION",
     "STATELESS_VERSIONS",
-    "SUPPORTED_HANDSHAKE",
     "VERSION",
     "HttpLimits",
     "HttpRefusal",
@@ -148,10 +151,8 @@ def read_headers(pairs: Sequence[Sequence[bytes]]) -> dict[bytes, bytes]:
         HttpRefusal: 400, another header that must be unique occurs twice.
     """
     headers: dict[bytes, bytes] = dict(pairs)  # type: ignore[arg-type]  # ASGI: pairs, as tuples or lists
-    return headers if len(headers) == len(pairs) else _join(pairs)
-
-
-def _join(pairs: Iterable[Sequence[bytes]]) -> dict[bytes, bytes]:
+    if len(headers) == len(pairs):
+        return headers
     values: dict[bytes, list[bytes]] = {}  # joined at the end: linear time for many headers of one name
     for name, value in pairs:
         if name not in values:
@@ -244,8 +245,8 @@ PostKind = Literal["stateless", "session", "opening"]
 that opens a session."""
 
 _WIRE = {name: name.encode() for name in REVISIONS}
-STATELESS_VERSIONS = frozenset(_WIRE[row.name] for row in REVISIONS.values() if row.era == "stateless")
-SUPPORTED_HANDSHAKE = frozenset(name.encode() for name in HANDSHAKE)
+STATELESS_VERSIONS = frozenset(name.encode() for name in STATELESS)
+HANDSHAKE_VERSIONS = frozenset(name.encode() for name in HANDSHAKE)
 _VERSION_KEY = b"protocolVersion"
 
 
@@ -274,7 +275,7 @@ def kind_of_post(headers: Headers, message: Message) -> PostKind:
         return "stateless"
     if SESSION in headers:
         return "session"
-    if version and version not in SUPPORTED_HANDSHAKE:
+    if version and version not in HANDSHAKE_VERSIONS:
         return "stateless"
     if message.method == "initialize" and message.id is not UNSET:
         return "opening"
@@ -299,24 +300,11 @@ def _names_version(message: Message) -> bool:
 def check_session_version(headers: Headers) -> None:
     """Raise HttpRefusal (400) if a session's version header is unknown (2025-06-18, §2.7). It is optional."""
     version = headers.get(VERSION)
-    if version is not None and version.strip() not in SUPPORTED_HANDSHAKE:
+    if version is not None and version.strip() not in HANDSHAKE_VERSIONS:
         raise HttpRefusal(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
 
 
 # --- headers against body --------------------------------------------------------------------------------------------
-
-
-class _RequestLike(Protocol):
-    """The members of a `Request` that this module reads."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def row(self) -> Any: ...
-    @property
-    def params(self) -> Any: ...
-    @property
-    def caller(self) -> Any: ...
 
 
 def check_version(headers: Headers) -> None:
@@ -325,7 +313,7 @@ def check_version(headers: Headers) -> None:
         raise HeaderMismatch("Send the MCP-Protocol-Version header with the version of params._meta.")
 
 
-def check_standard_headers(headers: Headers, request: _RequestLike) -> None:
+def check_standard_headers(headers: Headers, request: Request) -> None:
     """Compare version, method and name in the headers with the body, because a proxy may have routed by them.
 
     Raises:

@@ -575,7 +575,8 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Var
 def _read_names(slot: Slot, content: str, found: VariableValues) -> bool:
     """Read names in any order.
 
-    A name that no plain variable has goes to an exploded one: to its list if it has that name, else to its map.
+    A name that no plain variable has goes to the list of the exploded variable with this name, or else to the map of
+    the first exploded variable without a list.
     """
     if not content:
         return slot.operator != ";"
@@ -595,20 +596,12 @@ def _read_names(slot: Slot, content: str, found: VariableValues) -> bool:
             return False
         else:
             others[_decode(name)] = _decode(value)
-    return _keep_rest(exploded, lists, others, found)
-
-
-def _keep_rest(
-    exploded: dict[str, Variable], lists: dict[str, list[str]], others: dict[str, str], found: VariableValues
-) -> bool:
-    """Add the list of each exploded variable. The first exploded one without a list takes the other names."""
     found += [(exploded[name], values) for name, values in lists.items()]
-    if not others:
-        return True
-    taker = next((variable for name, variable in exploded.items() if name not in lists), None)
-    if taker is None:
-        return False
-    found.append((taker, others))
+    if others:
+        without_list = next((variable for name, variable in exploded.items() if name not in lists), None)
+        if without_list is None:
+            return False
+        found.append((without_list, others))
     return True
 
 
