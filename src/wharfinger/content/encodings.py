@@ -48,10 +48,9 @@ def decode(data: bytes) -> Decoded | None:
 
     Line breaks and a UTF-8 byte order mark are kept. Bytes with a NUL character are not text.
     """
-    if data.startswith(_MARKS):
-        for mark, encoding in BYTE_ORDER_MARKS:
-            if data.startswith(mark):
-                return _decode_as(data[len(mark) :], encoding)
+    for mark, encoding in BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return _decode_as(data[len(mark) :], encoding)
     if b"\0" in data:
         encoding = _utf16_without_mark(data)
         return _decode_as(data, encoding) if encoding else None

@@ -326,19 +326,19 @@ class _Block:
 
     def _definition_fit(self, row: int) -> float:
         """Return how well the name of what a line defines fits the query, from 0 to 1."""
-        if row not in self.definitions:
-            self.definitions[row] = self._compute_definition_fit(row)
-        return self.definitions[row]
-
-    def _compute_definition_fit(self, row: int) -> float:
+        known = self.definitions.get(row)
+        if known is not None:
+            return known
         line = self.lines[row][:_MATCHED_CHARACTERS]
         if name := _defined_name(line):
-            return self._name_fit(name)
-        best = 0.9 * self._name_fit(line) if self._is_heading(row) else 0.0
-        for pattern, worth in _DEFINES:
-            matched = pattern.match(line)
-            if matched is not None and (pattern is not _OPTION or self._begins_value(row)):
-                best = max(best, worth * self._name_fit(matched[1]))
+            best = self._name_fit(name)
+        else:
+            best = 0.9 * self._name_fit(line) if self._is_heading(row) else 0.0
+            for pattern, worth in _DEFINES:
+                matched = pattern.match(line)
+                if matched is not None and (pattern is not _OPTION or self._begins_value(row)):
+                    best = max(best, worth * self._name_fit(matched[1]))
+        self.definitions[row] = best
         return best
 
     def _begins_value(self, row: int) -> bool:

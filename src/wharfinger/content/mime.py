@@ -22,6 +22,7 @@ __all__ = [
     "classify",
     "decode_text",
     "encoding_of",
+    "essence_of",
     "is_guess",
     "is_text",
     "sniff",
@@ -378,8 +379,12 @@ _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
 
 def is_text(mime: str) -> bool:
     """Return whether content with this declared type is sent as text."""
-    essence = mime.partition(";")[0].rstrip().lower()
-    return _is_textual(essence)
+    return _is_textual(essence_of(mime))
+
+
+def essence_of(mime: str) -> str:
+    """Return a MIME type without its parameters, in lower case."""
+    return mime.partition(";")[0].strip().lower()
 
 
 def _is_textual(mime: str) -> bool:

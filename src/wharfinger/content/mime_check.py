@@ -12,9 +12,9 @@ import re
 import msgspec
 
 from wharfinger.content.encodings import declared_encoding
-from wharfinger.content.mime import SNIFFED_BYTES, by_signature, decode_text, is_text
+from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, decode_text, essence_of, is_text
 
-__all__ = ["MAX_PARSED_BYTES", "contradiction", "essence_of"]
+__all__ = ["MAX_PARSED_BYTES", "contradiction"]
 
 MAX_PARSED_BYTES = 4 << 20
 """The maximum size in bytes of JSON that is parsed."""
@@ -57,11 +57,6 @@ _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").f
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})\"?", re.IGNORECASE).search
 
 
-def essence_of(declared: str) -> str:
-    """Return a MIME type without its parameters, in lower case."""
-    return declared.partition(";")[0].strip().lower()
-
-
 def contradiction(declared: str, content: bytes | str, *, complete: bool = True) -> str:
     """Return a clause that says how content contradicts its type, or an empty string.
 
@@ -71,7 +66,7 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
         complete: Whether `content` is the whole content, so that JSON can be parsed.
     """
     kind = essence_of(declared)
-    if not kind or kind == "inode/directory" or not content:
+    if not kind or kind == DIRECTORY or not content:
         return ""
     if not _TYPE(kind):
         return f"{declared[:80]!r} is not a MIME type"
