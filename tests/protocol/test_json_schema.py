@@ -693,6 +693,22 @@ def test_the_reason_of_an_invalid_schema_is_one_line_of_at_most_200_characters()
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"$ref": "x" * 300 + "\n"}, f"refers to '{'x' * 200}…', which is not in it"),
+        ({"$ref": "a\x1b[31m"}, "refers to 'a?[31m', which is not in it"),
+        ({"$schema": "x" * 300}, f"unknown dialect ($schema: '{'x' * 199}…): use one of"),
+        ({"$schema": ["x\x1b"]}, "unknown dialect ($schema: ['x\\x1b']): use one of"),
+    ],
+)
+def test_references_and_dialects_are_shown_in_200_printable_characters(schema: dict[str, Any], shown: str) -> None:
+    """Regression: a warning in the log of a client had a reference of a peer at its full length."""
+    with pytest.raises(InvalidSchema) as caught:
+        compile_schema(schema, trusted=False)
+    assert shown in str(caught.value)
+
+
 # --- error messages about values
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -760,6 +776,12 @@ def test_missing_and_unknown_members_are_reported_with_their_names() -> None:
     assert sorted(schema.faults({"a": {"\nc": 1}})) == ["a.?c: no such member", "a.b: missing"]
     unevaluated = compile_schema({"unevaluatedProperties": False})
     assert unevaluated.faults({"x" * 65: 1}) == ["x" * 64 + "…: no such member"]
+
+
+def test_the_name_of_a_missing_member_is_printable_and_short() -> None:
+    """Regression: the name was shown as the schema of a peer has it."""
+    schema = compile_schema({"required": ["\x1b[31m", "x" * 65]}, trusted=False)
+    assert schema.faults({}) == ["?[31m: missing", "x" * 64 + "…: missing"]
 
 
 @pytest.mark.parametrize(

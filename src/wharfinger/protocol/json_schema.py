@@ -171,7 +171,7 @@ def _check_shape(schema: dict[str, Any], what: str) -> None:
             reference = node.get(keyword)
             if isinstance(reference, str) and not _leads_inside(reference, identifiers):
                 raise InvalidSchema(
-                    f"The {what} refers to {reference!r}, which is not in it: nothing is fetched, "
+                    f"The {what} refers to {printable(reference, 200)!r}, which is not in it: nothing is fetched, "
                     f"so put it below $defs and refer to it as #/$defs/…."
                 )
 
@@ -219,7 +219,8 @@ def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
         dialect = node.get("$schema")
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
             raise InvalidSchema(
-                f"The {what} is in an unknown dialect ($schema: {dialect!r}): use one of {', '.join(DIALECTS)}."
+                f"The {what} is in an unknown dialect ($schema: {printable(repr(dialect), 200)}): "
+                f"use one of {', '.join(DIALECTS)}."
             )
     return frozenset(identifiers)
 
@@ -458,7 +459,7 @@ def _describe(error: Any, root: str) -> list[str]:
     name, facts = error.kind.name, error.kind.as_dict()
     inside = f"{where}." if where else ""
     if name == "required":
-        return [f"{inside}{facts['property']}: missing"]
+        return [f"{inside}{printable(facts['property'])}: missing"]
     if name in ("additionalProperties", "unevaluatedProperties"):
         return [f"{inside}{printable(str(member))}: no such member" for member in facts["unexpected"][:8]]
     path = where or root
