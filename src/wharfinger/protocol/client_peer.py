@@ -59,7 +59,7 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """An entry of a large batch. All are checked before the batch is split: split, `[1,1,…]` takes thirty times the
+    """An entry of a large batch, which is checked before it is split: the parts of `[1,1,…]` take thirty times its
     memory."""
 
     jsonrpc: str
@@ -138,7 +138,7 @@ class ClientPeer(Generic[W]):
         self._last = 0
         """The id of the last request."""
         self._last_at_one_way = -1
-        """The value of `_last` when a notification or a response was last sent. No response shows that the server has
+        """The value of `_last` when a notification or a response was last sent. Nothing shows whether the server has
         read such a message."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:

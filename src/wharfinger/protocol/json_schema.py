@@ -119,6 +119,7 @@ class CompiledSchema:
     def faults(self, value: Any, root: str = "arguments") -> list[str]:
         """Return one line for each error, with its path and without the value. A value that matches has none.
 
+        If a pattern with look-around would have to search texts that are too long, the only error is their length.
         `root` is the path of the value itself.
         """
         if self._may_backtrack and _pattern_steps(value) > MAX_PATTERN_STEPS:
@@ -267,7 +268,7 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
 class _VisitCounter:
     """Counts the subschemas that the validator visits on one path into a value while it collects errors.
 
-    It then caches no results, as it does while it only decides whether a value matches.
+    The validator then caches no results: it caches them only while it decides whether a value matches.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:

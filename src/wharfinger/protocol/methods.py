@@ -43,7 +43,6 @@ class Method:
     ) -> None:
         self.name = name
         self.sender = sender
-        """The sender: the client, the server, or both."""
         self.params = params
         self.result = result
         """None for a notification."""

@@ -23,8 +23,9 @@ LIMITED = (429, 503)
 class Observation:
     """One request, from its beginning to its answer.
 
-    Before observers see the end, these are set: `result` or `error` is the outcome of the handler, `size` the bytes of
-    the encoded answer (for a request that a handler makes, of its contents), `seconds` the time until then.
+    Before observers see the end, these are set: `result` or `error` is the outcome of the handler, `size` the number of
+    bytes of the encoded answer or, for a request that a handler makes, of its contents, and `seconds` the time until
+    then.
     """
 
     __slots__ = (

@@ -24,14 +24,13 @@ __all__ = [
     "updated",
 ]
 
-LISTS = ("resources", "tools", "prompts")
-"""The lists that have change notifications."""
-
 _FILTERS = {
     "resources": "resources_list_changed",
     "tools": "tools_list_changed",
     "prompts": "prompts_list_changed",
 }
+LISTS = tuple(_FILTERS)
+"""The lists that have change notifications."""
 
 Tag = bytes | None
 """The encoded `_meta` of a notification on a listen stream; None in the handshake era."""
@@ -48,7 +47,7 @@ def lists_of(requested: t.SubscriptionFilter) -> list[str]:
 
 
 def covers(watched: str, uri: str) -> bool:
-    """Return whether `uri` is the watched URI, or lies below it: a folder changes if something in it changes."""
+    """Return whether `uri` is the watched URI, a part of it (`?…`, `#…`), or something in the folder that it names."""
     if not uri.startswith(watched):  # the cheapest test first
         return False
     return len(uri) == len(watched) or watched.endswith("/") or uri[len(watched)] in "/?#"

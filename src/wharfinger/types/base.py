@@ -58,7 +58,7 @@ Meta = dict[str, Any]
 """`_meta` of anything but a request, unchanged; the keys that the protocol defines are the constants `META_…`."""
 
 META_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-"""On a notification: id of the `subscriptions/listen` request that it answers, of the same JSON type (2026-07-28)."""
+"""On a notification: the id of its `subscriptions/listen` request, with the same JSON type (2026-07-28)."""
 
 META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 """On a result: the `Implementation` that made it (2026-07-28)."""

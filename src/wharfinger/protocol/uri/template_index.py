@@ -90,7 +90,7 @@ class TemplateIndex(Generic[T]):
                 raise AmbiguousTemplate(other.template.text, entry.template.text)
         self._root.reach(entry.edges).insert(entry)
         self._entries[entry.template.text] = entry
-        insort(self._by_prefix.setdefault(entry.prefix, []), entry, key=_rank)
+        insort(self._by_prefix.setdefault(entry.prefix, []), entry, key=_by_rank)
         if len(entry.prefix) not in self._lengths:
             self._lengths = sorted((*self._lengths, len(entry.prefix)), reverse=True)
 
@@ -124,7 +124,7 @@ class TemplateIndex(Generic[T]):
                 continue
             many = len(entries) > MAX_LINEAR_TEMPLATES
             if many:  # the tree also has the templates with a shorter first literal
-                entries = sorted(self._root.candidates(canonical), key=_rank)
+                entries = sorted(self._root.candidates(canonical), key=_by_rank)
             for entry in entries:
                 if entry.core not in canonical:
                     continue
@@ -172,7 +172,7 @@ def _ending(template: UriTemplate) -> str:
     return before[-1] if closed else ""
 
 
-def _rank(entry: _Entry[T]) -> Rank:
+def _by_rank(entry: _Entry[T]) -> Rank:
     return entry.rank
 
 
