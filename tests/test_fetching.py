@@ -246,15 +246,26 @@ def test_a_request_without_a_response_times_out() -> None:
 @pytest.mark.parametrize(
     "url",
     ["http://127.0.0.1:{port}/", "http://[::1]:{port}/", "http://[::ffff:127.0.0.1]:{port}/", "http://localhost:{port}/",
-     "http://2130706433:{port}/", "http://0x7f000001:{port}/", "http://127.1:{port}/", "http://0:{port}/",
      "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/"],
 )  # fmt: skip
 def test_only_public_addresses_are_requested_by_default(url: str) -> None:
     async def test() -> None:
         async with start_site() as site, Fetcher() as fetcher:
-            port = site.origin.rpartition(":")[2]
-            with pytest.raises(ConnectionFailed, match=r"private network|not a canonical|failed|cannot be reached"):
-                await fetcher.request("GET", url.format(port=port))
+            with pytest.raises(NotAllowed, match="is in a private network or on this machine"):
+                await fetcher.request("GET", url.format(port=site.origin.rpartition(":")[2]))
+            assert site.requests == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "127.1", "0"])
+def test_this_machine_is_not_requested_in_another_notation_of_its_address(host: str) -> None:
+    """Some are refused as addresses, others once they are resolved."""
+
+    async def test() -> None:
+        async with start_site() as site, Fetcher() as fetcher:
+            with pytest.raises(ConnectionFailed):
+                await fetcher.request("GET", f"http://{host}:{site.origin.rpartition(':')[2]}/")
             assert site.requests == []
 
     run(test())

@@ -784,6 +784,17 @@ def test_the_name_of_a_missing_member_is_printable_and_short() -> None:
     assert schema.faults({}) == ["?[31m: missing", "x" * 64 + "…: missing"]
 
 
+def test_a_fault_of_the_whole_value_has_the_name_that_the_caller_gives() -> None:
+    schema = compile_schema({"type": "object", "properties": {"a": {"type": "string"}}})
+    assert schema.faults(1, "result") == ["result: expected an object"]
+    assert schema.faults({"a": 1}, "result") == ["a: expected a string"]
+    with_alternatives = compile_schema({"type": "object", "anyOf": [{}]})
+    assert with_alternatives.faults([1] * 5000, "result") == ["result: must match the schema"]
+    assert compile_schema({"pattern": "(?=a)b"}).faults("x" * 10_001, "result") == [
+        "result: must have shorter texts for patterns with look-around"
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "start", "text"),
     [

@@ -122,7 +122,7 @@ def test_members_are_counted_by_owner() -> None:
     assert (len(table.shares), table.shares.total, table._owned) == (0, 0, {})
 
 
-def test_unused_returns_the_old_members_of_each_owner_up_to_the_first_recent_one() -> None:
+def test_find_old_returns_the_old_members_of_each_owner_up_to_the_first_recent_one() -> None:
     table = fair_table(a="xyz", b="uvw")
     old = {"x", "y", "u", "w"}
     assert table.find_old(old.__contains__) == ["x", "y", "u"]

@@ -1,4 +1,4 @@
-"""Encoded change notifications, with and without the tag of a listen request."""
+"""Change notifications with and without the tag of a listen request, filters, and what a watched URI covers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.subscriptions import (
     LISTS,
     acknowledgement,
+    covers,
     list_changed,
     listen_result,
     lists_of,
@@ -55,6 +56,24 @@ def test_a_task_notification_has_the_whole_task() -> None:
     task = {"taskId": "x", "status": "working"}
     assert decode_notification(task_changed(state, None)) == ("notifications/tasks", task)
     assert decode_notification(task_changed(state, encode(tag(7)))) == ("notifications/tasks", {"_meta": TAG} | task)
+
+
+@pytest.mark.parametrize(
+    ("watched", "uri", "covered"),
+    [
+        ("file:///a", "file:///a", True),
+        ("file:///a", "file:///a/b/c", True),
+        ("file:///a/", "file:///a/b", True),
+        ("file:///a", "file:///a?lines=1-9", True),
+        ("file:///a", "file:///a#end", True),
+        ("file:///a", "file:///ab", False),
+        ("file:///a/b", "file:///a", False),
+        ("file:///a/", "file:///a", False),
+        ("git://", "git://a", True),
+    ],
+)
+def test_a_watched_uri_covers_itself_its_parts_and_what_is_below_it(watched: str, uri: str, covered: bool) -> None:
+    assert covers(watched, uri) is covered
 
 
 @pytest.mark.parametrize("id", [7, "7"])

@@ -151,7 +151,7 @@ KEPT_WHOLE: dict[str, str] = {
 
 _STATELESS = "required in the stateless era only, and added when the answer is sealed"
 _INHERITED = "inherited from Result or PaginatedResult; never set if the revision does not have it"
-_OPENED = "protocol.exchange requires it in the stateless era, with the right error"
+_OPENED = "protocol.request requires it in the stateless era, with the right error"
 _ANSWERS = "kept raw, since the input request decides how its response is decoded"
 _ANY_META = "every request and notification may carry _meta"
 

@@ -127,7 +127,7 @@ def test_a_changed_schema_is_detected(
 
 
 TASKS_OF_2025_11_25 = {"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "notifications/tasks/status"}
-"""Experimental methods that are not supported. An extension uses two of the names with other params."""
+"""Experimental methods that are not in the table. An extension uses two of the names with other params."""
 EXTENSIONS = {"tasks/get", "tasks/update", "tasks/cancel", "notifications/tasks"}
 """Methods of extensions, which the core schemas do not have."""
 
