@@ -12,6 +12,7 @@ import pytest
 from tests.auth.authority import Authority, ProtectedServer, approve, protected_server, serve
 from wharfinger import Client
 from wharfinger.auth import FileTokens, MemoryTokens, SignIn
+from wharfinger.auth.client.grants import Grant
 from wharfinger.errors import NotAuthorized
 
 
@@ -287,6 +288,26 @@ async def test_a_grant_renewed_by_another_process_is_not_renewed_again() -> None
             await client.list_tools()
             assert await second.headers(server.url) == await first.headers(server.url)
             assert authority.request_names().count("refresh_token") == renewals + 1
+
+
+async def test_a_token_of_a_sign_in_in_another_process_replaces_a_refused_one() -> None:
+    """A bug: without a refresh token, the first process asked the user again, or told them to sign in."""
+    async with protected_server() as (server, authority):
+
+        async def sign_in() -> Grant:
+            login = SignIn(open_browser=approve, offline=False)
+            async with Client(server.url, auth=login):
+                pass
+            grant = await login.grant(server.url)
+            assert grant is not None
+            return grant
+
+        tokens = MemoryTokens()  # shared, as two processes share one folder of files
+        await tokens.keep(await sign_in())
+        async with Client(server.url, auth=SignIn(interactive=False, tokens=tokens)) as client:
+            authority.scopes_by_token.clear()
+            await tokens.keep(await sign_in())
+            await client.list_tools()
 
 
 async def test_a_new_token_that_is_refused_ends_the_sign_in() -> None:

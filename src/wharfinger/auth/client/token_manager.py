@@ -105,7 +105,8 @@ class TokenManager:
         if challenge is None or (status == 403 and challenge.error != "insufficient_scope"):
             return False
         async with self._lock(url):
-            old = self._grants.get(url) or await self._tokens.grant(url)
+            # The stored grant comes first: another process may have signed in again.
+            old = await self._tokens.grant(url) or self._grants.get(url)
             if old is not None:
                 self._grants[url] = old
             if old is not None and _headers(old) != sent:
