@@ -158,6 +158,29 @@ async def test_large_answers_keep_their_order_and_wait_for_a_slow_reader() -> No
         assert (len(wire.stream.parked), wire.stream.parked_bytes) == (0, 0)
 
 
+async def test_the_bytes_that_wait_for_a_slow_reader_are_counted_exactly() -> None:
+    """A bug: each small message was counted without its line end, so a queue that was never empty seemed to shrink."""
+    server, _ = make_server()
+    async with Wire(server) as wire:
+        write, stream = wire.write, wire.stream
+
+        def write_and_pause(data: Any) -> None:
+            write(data)
+            stream.pause_writing()
+
+        wire.write = write_and_pause  # type: ignore[method-assign]
+        stream.pause_writing()
+        messages = [b'{"method":"m","params":"%s"}' % (b"x" * size) for size in (10, 300_000, 20)]
+        for message in messages:
+            stream.write(message)
+        left = sum(len(message) + 1 for message in messages)
+        while stream.parked:
+            assert (stream.parked_bytes, stream.unread.total) == (left, left)
+            stream.resume_writing()
+            left -= len(wire.chunks[-1])
+        assert (left, stream.parked_bytes, stream.parked_small, stream.unread.total) == (0, 0, 0, 0)
+
+
 async def test_notifications_over_the_backlog_limit_are_dropped_and_answers_are_not() -> None:
     """Security S13."""
     server, _ = make_server(backlog=10_000)

@@ -268,12 +268,13 @@ class StreamServer(asyncio.Protocol):
     def park(self, data: bytes | ChunkedMessage) -> None:
         """Queue a message, so that it is written in its order, and in parts if it is large."""
         self.flush()
-        self.parked_bytes += len(data)
+        self.parked_bytes += len(data) + 1
         if type(data) is bytes and len(data) <= PART_BYTES:
             self.parked.append(data + b"\n")
-            self.parked_small += len(data)
+            self.parked_small += len(data) + 1
         else:
             self.parked.extend((_split((data,) if isinstance(data, bytes) else data), b"\n"))
+            self.parked_small += 1  # its line end
         if not self.blocked:
             self.pump()
         self.count_unread()
@@ -298,11 +299,8 @@ class StreamServer(asyncio.Protocol):
                 self.transport.write(chunk)
         self.count_unread()
         self.peer.refusing = self.parked_bytes > self.service.limits.unread
-        if not self.parked:
-            self.parked_bytes = self.parked_small = 0
-            self.count_unread()
-            if self.draining and not self.peer.in_flight:
-                self.finish()
+        if not self.parked and self.draining and not self.peer.in_flight:
+            self.finish()
 
     def count_unread(self) -> None:
         """Update the server's count of unread bytes by those of this connection."""
