@@ -350,3 +350,32 @@ def test_a_notification_is_sent_before_later_requests() -> None:
         assert order == ["notifications/initialized", "tools/list"]
 
     run(test())
+
+
+def test_a_request_waits_for_the_newest_of_several_notifications() -> None:
+    """A bug: the request that had waited made later ones forget the newer notification."""
+    order: list[str] = []
+    gates = {"notifications/1": asyncio.Event(), "notifications/2": asyncio.Event()}
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        method = request.message["method"]
+        if method in gates:
+            await gates[method].wait()
+            write_accepted(writer)
+        else:
+            write_response(writer, encode_result(request))
+        order.append(method)
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            link.notify("notifications/1", {})
+            first = asyncio.ensure_future(send_request(link, "x/1"))
+            await asyncio.sleep(0)
+            link.notify("notifications/2", {})
+            gates["notifications/1"].set()
+            await first
+            asyncio.get_running_loop().call_later(0.05, gates["notifications/2"].set)
+            await send_request(link, "x/2")
+        assert order == ["notifications/1", "x/1", "notifications/2", "x/2"]
+
+    run(test())

@@ -114,9 +114,10 @@ class HttpLink:
         """
         if self._end is not None:
             raise mark_unsent(self._end())
-        if self._notifying is not None:  # the server must read notifications/initialized first
-            await asyncio.wait((self._notifying,), timeout=timeout)
-            self._notifying = None
+        if (notifying := self._notifying) is not None:  # the server must read notifications/initialized first
+            await asyncio.wait((notifying,), timeout=timeout)
+            if self._notifying is notifying:
+                self._notifying = None
         peer: ClientPeer[PendingPost] = ClientPeer(self.limits, self._ids)
         peer.rules = self.rules
         peer.handles_requests = True
