@@ -25,6 +25,7 @@ from tests.transports.client_servers import (
 from wharfinger.errors import ConnectionLost, InvalidParams, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.protocol.sse import Pulse
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
@@ -76,6 +77,31 @@ def test_a_stream_that_breaks_within_an_event_resumes_after_the_last_complete_on
     async def test() -> None:
         async with open_link(serve, rules=HANDSHAKE) as link:
             assert decode_result(await send_request(link)) == {}
+
+    run(test())
+
+
+def test_a_stream_that_has_lost_its_heartbeat_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the call failed, although the same silence of a resumed stream only broke off the connection."""
+    monkeypatch.setattr(Pulse, "MIN_SECONDS", 0.05)
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        start_event_stream(writer)
+        if request.verb == "GET":
+            writer.write(encode_event(id=1, result={"late": True}))
+            writer.close()
+            return
+        writer.write(b"id: e1\nretry: 1\ndata: \n\n")
+        for _ in range(4):
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            writer.write(b": alive\n\n")
+        await writer.drain()
+        await asyncio.sleep(30)
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            assert decode_result(await send_request(link)) == {"late": True}
 
     run(test())
 
