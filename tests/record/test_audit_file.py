@@ -243,6 +243,28 @@ file.close()
     assert path.read_bytes() == b"".join(line(n, 100) for n in range(20))
 
 
+def test_a_line_that_was_unfinished_at_close_is_written_again_as_a_whole(tmp_path: Path) -> None:
+    """A bug: after the file was opened again, the rest of the line was written as a line of its own."""
+    path = tmp_path / "log"
+    program = f"""
+import resource, time
+from pathlib import Path
+from wharfinger.record import audit_file
+audit_file.RETRY_SECONDS, audit_file.CLOSE_SECONDS = 0.02, 0.1
+file = audit_file.AuditFile(Path({str(path)!r}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1050, resource.RLIM_INFINITY))
+for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
+while not file.failing: time.sleep(0.001)
+file.close()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+file.append(b"%08d" % 20 + b"x" * 91 + b"\\n")
+file.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    written, unfinished = b"".join(line(n, 100) for n in range(10)), line(10, 100)[:50] + b"\n"
+    assert path.read_bytes() == written + unfinished + b"".join(line(n, 100) for n in range(10, 21))
+
+
 def test_queued_lines_are_written_when_the_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (

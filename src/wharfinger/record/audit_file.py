@@ -2,8 +2,8 @@
 
 `append` never blocks: it puts the line into a bounded queue. The thread writes the queue in batches, so that a line is
 in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, the thread
-tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is
-at least half full.
+tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is at least half
+full.
 
 Lines are written whole. If the disk was full in the middle of a line, its rest is written later, or the whole line
 again, if another process has appended to the file in the meantime.
@@ -261,6 +261,8 @@ class AuditFile:
             self._close_descriptor()
         self._descriptor = _open(self.path)
         self._end = self._size()
+        if self._rest:  # its beginning is now a line of its own
+            self._rest = self._rest_line
 
     def _close_descriptor(self) -> None:
         if self._descriptor >= 0 and isinstance(self.path, Path):
