@@ -133,6 +133,16 @@ def test_counts_are_too_low_by_at_most_their_error(names: list[int]) -> None:
         assert reported == dict(exact)
 
 
+@pytest.mark.parametrize(("size", "error"), [(0, 1), (500, 500)])
+def test_the_error_of_the_counts_of_callers_is_reported(size: int, error: int) -> None:
+    """A bug: with more callers than are counted, their numbers were too low without a remark."""
+    report = AuditReport()
+    report.calls_by_who.limit = report.bytes_by_who.limit = 2
+    for name in ("ann", "bob", "eve"):
+        report.add(RecordedLine(time="t", action="call", outcome="allowed", subject=name, bytes=size))
+    assert report.as_dict(10)["tooLowBy"] == error
+
+
 def test_a_large_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:

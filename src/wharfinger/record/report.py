@@ -166,6 +166,7 @@ class AuditReport:
     def as_dict(self, limit: int) -> dict[str, Any]:
         """Return the summary as JSON values, with at most `limit` entries in each list."""
         requests = dict(self.calls_by_who.top(MAX_COUNTED))
+        all_counts = [counts for counts in vars(self).values() if isinstance(counts, Counts)]
         return {
             "from": self.first,
             "to": self.last,
@@ -188,9 +189,7 @@ class AuditReport:
                 {"who": who, "bytes": size, "requests": requests.get(who, 0)}
                 for who, size in self.bytes_by_who.top(limit)
             ],
-            "tooLowBy": max(
-                counts.error for counts in (self.reads, self.reads_by_who, self.refusals, self.empty_searches)
-            ),
+            "tooLowBy": max(counts.error for counts in all_counts),
         }
 
 
