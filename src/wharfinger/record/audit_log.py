@@ -104,7 +104,7 @@ class AuditLog:
             trace=seen.trace or trace_id(request),
         )
         name_caller(line, caller.principal, caller.info, request.peer)
-        self._append(line)
+        self.add(line)
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Record a search, without its words unless `queries` is set."""
@@ -141,7 +141,7 @@ class AuditLog:
             status=refusal.error.http_status,
         )
         name_caller(line, refusal.principal, None, refusal.address)
-        self._append(line)
+        self.add(line)
 
     # -- what a host does and decides
 
@@ -156,8 +156,10 @@ class AuditLog:
             raise Overloaded(CANNOT_WRITE)
 
     def add(self, line: AuditLine) -> None:
-        """Record a line that a host has made."""
-        self._append(line)
+        """Record a line. If earlier ones could not be recorded, a line with their number comes first."""
+        self._record_gap()
+        if not self.file.append(encode_line(line)):
+            self._count_unrecorded()
 
     def _record_event(
         self, request: Request, action: str, outcome: str, target: str, hits: int | None = None, query: str = ""
@@ -177,12 +179,7 @@ class AuditLog:
         name_caller(line, caller.principal, caller.info, request.peer)
         if hits is not None:
             line.hits = hits
-        self._append(line)
-
-    def _append(self, line: AuditLine) -> None:
-        self._record_gap()
-        if not self.file.append(encode_line(line)):
-            self._count_unrecorded()
+        self.add(line)
 
     def _count_unrecorded(self) -> None:
         self._unrecorded += 1

@@ -6,6 +6,7 @@ server does not know is counted as `other`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -157,8 +158,6 @@ class Metrics:
 
     async def close(self) -> None:
         """Stop listening."""
-        import asyncio
-
         if self._stop is not None:
             stop, self._stop = self._stop, None
             await asyncio.to_thread(stop)

@@ -28,6 +28,8 @@ __all__ = ["Tracing", "is_traced"]
 
 NAME_ATTRIBUTES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 """The attribute for the name of a tool or prompt. The span's name contains it too, because there are few such names."""
+UNMEASURED = frozenset({"mcp.resource.uri", "jsonrpc.request.id"})
+"""Attributes with too many values for a metric."""
 BUCKET_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bounds of the histogram that the conventions give."""
 HEADERS = ("traceparent", "tracestate", "baggage")
@@ -111,7 +113,7 @@ class Tracing:
         self._detach(token)
         if not seen.outer:
             # After an error, the name may be one that the caller made up.
-            excluded = UNMEASURED if code is None else UNMEASURED | NAMES
+            excluded = UNMEASURED if code is None else UNMEASURED.union(NAME_ATTRIBUTES.values())
             labels = {name: value for name, value in attributes.items() if name not in excluded}
             self._duration.record(seen.seconds, labels)
 
@@ -160,8 +162,3 @@ class Tracing:
             return None
         carrier = {name: value for name in HEADERS if (value := getattr(meta, name)) is not UNSET}
         return self._extract(carrier)
-
-
-NAMES = frozenset(NAME_ATTRIBUTES.values())
-UNMEASURED = frozenset({"mcp.resource.uri", "jsonrpc.request.id"})
-"""Attributes with too many values for a metric."""

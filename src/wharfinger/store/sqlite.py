@@ -92,8 +92,6 @@ class SqliteStore:
         now = self._clock()
         statement = _SET if instead_of is UNSET else _ADD if instead_of is None else _REPLACE
         values = {"key": key, "value": value, "expires": expires, "now": now, "old": instead_of}
-        if instead_of is UNSET:
-            del values["old"]
 
         def job(connection: Connection) -> bool:
             if now >= self._next_sweep:
@@ -189,39 +187,35 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 
 def _open_database(path: Path) -> Connection:
+    """Open the file, and create the tables in a new one. Refuse a file of another program or version."""
     import sqlite3
 
     # Only for the owner: SQLite itself would use the umask.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        _prepare(connection, path)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("BEGIN IMMEDIATE")  # only one of several processes creates the tables
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if application == 0 and tables == 0:
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        elif application != APPLICATION_ID:
+            raise StoreUnusable(f"{path} is a database of another program: choose another file.")
+        elif version != SCHEMA_VERSION:
+            raise StoreUnusable(
+                f"{path} was written by another version (schema {version}, not {SCHEMA_VERSION}): move it away."
+            )
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL").fetchone()  # after the checks, because it changes the file
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _prepare(connection: Connection, path: Path) -> None:
-    """Create the tables in a new file. Refuse a file of another program or version."""
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("BEGIN IMMEDIATE")  # only one of several processes creates the tables
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application == 0 and tables == 0:
-        for statement in filter(str.strip, _TABLES.split(";")):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    elif application != APPLICATION_ID:
-        raise StoreUnusable(f"{path} is a database of another program: choose another file.")
-    elif version != SCHEMA_VERSION:
-        raise StoreUnusable(
-            f"{path} was written by another version (schema {version}, not {SCHEMA_VERSION}): move it away."
-        )
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA journal_mode=WAL").fetchone()  # is kept in the file, so only in one of ours
 
 
 def _explain(problem: Exception) -> str:
