@@ -201,7 +201,7 @@ class RuleAccess:
             if "read" in rule.actions and (rule.denies or not rule.missing_scopes):
                 (denied if rule.denies else allowed).add(pattern, positions)
         if denied.all or not (allowed.all or allowed.names or allowed.matchers):
-            return _refuses_all
+            return lambda name: False
         unusual = has_unusual_character
         if not denied.names and not denied.matchers:
             allows = allowed.test()
@@ -266,7 +266,3 @@ class _NameTests:
         if len(matchers) == 1 and not names:
             return matchers[0]
         return lambda name: name in names or any(matches(name) for matches in matchers)
-
-
-def _refuses_all(name: str) -> bool:
-    return False

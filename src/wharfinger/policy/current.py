@@ -36,6 +36,14 @@ __all__ = [
     "unrestricted",
 ]
 
+T = TypeVar("T")
+
+MAX_DIRECTORIES = 10_000
+"""The maximum number of directories that `readable_uris` remembers."""
+_PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
+_PLAIN = "-._~!$&'()*+,;=:@"
+"""The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""
+
 
 @runtime_checkable
 class ReadsNames(Protocol):
@@ -45,8 +53,6 @@ class ReadsNames(Protocol):
         """Return a function that returns whether an entry of a directory may be read, by its decoded name."""
         ...
 
-
-T = TypeVar("T")
 
 CURRENT_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 """The permissions of the caller of the current request; None if everything is allowed."""
@@ -147,10 +153,3 @@ def reads_source(uri: str) -> bool:
 def reads_all_of_source(uri: str) -> bool:
     """Return whether the current caller may read everything of a source with this top URI."""
     return reads_all_below(uri if not uri or uri.endswith("/") else f"{uri}/")
-
-
-MAX_DIRECTORIES = 10_000
-"""The maximum number of directories that `readable_uris` remembers."""
-_PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
-_PLAIN = "-._~!$&'()*+,;=:@"
-"""The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""

@@ -33,7 +33,7 @@ class Published(NamedTuple):
     missing: frozenset[str] = frozenset()
     """URIs that are not listed, and that were not found when they were read."""
     roots: Callable[[str], Sequence[str]] | None = None
-    """Finds the patterns of the published files in a directory. Is None if nobody knows them."""
+    """A function that returns the patterns of the published files in a directory; None if they are not known."""
 
 
 class _RuleLike(Protocol):

@@ -66,8 +66,9 @@ def first_policy(
         comment = "These tools change nothing. The rules also apply to what they read."
         parts.append(_format_rule("allow", comment, do="call", what=what))
     if others := [name for name in published.tools if name not in harmless]:
-        text = _format_rule("allow", "These tools may change something: choose who may call them.", do="call",
-                     what=[f"tool:{name}" for name in others])  # fmt: skip
+        what = [f"tool:{name}" for name in others]
+        comment = "These tools may change something: choose who may call them."
+        text = _format_rule("allow", comment, do="call", what=what)
         parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
     if prompts := [name for name in published.prompts if _can_be_named("prompt", name)]:
         what = [f"prompt:{name}" for name in prompts]
@@ -103,11 +104,11 @@ parallel = 4
     refused = next((uri for uri in published.uris if not access.allows("read", uri)), "")
     if not refused and hidden:
         refused = hidden[0].replace("/**", "", 1).replace("/**", "/notes.md")
-    parts.append("# Decisions that must stay as they are: they are checked at the start and on every change.")
-    lines = ["[[test]]", 'as    = { sub = "ann" }']
+    lines = ["# Decisions that must stay as they are: they are checked at the start and on every change."]
+    lines += ["[[test]]", 'as    = { sub = "ann" }']
     lines += [f"allow = {_toml_string(f'read {readable}')}"] if readable else []
     lines += [f"deny  = {_toml_string(f'read {refused}')}"] if refused else []
-    parts[-1] += "\n" + "\n".join(lines) + "\n"
+    parts.append("\n".join(lines) + "\n")
     if readable:
         parts.append(f'[[test]]\nas    = "anyone"\ndeny  = {_toml_string(f"read {readable}")}\n')
     return "\n".join(parts)

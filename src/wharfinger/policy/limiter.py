@@ -2,8 +2,7 @@
 
 A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 calls at once, and then one every 0.6 s. A bucket is
 one number, the time at which it will be full again; a call moves it 0.6 s into the future, and is refused if that would
-be more than a minute away. So a caller never gets twice the amount at once, which fixed windows allow at their
-edges.
+be more than a minute away. So a caller never gets twice the amount at once, which fixed windows allow at their edges.
 
 Bytes are known only after a call. An answer may take a bucket below empty; then calls are refused until the debt is
 paid, so that one large answer costs as much as many small ones.
@@ -25,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from wharfinger.errors import RateLimited
-from wharfinger.policy.rule import ACTIONS, WITH_READ, Limit, words
+from wharfinger.policy.rule import Limit, named_actions
 from wharfinger.policy.who import Selector
 from wharfinger.protocol.principal import Principal
 
@@ -215,9 +214,7 @@ class Limiter:
             key = msgspec.json.encode(limit)
             meters = self._meters.get(key) or known.get(key) or _meters_of(limit, max_buckets)
             self._meters[key] = meters
-            actions = None
-            if limit.do is not None:
-                actions = frozenset("read" if do in WITH_READ else do for do in words(limit.do)) & ACTIONS
+            actions = None if limit.do is None else named_actions(limit.do)
             self._limits.append(_ParsedLimit(limit, limit.selectors(), actions, meters))
         self._remembered: OrderedDict[int, tuple[Principal, dict[str, _Meters | None]]] = OrderedDict()
 
@@ -238,29 +235,27 @@ class Limiter:
         return None if meters is None else use.begin(meters, parallel=parallel)
 
     def _meters_for(self, principal: Principal, action: str) -> _Meters | None:
+        """Return the first meters of calls, of bytes and of parallel calls that apply; None if none of them exists."""
         known = self._remembered.get(id(principal))
         if known is None or known[0] is not principal:
             known = self._remembered[id(principal)] = principal, {}
             while len(self._remembered) > MAX_PRINCIPALS:
                 self._remembered.popitem(last=False)
         by_action = known[1]
-        if action not in by_action:
-            by_action[action] = self._find_meters(principal, action)
-        return by_action[action]
-
-    def _find_meters(self, principal: Principal, action: str) -> _Meters | None:
-        """Return the first meters of calls, of bytes and of parallel calls that apply; None if none of them exists."""
+        if action in by_action:
+            return by_action[action]
         applying = [
             limit.meters
             for limit in self._limits
             if (limit.actions is None or action in limit.actions) and limit.applies_to(principal)
         ]
-        first = _Meters(
+        found = _Meters(
             calls=next((meters.calls for meters in applying if meters.calls is not None), None),
             bytes=next((meters.bytes for meters in applying if meters.bytes is not None), None),
             parallel=next((meters.parallel for meters in applying if meters.parallel is not None), None),
         )
-        return None if first == (None, None, None) else first
+        by_action[action] = None if found == (None, None, None) else found
+        return by_action[action]
 
 
 def _meters_of(limit: Limit, max_buckets: int) -> _Meters:

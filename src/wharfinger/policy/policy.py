@@ -80,7 +80,11 @@ class _ParsedRule:
         if not any(selector.applies_to(principal, claims) for selector in self.selectors):
             if not rule.reveal or self.denies:
                 return None
-            scope_selectors = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
+            scope_selectors = [
+                selector
+                for selector in self.selectors
+                if selector.field == "scope" and isinstance(selector.matcher, str)
+            ]
             if not scope_selectors or not principal.key:
                 return None
             needed.append(cast("str", scope_selectors[0].matcher))
@@ -209,8 +213,8 @@ class Policy:
             return msgspec.structs.replace(parsed.rule, roots=roots)
 
         return Policy(
-            allow=[with_absolute_roots(one) for one in self.rules if not one.denies],
-            deny=[with_absolute_roots(one) for one in self.rules if one.denies],
+            allow=[with_absolute_roots(parsed) for parsed in self.rules if not parsed.denies],
+            deny=[with_absolute_roots(parsed) for parsed in self.rules if parsed.denies],
             limits=self.limits,
             tests=self.tests,
         )
@@ -247,7 +251,7 @@ class Policy:
             UnusablePolicy: a rule names an issuer that is not trusted, or is about claims and names none although
                 several are trusted.
         """
-        rows = [(one.id, one.rule.issuer, one.needs_issuer) for one in self.rules]
+        rows = [(parsed.id, parsed.rule.issuer, parsed.needs_issuer) for parsed in self.rules]
         for number, limit in enumerate(self.limits, 1):
             names_caller = any(selector.names_a_caller for selector in limit.selectors())
             rows.append((limit.name or f"limit {number}", limit.issuer, names_caller))
@@ -293,12 +297,12 @@ class Policy:
                 return access
         claims: dict[str, frozenset[str]] = {}
         compiled = [parsed.compile(principal, claims) for parsed in self.rules]
-        applied = [(number, one.missing_scopes) for number, one in enumerate(compiled) if one is not None]
+        applied = [(number, rule.missing_scopes) for number, rule in enumerate(compiled) if rule is not None]
         key = hashlib.sha256(f"{self.version} {applied}".encode()).hexdigest()[:32]
         with self._lock:
             access = self._by_rules.get(key)
             if access is None:
-                rules = [one for one in compiled if one is not None]
+                rules = [rule for rule in compiled if rule is not None]
                 access = RuleAccess(key, rules, self.is_public, self._directories, self._decisions)
                 self._compiled_rules += len(rules) + 1
                 while self._by_rules and self._compiled_rules > MAX_COMPILED_RULES:  # drop the oldest
@@ -328,7 +332,11 @@ class Policy:
     @cached_property
     def _all_denials(self) -> RuleAccess:
         """An access to which the denials of all principals apply, and which is allowed everything else."""
-        denials = [CompiledRule(one.id, True, one.actions, tuple(one.patterns)) for one in self.rules if one.denies]
+        denials = [
+            CompiledRule(parsed.id, True, parsed.actions, tuple(parsed.patterns))
+            for parsed in self.rules
+            if parsed.denies
+        ]
         everything = CompiledRule("", False, ACTIONS, (EVERYTHING,))
         return RuleAccess("", [*denials, everything], lambda uri: True)
 

@@ -81,7 +81,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return the actions that the rule is about."""
         if self.level is not None:
             return LEVELS[self.level]
-        return ACTIONS if self.do is None else frozenset("read" if do in WITH_READ else do for do in words(self.do))
+        return ACTIONS if self.do is None else named_actions(self.do)
 
     def selectors(self) -> tuple[Selector, ...]:
         """Return the parsed `who`."""
@@ -137,6 +137,11 @@ class PolicyTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def words(value: Words | None) -> Sequence[str]:
     """Return one or several strings as a sequence."""
     return () if value is None else (value,) if isinstance(value, str) else value
+
+
+def named_actions(do: Words) -> frozenset[str]:
+    """Return the actions that `do` names; `list`, `complete`, `search` and `watch` mean `read`."""
+    return frozenset("read" if word in WITH_READ else word for word in words(do))
 
 
 def action_and_target(text: str) -> tuple[str, str]:

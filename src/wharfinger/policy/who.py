@@ -82,7 +82,7 @@ def parse_selector(text: str) -> Selector:
         value = _with_lower_domain(value)
     if "*" not in value:
         return Selector(text, field, is_claim, value)
-    escaped = "".join("\\" + one if one in "?[]\\" else one for one in value)
+    escaped = "".join(f"\\{char}" if char in "?[]\\" else char for char in value)
     return Selector(text, field, is_claim, compile_glob(escaped, path=False))
 
 
