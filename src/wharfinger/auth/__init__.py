@@ -48,9 +48,9 @@ _ON_USE = {
     "StaticTokens": "server.static_tokens",
     "TokenAuth": "server.token_auth",
     "TokenVerifier": "server.token_verifier",
+    "Tokens": "client.token_store",
     "VerifierUnavailable": "server.token_verifier",
     "create_token": "server.static_tokens",
-    "Tokens": "client.token_store",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wharfinger.auth.client.discovery import AuthServer
-from wharfinger.auth.client.grants import Grant, take_tokens
+from wharfinger.auth.client.grants import Grant, resource_and_scope, take_tokens
 from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.auth.client.sign_in_fetch import fetch_for
 from wharfinger.auth.client.steps import Trace, TraceStep, run
@@ -92,11 +92,7 @@ class ClientCredentials:
         client = RegisteredClient(
             issuer=auth_server.issuer, client_id=self._client_id, client_secret=self._secret, method=method
         )
-        form = {"grant_type": "client_credentials"}
-        if scopes:
-            form["scope"] = " ".join(scopes)
-        if auth_server.resource is not None:
-            form["resource"] = auth_server.resource
+        form = {"grant_type": "client_credentials", **resource_and_scope(auth_server.resource, scopes)}
         now = time.time()
         if self._sign is not None:
             form |= {"client_assertion_type": ASSERTION, "client_assertion": self._sign(auth_server.issuer, now)}

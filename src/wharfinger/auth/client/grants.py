@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 import msgspec
@@ -24,6 +24,7 @@ __all__ = [
     "exchange_code",
     "read_redirect",
     "renew",
+    "resource_and_scope",
     "scopes_to_ask",
     "take_tokens",
     "token_request",
@@ -79,7 +80,7 @@ def scopes_to_ask(
 
 
 def authorization_url(
-    auth_server: AuthServer, client: RegisteredClient, attempt: Attempt, scopes: Iterable[str]
+    auth_server: AuthServer, client: RegisteredClient, attempt: Attempt, scopes: Sequence[str]
 ) -> str:
     """Return the URL of the sign-in page.
 
@@ -102,7 +103,7 @@ def authorization_url(
         "state": attempt.state,
         "code_challenge": challenge.decode(),
         "code_challenge_method": "S256",
-        **_resource_and_scope(auth_server.resource, scopes),
+        **resource_and_scope(auth_server.resource, scopes),
     }
     if OFFLINE_ACCESS in scopes:
         query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be ignored
@@ -161,7 +162,7 @@ def exchange_code(
         "code": code,
         "redirect_uri": attempt.redirect_uri,
         "code_verifier": attempt.verifier,
-        **_resource_and_scope(auth_server.resource, ()),
+        **resource_and_scope(auth_server.resource, ()),
     }
     return (yield from take_tokens(auth_server, client, form, scopes, now, trace))
 
@@ -215,7 +216,7 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
     form = {
         "grant_type": "refresh_token",
         "refresh_token": grant.refresh_token,
-        **_resource_and_scope(grant.resource, ()),
+        **resource_and_scope(grant.resource, ()),
     }
     answer = yield token_request("new tokens", grant.token_endpoint, grant.client, form)
     if answer.status != 200:
@@ -276,7 +277,7 @@ def _expiry_time(tokens: _Tokens, now: float) -> float | None:
     return now + seconds if 0 < seconds < 1e10 else None
 
 
-def _resource_and_scope(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
+def resource_and_scope(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
     """Return the parameters `resource`, exactly as published (RFC 8707 §2), and `scope`, if there are any."""
     parameters = {} if resource is None else {"resource": resource}
     scope = " ".join(scopes)

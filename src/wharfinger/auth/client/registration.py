@@ -68,7 +68,14 @@ def register(
     """
     way = how_registered(auth_server, identity)
     if way == "preregistered" and identity.client_id is not None:
-        return _existing_client(auth_server, identity.client_id, identity.client_secret, redirect_uri, trace)
+        trace.append(TraceStep("client", True, f"{shown(identity.client_id)}, registered before"))
+        return RegisteredClient(
+            issuer=auth_server.issuer,
+            client_id=identity.client_id,
+            client_secret=identity.client_secret,
+            method=_auth_method(auth_server.metadata, identity.client_secret, None),
+            redirect_uri=redirect_uri,
+        )
     if way == "document" and identity.metadata_url is not None:
         fault = _document_fault(identity.metadata_url)
         if fault is not None:
@@ -87,19 +94,6 @@ def register(
     fix = "Ask its operator for a client id, and pass it with its issuer."
     trace.append(TraceStep("client", False, f"{auth_server.issuer} {reason}", fix))
     raise NotAuthorized(f"{auth_server.issuer} {reason}. {fix}")
-
-
-def _existing_client(
-    auth_server: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace
-) -> RegisteredClient:
-    trace.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
-    return RegisteredClient(
-        issuer=auth_server.issuer,
-        client_id=client_id,
-        client_secret=secret,
-        method=_auth_method(auth_server.metadata, secret, None),
-        redirect_uri=redirect_uri,
-    )
 
 
 def _document_fault(url: str) -> str | None:

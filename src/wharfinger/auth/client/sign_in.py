@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
+import msgspec
+
 from wharfinger.auth.client.callback import Callback
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.grants import (
@@ -138,7 +140,11 @@ class SignIn:
             raise NotAuthorized(
                 f"{auth_server.server} requires you to sign in. Run: wharfinger auth login {auth_server.server}"
             )
-        identity = self._identity_for(auth_server)
+        identity = self._identity
+        if identity.client_id is not None and identity.issuer is None:
+            # The id belongs to the first issuer that the server named.
+            issuer = self._issuers.setdefault(auth_server.server, auth_server.issuer)
+            identity = msgspec.structs.replace(identity, issuer=issuer)
         registers_itself = how_registered(auth_server, identity) == "dynamic"
         saved = await self._tokens.client(auth_server.issuer) if registers_itself else None
         if saved is not None and 0 < saved.secret_expires_at <= time.time():
@@ -160,20 +166,6 @@ class SignIn:
                 # The issuer may have deleted the client, so register again next time.
                 await self._tokens.forget_client(auth_server.issuer)
             raise
-
-    def _identity_for(self, auth_server: AuthServer) -> ClientIdentity:
-        """Return the identity. A client id without an issuer is bound to the first issuer that the server named."""
-        identity = self._identity
-        if identity.client_id is None or identity.issuer is not None:
-            return identity
-        issuer = self._issuers.setdefault(auth_server.server, auth_server.issuer)
-        return ClientIdentity(
-            client_id=identity.client_id,
-            client_secret=identity.client_secret,
-            issuer=issuer,
-            metadata_url=identity.metadata_url,
-            name=identity.name,
-        )
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
         """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""

@@ -63,7 +63,7 @@ class TokenManager:
         self._grants: dict[str, Grant] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._renewed: set[str] = set()
-        """Tokens that were renewed after a refusal. If one of them is refused too, it is not renewed but replaced."""
+        """Access tokens that a renewal after a refusal has returned. If one is refused too, it is not renewed again."""
         self._authorization_times: dict[str, list[float]] = {}
         self._requested: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""

@@ -96,7 +96,7 @@ class RemoteKeys:
             self._tried_at = now
             self._fetching = asyncio.get_running_loop().create_task(self._refresh())
             self._fetching.add_done_callback(self._fetched)
-        if unknown and self._fetching is not None:  # for a known key, use it until there are new ones
+        if unknown and self._fetching is not None:  # a known key is used without waiting
             try:
                 await asyncio.shield(self._fetching)
             except VerifierUnavailable:

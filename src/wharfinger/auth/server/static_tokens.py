@@ -69,6 +69,7 @@ class StaticTokens:
         self._clock = clock
         self._on_change: list[Callable[[], None]] = []
         self._checked_at = clock()
+        self._version: Version | None
         self._version, self._tokens = _load(self.path)
         self._fault = ""
         """Why the file cannot be used, or an empty string."""
@@ -211,7 +212,7 @@ def _version(file: Path) -> Version:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _load(file: Path) -> tuple[Version | None, dict[str, IssuedToken]]:
+def _load(file: Path) -> tuple[Version, dict[str, IssuedToken]]:
     """Return the version of a file and its tokens by id."""
     version = _version(file)
     if version[1] > MAX_FILE_BYTES:
