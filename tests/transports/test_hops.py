@@ -47,8 +47,7 @@ async def count_functions(handshake: bytes, message: bytes) -> dict[str, Any]:
     to_client, from_server = os.pipe()
     os.set_blocking(to_client, False)
     stream = StreamServer(server)
-    await stdio_server._connect_writer(loop, stream, from_server)
-    await stdio_server._connect_reader(loop, stream, to_server)
+    await stdio_server._connect(loop, stream, to_server, from_server)
 
     async def exchange(data: bytes) -> bytes:
         received: asyncio.Future[bytes] = loop.create_future()

@@ -35,7 +35,6 @@ class Exhaustion:
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
     uvloop closes the connections and reports nothing, so `check` must be called periodically.
-    `stop` ends it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

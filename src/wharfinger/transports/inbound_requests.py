@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals, for a transport that may drop them, but not responses. By default `send` does.
+        `refuse` sends refusals instead, if the transport may drop them; it must not drop responses.
         """
         refuse = refuse or send
         id = request.id

@@ -1,4 +1,4 @@
-"""The server's requests to its client (handshake era). While one waits, the deadline of the client's own is paused."""
+"""The server's requests to its client (handshake era), which pause the deadline of the client's own request."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ MIN_SECRET_CHARACTERS = 4
 """The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20
 MAX_STDERR_LINE_BYTES = 500
-"""The number of lines that are kept of the child's standard error, and of bytes of each."""
+"""The maximum number of lines of the child's standard error that are kept, and of bytes of each."""
 MAX_FORWARDED_LINE_BYTES = 4096
 """The maximum number of bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE_SECONDS = 0.3
@@ -182,8 +182,10 @@ class _Child(asyncio.SubprocessProtocol):
 
     @property
     def stderr(self) -> str:
-        lines = [*self._stderr_lines, self._stderr_rest[:MAX_STDERR_LINE_BYTES]]
-        return b"\n".join(lines if self._stderr_rest else lines[:-1]).decode("utf-8", "backslashreplace")
+        lines = list(self._stderr_lines)
+        if self._stderr_rest:
+            lines.append(self._stderr_rest[:MAX_STDERR_LINE_BYTES])
+        return b"\n".join(lines).decode("utf-8", "backslashreplace")
 
     # What asyncio calls.
 

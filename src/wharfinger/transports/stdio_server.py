@@ -25,7 +25,9 @@ ORPHAN_CHECK_SECONDS = 1.0
 
 
 def serve_stdio(service: Service) -> bool:
-    """Serve until the input ends, Ctrl-C, SIGTERM, or the parent process dies. Returns True after Ctrl-C.
+    """Serve until the input ends, a signal arrives (Ctrl-C, SIGTERM), or the parent process dies.
+
+    Returns True after Ctrl-C.
 
     From here on `print` and child processes write to stderr, and only the server reads stdin: stdout is for messages
     only (stdio transport).
@@ -100,26 +102,24 @@ def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: S
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, stream: StreamServer, reader: int, writer: int) -> None:
-    if _is_one_socket(reader, writer):
-        # One socket for both directions: asyncio's write pipe would treat incoming data as a closed pipe.
+    one_socket = stat.S_ISSOCK(os.fstat(reader).st_mode) and os.path.sameopenfile(reader, writer)  # noqa: ASYNC240
+    if one_socket:
+        # asyncio's write pipe would treat incoming data as a closed pipe.
         os.close(writer)
         await loop.connect_accepted_socket(lambda: stream, socket.socket(fileno=reader))
+        return
+    # The event loop can wait for pipes and sockets, but not for a file, a terminal or the null device.
+    if _is_pipe(writer):
+        pipe = os.fdopen(writer, "wb", 0)
+        stream.transport, _ = await loop.connect_write_pipe(lambda: _OutputProtocol(stream), pipe)
     else:
-        await _connect_writer(loop, stream, writer)
-        await _connect_reader(loop, stream, reader)
-
-
-def _is_one_socket(reader: int, writer: int) -> bool:
-    return stat.S_ISSOCK(os.fstat(reader).st_mode) and os.path.sameopenfile(reader, writer)
-
-
-async def _connect_reader(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
-    if _is_pipe(descriptor):
+        stream.transport = _BlockingWriter(loop, stream, writer)
+    if _is_pipe(reader):
         transport: Any
-        transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(descriptor, "rb", 0))
+        transport, _ = await loop.connect_read_pipe(lambda: _InputProtocol(stream), os.fdopen(reader, "rb", 0))
         transport.max_size = READ_BYTES  # an attribute of asyncio's transport; other loops ignore it
-    else:  # a file, a terminal, a null device: the loop cannot wait for these
-        threading.Thread(target=_read, args=(loop, stream, descriptor), name="wharfinger-stdin", daemon=True).start()
+    else:
+        threading.Thread(target=_read, args=(loop, stream, reader), name="wharfinger-stdin", daemon=True).start()
 
 
 class _InputProtocol(asyncio.Protocol):
@@ -142,14 +142,6 @@ def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int
             while data := os.read(descriptor, READ_BYTES):
                 loop.call_soon_threadsafe(stream.data_received, data)
         loop.call_soon_threadsafe(stream.eof_received)
-
-
-async def _connect_writer(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
-    if _is_pipe(descriptor):
-        transport, _ = await loop.connect_write_pipe(lambda: _OutputProtocol(stream), os.fdopen(descriptor, "wb", 0))
-        stream.transport = transport
-    else:
-        stream.transport = _BlockingWriter(loop, stream, descriptor)
 
 
 class _OutputProtocol(asyncio.BaseProtocol):

@@ -31,7 +31,6 @@ __all__ = ["SESSION", "SessionStream", "resume_stream", "session_gone"]
 
 logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
-
 SESSION = "Mcp-Session-Id"
 MAX_EVENT_ID_CHARACTERS = 4096
 """The maximum number of characters of an event id that is sent back."""

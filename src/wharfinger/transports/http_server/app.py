@@ -509,10 +509,7 @@ class HttpApp:
         self, sse: SseSessions, scope: Any, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         """Serve HTTP+SSE of 2024-11-05."""
-        principal = ANONYMOUS
-        if self.protected:
-            result = self._authenticate(scope, headers)
-            principal = result if isinstance(result, Principal) else await result
+        principal = await self._find_principal(scope, headers) if self.protected else ANONYMOUS
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
             raise HttpRefusal(405, f"Send {verb}.", allowed)
@@ -549,8 +546,8 @@ class HttpApp:
             authenticate = partial(self._find_principal, scope) if self.protected else None
             await self.site(scope, receive, send, authenticate)
             return
-        if self.protected and not isinstance(result := self._authenticate(scope, headers), Principal):
-            await result
+        if self.protected:
+            await self._find_principal(scope, headers)
         if path not in self.pages and (path != "/read" or self.contents is None):
             raise HttpRefusal(404, "Not found: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
@@ -675,9 +672,9 @@ class HttpApp:
         await self.service.close()
 
 
-async def refuse(send: Send, error: ProtocolError, id: int | str | None = None) -> None:
+async def refuse(send: Send, error: ProtocolError) -> None:
     """Send an error for a message that did not become a request."""
-    await send_json(send, error.http_status, encode_error(id, error), getattr(error, "headers", ()))
+    await send_json(send, error.http_status, encode_error(None, error), getattr(error, "headers", ()))
 
 
 def _allow_origin(send: Send, origin: bytes) -> Send:

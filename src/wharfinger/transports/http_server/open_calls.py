@@ -99,8 +99,8 @@ class HttpCall:
         """The last event of a stream that we end; its id is in `final_id`."""
         self.final_id = ""
         self.endpoint = ""
-        """The URL of the endpoint as its client knows it; known in sessions, and for calls that failed, if
-        callers need tokens."""
+        """The URL of the endpoint as its client knows it. If callers need tokens, it is set in sessions, and for calls
+        that failed; otherwise it is empty."""
         self.headers: Pairs = ()
         """Headers that only this answer has."""
 

@@ -1,8 +1,8 @@
 """Streams that outlive their connections: numbered events, some of which are kept to be sent again.
 
 A session of the handshake era has several streams: its own, which GET reads, and one for each POST whose answer became
-a stream. A stream may lose its connection. Then its client requests the rest: GET with the id of the last
-event that it saw (2025-11-25, resumability).
+a stream. A stream may lose its connection. Then its client requests the rest: GET with the id of the last event that it
+saw (2025-11-25, resumability).
 
     ReplayStream   numbers the events of one stream. They go to `reader`, the connection that reads it now. Without
                    a reader, they are only kept.
