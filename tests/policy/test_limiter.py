@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.clock import FakeClock
 from wharfinger.auth import Principal
 from wharfinger.errors import RateLimited
 from wharfinger.policy import Limit, Policy, Rule, UnusablePolicy
@@ -20,18 +21,8 @@ ANN = Principal(subject="ann", issuer="https://id.example", scopes=frozenset({"a
 BOB = Principal(subject="bob", issuer="https://other.example")
 
 
-class Clock:
-    """A clock that stands still until the test moves it."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def make_limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limiter:
-    return Limiter(limits, clock=clock or Clock(), **options)
+def make_limiter(*limits: Limit, clock: FakeClock | None = None, **options: Any) -> Limiter:
+    return Limiter(limits, clock=clock or FakeClock(1000.0), **options)
 
 
 def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", size: int = 0) -> int:
@@ -49,7 +40,7 @@ def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", siz
 
 
 def test_the_whole_amount_may_be_used_at_once_and_is_refilled_gradually() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     limiter = make_limiter(Limit(calls="100/min"), clock=clock)
     assert [call(limiter) for _ in range(102)] == [0] * 100 + [1, 1]
     clock.now += 0.59
@@ -63,7 +54,7 @@ def test_the_whole_amount_may_be_used_at_once_and_is_refilled_gradually() -> Non
 
 
 def test_retry_after_is_the_time_until_the_next_allowed_call() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     limiter = make_limiter(Limit(calls="1/min"), clock=clock)
     assert call(limiter) == 0
     assert call(limiter) == 60
@@ -83,7 +74,7 @@ def test_retry_after_is_the_time_until_the_next_allowed_call() -> None:
 def test_no_interval_allows_more_than_a_full_bucket_and_its_refill(
     amount: int, seconds: int, steps: list[tuple[float, int]]
 ) -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     limiter = make_limiter(
         Limit(calls=f"{amount}/{'s' if seconds == 1 else 'min' if seconds == 60 else 'h'}"), clock=clock
     )
@@ -100,7 +91,7 @@ def test_no_interval_allows_more_than_a_full_bucket_and_its_refill(
 @given(steps=st.lists(st.tuples(st.floats(0, 50), st.integers(0, 500)), max_size=40))
 def test_bytes_are_counted_after_the_call_and_an_overdraft_delays_the_next_one(steps: list[tuple[float, int]]) -> None:
     """The limiter agrees with a bucket in exact fractions: 600 bytes, refilled by 10 each second."""
-    clock, before = Clock(), Fraction(1000)
+    clock, before = FakeClock(1000.0), Fraction(1000)
     limiter = make_limiter(Limit(bytes="600/min"), clock=clock)
     level = Fraction(600)
     for pause, size in steps:
@@ -115,7 +106,7 @@ def test_bytes_are_counted_after_the_call_and_an_overdraft_delays_the_next_one(s
 
 
 def test_an_answer_over_the_limit_is_sent_and_delays_the_next_call() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     limiter = make_limiter(Limit(bytes="1KiB/s"), clock=clock)
     assert call(limiter, size=10 * 1024) == 0
     assert call(limiter) == 10
@@ -139,7 +130,7 @@ def test_parallel_calls_are_counted_until_they_end() -> None:
 
 
 def test_a_refused_call_uses_up_nothing() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     limiter = make_limiter(Limit(calls="2/min", parallel=1), clock=clock)
     use = limiter.use_of("principal a")
     end = limiter.begin(ANN, "call", use)
@@ -201,7 +192,7 @@ def test_the_first_limit_that_applies_counts(
 
 
 def test_a_new_policy_keeps_the_usage_of_unchanged_limits() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     before = make_limiter(Limit(calls="2/min"), clock=clock)
     assert [call(before) for _ in range(3)].count(0) == 2
     after = make_limiter(Limit(parallel=3), Limit(calls="2/min"), clock=clock, previous=before)
@@ -218,7 +209,7 @@ def test_all_tokens_of_a_caller_share_a_limit() -> None:
 
 
 def test_full_buckets_are_dropped() -> None:
-    clock, rate = Clock(), Rate("r", 1, 1)
+    clock, rate = FakeClock(1000.0), Rate("r", 1, 1)
     for n in range(10_000):
         clock.now += 0.01
         rate.take(f"address {n}", 1, clock.now)
@@ -226,7 +217,7 @@ def test_full_buckets_are_dropped() -> None:
 
 
 def test_a_flood_of_addresses_neither_grows_memory_nor_lifts_a_limit() -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     rate = Rate("r", 2, 60, max_buckets=100)
     for _ in range(2):
         rate.take("address used-up", 1, clock.now)

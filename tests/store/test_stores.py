@@ -17,22 +17,12 @@ from typing import Any
 
 import pytest
 
+from tests.clock import FakeClock
 from wharfinger.errors import StoreUnusable
 from wharfinger.protocol.interfaces import Store
 from wharfinger.store import open_store
 from wharfinger.store.memory import MemoryStore
 from wharfinger.store.sqlite import SqliteStore
-
-
-class FakeClock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 MakeStore = Callable[[Path, FakeClock], Store]
 STORES: dict[str, MakeStore] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from tests.auth.server.clock import FakeClock
+from tests.clock import FakeClock
 from wharfinger.auth import InvalidToken, VerifierUnavailable
 from wharfinger.auth.server import dpop
 from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, UsedProofs, check_proof

@@ -13,8 +13,8 @@ import pytest
 from joserfc import jwk
 from joserfc.errors import SecurityWarning
 
-from tests.auth.server.clock import FakeClock
 from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer, claims
+from tests.clock import FakeClock
 from wharfinger.auth import InvalidToken, JWTVerifier, Principal, VerifierUnavailable
 from wharfinger.auth.server.key_set import COOLDOWN_SECONDS, FRESH_SECONDS, MAX_KEYS, STALE_SECONDS, RemoteKeys
 from wharfinger.auth.server.token_verifier import LEEWAY_SECONDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.auth.server.clock import FakeClock
+from tests.clock import FakeClock
 from wharfinger.auth import InvalidToken, StaticTokens, VerifierUnavailable
 from wharfinger.auth.server.static_tokens import (
     CHECK_INTERVAL_SECONDS,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from tests.auth.server.clock import FakeClock
 from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer
+from tests.clock import FakeClock
 from wharfinger.auth import (
     HttpRefusal,
     InvalidToken,
