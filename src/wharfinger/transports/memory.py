@@ -30,7 +30,6 @@ class MemoryLink(StreamLink):
         self._service = service
         self._principal = principal
         self._server: StreamServer | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Start the service, and connect to it."""
@@ -43,15 +42,8 @@ class MemoryLink(StreamLink):
         server.connection_made(_ToClient(self, server))
         self.write = server.data_received
 
-    async def close(self) -> None:
+    async def disconnect(self) -> None:
         """Disconnect from the service, which cancels the requests of this client."""
-        if self._closing is None:
-            self._flush()
-            await super().close()
-            self._closing = self._loop.create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
         if self._server is None:
             return
         self._server.connection_lost(None)

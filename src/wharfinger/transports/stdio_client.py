@@ -98,7 +98,6 @@ class StdioLink(StreamLink):
         """Called with each line that the child writes to its standard error."""
         self._command = list(command)
         self._child = _Child(self)
-        self._closing: asyncio.Task[None] | None = None
 
     @property
     def stderr(self) -> str:
@@ -136,14 +135,9 @@ class StdioLink(StreamLink):
             raise ConnectionFailed(f"Cannot start {self.name}: {getattr(error, 'strerror', None) or error}.") from None
         self.write = self._child.stdin.write
 
-    async def close(self) -> None:
+    async def disconnect(self) -> None:
         """Close the child's input, wait, then SIGTERM, wait, then SIGKILL, each for the whole group."""
-        if self._closing is None:
-            self._flush()
-            await super().close()
-            self._closing = self._loop.create_task(self._child.end())
-        # Shielded: if the caller is cancelled, no process may be left running.
-        await asyncio.shield(self._closing)
+        await self._child.end()
 
     def why_lost(self) -> WharfingerError:
         """Return the error for the waiting requests after the child has ended, or has closed its output."""

@@ -92,6 +92,7 @@ class StreamLink:
     """A `Link` over one stream, which any task of the event loop may use and close.
 
     A transport sets `write` when it can send, calls `feed` with the bytes that it receives, and `lose` at the end.
+    `close` calls its `disconnect`.
     """
 
     def __init__(self, name: str, limits: Limits, events: LinkEvents | None = None) -> None:
@@ -117,6 +118,7 @@ class StreamLink:
         """Done when the server reads again; None while it reads."""
         self._end: Callable[[], WharfingerError] | None = None
         """Returns the error for requests after the end of the connection; None until then."""
+        self._closing: asyncio.Task[None] | None = None
         self._reported = False
         """Whether an error without an id was logged as a warning: only the first one is, to keep the log short."""
 
@@ -177,8 +179,16 @@ class StreamLink:
             self._send(encode_notification(method, params))
 
     async def close(self) -> None:
-        """End the connection. Requests that wait fail with ConnectionLost."""
-        self.lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
+        """Send what was collected, and end the connection. Requests that wait fail with ConnectionLost."""
+        if self._closing is None:
+            self._flush()
+            self.lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
+            self._closing = self._loop.create_task(self.disconnect())
+        # Shielded: if the caller is cancelled, no process or socket may be left.
+        await asyncio.shield(self._closing)
+
+    async def disconnect(self) -> None:
+        """End the transport. Called once, by `close`; a transport that has something to end replaces it."""
 
     async def open_session_stream(self, timeout: float | None) -> None:
         """Do nothing: a stream needs no preparation for notifications that belong to no request."""

@@ -29,7 +29,6 @@ class UnixLink(StreamLink):
         self._path = os.fspath(path)
         super().__init__(f"unix:{self._path}", limits, events)
         self._connection = _SocketProtocol(self)
-        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect.
@@ -46,13 +45,9 @@ class UnixLink(StreamLink):
             reason = _REASONS.get(type(error).__name__) or getattr(error, "strerror", None) or str(error)
             raise ConnectionFailed(f"Cannot connect to {self.name}: {reason}.") from None
 
-    async def close(self) -> None:
-        """End the connection. Requests that wait fail with ConnectionLost."""
-        if self._closing is None:
-            self._flush()
-            await super().close()
-            self._closing = self._loop.create_task(self._connection.end())
-        await asyncio.shield(self._closing)
+    async def disconnect(self) -> None:
+        """Close the socket after the last messages are sent, or after some seconds."""
+        await self._connection.end()
 
     def why_lost(self) -> WharfingerError:
         """Return the error for the waiting requests after the server has ended the connection."""

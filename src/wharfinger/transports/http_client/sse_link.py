@@ -76,7 +76,6 @@ class SseLink(StreamLink):
         self._before: asyncio.Task[None] | None = None
         """Sends the last notification, which later messages must not overtake."""
         self._reading: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the stream; its first event says where to POST (2024-11-05, HTTP with SSE).
@@ -107,15 +106,15 @@ class SseLink(StreamLink):
         self._endpoint = endpoint
         self.write = self._put
 
-    async def close(self) -> None:
-        """End the stream, and with it the session. Requests that wait fail with ConnectionLost."""
-        if self._closing is None:
-            self._flush()
-            if self._before is not None:
-                await asyncio.wait((self._before,), timeout=1.0)
-            await super().close()
-            self._closing = self._loop.create_task(self._close())
-        await asyncio.shield(self._closing)
+    async def disconnect(self) -> None:
+        """End the stream, and with it the session."""
+        if self._before is not None:
+            await asyncio.wait((self._before,), timeout=1.0)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
+        await self._posts.cancel()
+        await self._origin.close()
 
     # Reading.
 
@@ -219,10 +218,3 @@ class SseLink(StreamLink):
         if self.rules is not None and self.rules.version_header:
             headers["MCP-Protocol-Version"] = self.rules.name
         return headers
-
-    async def _close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait((self._reading,))
-        await self._posts.cancel()
-        await self._origin.close()
