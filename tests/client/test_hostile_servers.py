@@ -230,6 +230,29 @@ def test_messages_for_a_slow_function_are_bounded_in_number_and_bytes() -> None:
     run(test())
 
 
+def test_messages_are_delivered_after_a_queue_was_stopped_at_once() -> None:
+    """A bug: a client that was closed in the same turn in which a message arrived lost all later messages."""
+
+    async def test() -> None:
+        delivered: list[str] = []
+        returned = asyncio.get_running_loop().create_future()
+        returned.set_result(None)
+
+        def note(text: str) -> asyncio.Future[None]:
+            delivered.append(text)
+            return returned
+
+        queue = CallbackQueue(note)
+        queue.put("before")
+        queue.stop()
+        await queue.finished()
+        queue.put("after")
+        assert delivered == ["before", "after"]
+        await queue.finished()
+
+    run(test())
+
+
 def test_pending_changes_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
         subscription = _Subscription(("a:",), False, asyncio.get_running_loop().create_future())

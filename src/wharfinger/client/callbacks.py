@@ -34,7 +34,7 @@ class CallbackQueue:
 
         `size` is the number of bytes of the message.
         """
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
             self._waiting.append((size, args))
             self._size += size
             while len(self._waiting) > MAX_WAITING_MESSAGES or self._size > MAX_WAITING_BYTES:
