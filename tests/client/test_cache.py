@@ -21,8 +21,11 @@ from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
 from wharfinger.client.cache import ENTRY_OVERHEAD_BYTES, CacheStep, Key
 from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.protocol.interfaces import LinkEvents
+from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request
 from wharfinger.transports.http_server.runner import serve_http
+from wharfinger.transports.memory import MemoryLink
 
 HANDSHAKE = "2025-11-25"
 
@@ -743,6 +746,25 @@ def test_a_stale_result_is_returned_if_the_server_is_gone_and_stale_if_error_is_
             clock.now += 61
             with pytest.raises(WharfingerError):
                 await text(client)
+
+    run(test())
+
+
+def test_a_cached_list_of_tools_is_returned_after_the_connection_was_lost() -> None:
+    """A bug: `list_tools` reported that the client was not open."""
+
+    class Target:
+        async def open_link(self, limits: Limits, events: LinkEvents) -> MemoryLink:
+            self.events, self.link = events, MemoryLink(CountingServer(ttl=60), limits, events)
+            await self.link.open()
+            return self.link
+
+    async def test() -> None:
+        target = Target()
+        async with Client(target) as client:
+            listed = await client.list_tools()
+            target.events.on_lost(target.link, ConnectionLost("gone"))
+            assert await client.list_tools() == listed
 
     run(test())
 

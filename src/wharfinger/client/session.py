@@ -143,7 +143,7 @@ class ClientSession:
 
     def learn_tools(self, tools: list[t.Tool]) -> list[t.Tool]:
         """Remember the listed tools. Returns those that can be called."""
-        return self.tools.learn(tools, self.link, self.agreed)
+        return self.tools.learn(tools, self.agreed)
 
     def set_log_level(self, level: t.LoggingLevel) -> bool:
         """Set the lowest level of log messages. Returns whether `logging/setLevel` must be sent."""

@@ -36,17 +36,20 @@ class KnownTools:
         """Tools that are called as tasks (2025-11-25)."""
         self.schemas = OutputSchemas() if validate else None
         self._link: Connection | None = None
+        """The last connection, which may be lost: a list may come from the cache."""
 
     def connection_made(self, link: Connection) -> None:
-        """Forget the tools of the last connection, which may have been to another server."""
+        """Forget which tools to call as tasks: the last connection may have been to another server."""
         self._link = link
         self.as_tasks.clear()
 
-    def learn(self, tools: list[t.Tool], link: Connection, agreed: Negotiated) -> list[t.Tool]:
+    def learn(self, tools: list[t.Tool], agreed: Negotiated) -> list[t.Tool]:
         """Remember the tools that the server lists. Returns those that can be called.
 
         Over stateless HTTP a tool with an invalid `x-mcp-header` is left out (2026-07-28, tools).
         """
+        link = self._link
+        assert link is not None
         self._retry.learn(tools)
         if TaskTools.supported(agreed):
             self._tasks.learn(tools)
