@@ -27,7 +27,7 @@ from wharfinger.host import catalogue as catalogue_module
 from wharfinger.host import catalogue_lists as lists
 from wharfinger.host.catalogue import MAX_CHANGED_URIS, PATIENCE_SECONDS, Catalogue, CatalogueChange
 from wharfinger.host.catalogue_lists import CatalogueEntry, CatalogueFilter, ServerList, TreeNode, read_server_list
-from wharfinger.host.catalogue_search import search_names
+from wharfinger.host.catalogue_search import search_names, search_tool
 from wharfinger.sources import files, resource_tools
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.upstreams.upstreams import Upstreams
@@ -331,6 +331,16 @@ async def test_a_tool_that_is_not_read_only_is_not_called_for_a_search(annotatio
     async with Host({"s": server}) as host:
         await host.catalogue.search("tide")
     assert queries == []
+
+
+@pytest.mark.parametrize("required", [["limit"], [{}], [["query"]]])
+def test_a_tool_with_other_or_malformed_required_arguments_is_not_called_for_a_search(required: list[Any]) -> None:
+    """A bug: a name that is an object or a list ended the search of all servers with a TypeError."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"query": {}}, "required": required}
+    tool = t.Tool(name="search", input_schema=schema, annotations=t.ToolAnnotations(read_only_hint=True))
+    assert search_tool([tool], None) is None
+    schema["required"] = 5
+    assert search_tool([tool], None) is tool
 
 
 async def test_searches_need_no_approval(folder: Path) -> None:

@@ -17,13 +17,14 @@ import asyncio
 import heapq
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.client import Client
+from wharfinger.content.decoded_json import as_list, as_object, is_object
 from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import match_text
 from wharfinger.content.mime import DIRECTORY
@@ -190,14 +191,12 @@ def search_tool(tools: Iterable[t.Tool], name: str | None) -> t.Tool | None:
                 return tool
             continue
         schema: dict[str, Any] = tool.input_schema
-        properties: Any = schema.get("properties")
         if (
             tool.name == "search"
             and tool.annotations is not UNSET
             and tool.annotations.read_only_hint is True
-            and isinstance(properties, dict)
-            and "query" in properties
-            and set(cast("Iterable[str]", schema.get("required") or ())) <= {"query"}
+            and "query" in as_object(schema.get("properties"))
+            and all(name == "query" for name in as_list(schema.get("required")))
         ):
             return tool
     return None
@@ -227,8 +226,7 @@ async def call_search_tool(
         if hits:  # the server knows more than the text that it shows, so its order is kept
             score = min(score, hits[-1].score)
         hits.append(CatalogueHit(server=server, uri=uri, title=title, snippet=text, score=score))
-    data: Any = result.data
-    note: Any = cast("dict[str, Any]", data).get("note", "") if isinstance(data, dict) else ""
+    note = as_object(result.data).get("note")
     return hits, printable(note, 300) if isinstance(note, str) else ""
 
 
@@ -241,11 +239,9 @@ def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
             data = msgspec.json.decode(text)
         except (msgspec.MsgspecError, RecursionError):
             return
-    listed: Any = cast("dict[str, Any]", data).get("results") if isinstance(data, dict) else None
-    results = cast("Iterable[Any]", listed) if isinstance(listed, list) else ()
-    for each in results:
-        if isinstance(each, dict):
-            one = {key: value for key, value in cast("dict[str, Any]", each).items() if isinstance(value, str)}
+    for each in as_list(as_object(data).get("results")):
+        if is_object(each):
+            one = {key: value for key, value in each.items() if isinstance(value, str)}
             if uri := one.get("uri") or one.get("id") or one.get("url") or "":
                 yield uri, one.get("title", ""), one.get("text", "")
 
