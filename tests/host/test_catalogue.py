@@ -669,6 +669,39 @@ async def test_a_list_without_a_first_page_in_time_is_an_error(monkeypatch: pyte
         await read_server_list("s", client)
 
 
+async def test_a_waiting_call_gets_a_list_that_changed_while_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the call waited for the pause between two reads."""
+    monkeypatch.setattr(catalogue_module, "MIN_PAUSE_SECONDS", 60.0)
+    reading, release = asyncio.Event(), asyncio.Event()
+    release.set()
+
+    class SlowClient(StubClient):
+        async def page(self, cursor: Any) -> Any:
+            reading.set()
+            page = await super().page(cursor)
+            await release.wait()
+            return page
+
+    client: Any = SlowClient([t.Resource(uri="x://1", name="x")], last=0)
+    servers: Any = {"s": StubServer(client)}
+    catalogue = Catalogue(servers)
+    changes = catalogue.changes()
+    change = asyncio.ensure_future(next_change(changes))
+    await catalogue.entries()
+    release.clear()
+    reading.clear()
+    catalogue.list_changed("s")
+    await reading.wait()
+    entries = asyncio.ensure_future(catalogue.entries(templates=False))
+    await asyncio.sleep(0)
+    client.pages_of = ([t.Resource(uri="x://2", name="x")],)
+    catalogue.list_changed("s")
+    release.set()
+    assert [entry.uri for entry in await asyncio.wait_for(entries, PATIENCE_SECONDS / 2)] == ["x://2"]
+    await change
+    await catalogue.close()
+
+
 # Size
 
 

@@ -156,7 +156,7 @@ class _Server:
         """The number of changes that were reported."""
         self.reading: asyncio.Task[None] | None = None
         self.wanted = asyncio.Event()
-        """Set when a call needs the list: it ends the pause after a read."""
+        """Set when a call waits for the list: then there is no pause after a read."""
 
 
 class Catalogue:
@@ -447,14 +447,12 @@ class Catalogue:
             state.error = f"it cannot be reached: {printable(server.error, 300)}"
             state.stale = True
             return None
-        if state.reading is not None:
-            state.wanted.set()
-            return state.reading
         failed = state.list is not None and state.list.failed
         old = _now() - state.read_at > LIST_AGE_SECONDS
-        if state.stale or (old and (failed or not self._reports(server))):
-            return self._read(name, state)
-        return None
+        if state.reading is None and not state.stale and not (old and (failed or not self._reports(server))):
+            return None
+        state.wanted.set()
+        return self._read(name, state)
 
     def _reports(self, server: CatalogueServer) -> bool:
         """Return whether a server reports changes of its list. The list of an idle server cannot change."""
@@ -473,7 +471,7 @@ class Catalogue:
         return state.reading
 
     async def _read_list(self, name: str, state: _Server) -> None:
-        """Read a list, and again if it changes while it is read."""
+        """Read a list, and again if it changes while it is read and changes are followed."""
         try:
             while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
                 state.stale, began = False, _now()
@@ -486,12 +484,13 @@ class Catalogue:
                 self._replace(name, state, new_list)
                 if not state.stale or not self._followers:
                     return
-                state.wanted.clear()
                 with suppress(TimeoutError):
                     pause = max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * state.read_seconds)
                     await asyncio.wait_for(state.wanted.wait(), pause)
+                state.wanted.clear()
         finally:
             state.reading = None
+            state.wanted.clear()
 
     def _replace(self, name: str, state: _Server, new_list: ServerList) -> None:
         """Use a new list, and report its differences to the last one."""
