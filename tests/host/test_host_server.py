@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.host.model_apis.harbour import LOG, PNG, harbour, library
@@ -9,6 +11,7 @@ from wharfinger import Client, ResourceNotFound, Server, ToolError
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.host import Host
+from wharfinger.server.middleware.chain import Call, Next, Result
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -106,6 +109,38 @@ async def test_subscribers_are_notified_of_changes(revision: str) -> None:
                 while "tides_feel" not in {tool.name for tool in await client.list_tools(bypass_cache=True)}:
                     await anext(lists)
                 assert (await client.call_tool("tides_feel")).text == "wet"
+
+
+async def test_a_list_that_changes_while_it_is_read_is_not_used_for_the_next_caller() -> None:
+    """A bug: a client that listed again because of the notification got the old list."""
+    server, listed, release = Server("tides"), asyncio.Event(), asyncio.Event()
+    release.set()
+
+    @server.resource("tide://now")
+    async def now() -> str:
+        return "low"
+
+    @server.middleware("resources/list")
+    async def wait(call: Call, next: Next) -> Result:
+        result = await next(call)
+        listed.set()
+        await release.wait()
+        return result
+
+    async with Host({"tides": server}) as host:
+        await host.ready()
+        changed = asyncio.Event()
+        async with Client(host.as_server(), cache=False) as client:
+            host.upstreams.on_change(lambda change: changed.set())
+            listed.clear()
+            release.clear()
+            first = asyncio.ensure_future(client.list_resources().page())
+            await listed.wait()
+            server.resource("tide://tomorrow")(now)
+            await changed.wait()
+            release.set()
+            await first
+            assert [resource.uri for resource in await client.list_resources()] == ["tide://now", "tide://tomorrow"]
 
 
 async def test_tools_added_to_the_host_server_are_listed() -> None:

@@ -75,7 +75,7 @@ def host_server(host: FunctionCalling, name: str) -> Server:
                 raise
             result = error.result
         except ProtocolError as error:
-            if not getattr(error, "remote", False):
+            if not error.remote:
                 raise
             return _failed(error)
         except WharfingerError as error:
@@ -191,17 +191,18 @@ class _HostResources(Source):
         return page, page[-1].uri if page and first + limit < len(resources) else None
 
     async def _resources(self) -> list[t.Resource]:
-        now = time.monotonic()
-        if now - self._listed[0] >= LIST_SECONDS:
-            await self._refresh_templates()
-            by_uri: dict[str, t.Resource] = {}
-            for offered in await self._upstreams.resources():
-                resource = offered.resource
-                by_uri.setdefault(resource.uri, msgspec.structs.replace(resource, meta=_passed_on(resource.meta)))
-            resources = sorted(by_uri.values(), key=_uri)
+        now, last = time.monotonic(), self._listed
+        if now - last[0] < LIST_SECONDS:
+            return last[1]
+        await self._refresh_templates()
+        by_uri: dict[str, t.Resource] = {}
+        for offered in await self._upstreams.resources():
+            resource = offered.resource
+            by_uri.setdefault(resource.uri, msgspec.structs.replace(resource, meta=_passed_on(resource.meta)))
+        resources = sorted(by_uri.values(), key=_uri)
+        if self._listed is last:  # otherwise it changed while it was read, or another call has read it
             self._listed = (now, resources)
-            return resources
-        return self._listed[1]
+        return resources
 
     def forget(self) -> None:
         """Read the list again when it is next needed."""
