@@ -10,7 +10,7 @@ import pytest
 
 from wharfinger import Server
 from wharfinger import types as t
-from wharfinger.host import Host
+from wharfinger.host import Host, function_calls
 from wharfinger.host.model_apis import ModelToolCall
 
 
@@ -91,6 +91,35 @@ async def test_the_error_for_an_unknown_tool_names_the_unreachable_servers() -> 
         await host.ready(30)
         (output,) = await host.run_calls([ModelToolCall("1", "query", {})], "openai")
         assert output.text == "There is no tool 'query' now."
+
+
+async def test_a_tool_that_is_removed_while_other_calls_run_is_an_error_for_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug: the error was raised, and cancelled the other calls."""
+    monkeypatch.setattr(function_calls, "CONCURRENT_CALLS", 1)
+    harbour = Server("harbour")
+
+    @harbour.tool
+    async def close() -> str:
+        harbour.tools.remove("berth")
+        async with asyncio.timeout(30):
+            while len(await host.upstreams.tools()) == 2:
+                await asyncio.sleep(0)
+        return "closed"
+
+    @harbour.tool
+    async def berth() -> str:
+        return "4"
+
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        calls = [ModelToolCall("1", "close", {}), ModelToolCall("2", "berth", {})]
+        outputs = await host.run_calls(calls, "openai")
+    assert [(output.text, output.is_error) for output in outputs] == [
+        ("closed", False),
+        ("There is no tool 'berth'.", True),
+    ]
 
 
 async def test_a_resource_tool_keeps_its_name_in_definitions_when_a_server_takes_it() -> None:

@@ -35,7 +35,7 @@ from wharfinger.host.model_apis.definitions import accepted_names, narrowed_sche
 from wharfinger.host.model_apis.schema_arguments import restore
 from wharfinger.host.model_apis.tool_outputs import failed_output
 from wharfinger.host.resource_tools import READ_RESOURCE, READ_RESULT, HostResourceTools
-from wharfinger.upstreams import Upstreams
+from wharfinger.upstreams import Upstreams, UpstreamTool
 
 __all__ = ["AnswerOptions", "FunctionCalls"]
 
@@ -80,7 +80,7 @@ class AnswerOptions(TypedDict, total=False):
 class _CallableTools(NamedTuple):
     """The tools that may be called now."""
 
-    tools: Mapping[str, t.Tool]
+    tools: Mapping[str, UpstreamTool]
     """Tools of servers, by the host's name."""
     names: Mapping[str, str]
     """The host's name of each tool, by its name for models."""
@@ -160,7 +160,7 @@ class FunctionCalls:
         return outputs
 
     async def _callable_tools(self, definitions: ToolDefinitions | None) -> _CallableTools:
-        tools = {offered.name: offered.tool for offered in await self._upstreams.tools()}
+        tools = {tool.name: tool for tool in await self._upstreams.tools()}
         if definitions is not None:
             resource_tools = dict(definitions.resource_tools)
             return _CallableTools(tools, definitions.names, resource_tools, bool(resource_tools))
@@ -192,7 +192,7 @@ class FunctionCalls:
             if name in callable_tools.resource_tools:
                 result = await self._resource_tools.call(callable_tools.resource_tools[name], call.arguments)
             else:
-                tool = callable_tools.tools[name]
+                tool = callable_tools.tools[name].tool
                 renamed = narrowed_schema(tool, api)[0].renamed
                 arguments = restore(call.arguments, tool.input_schema, renamed)
                 options = {} if seconds is None else {"timeout": seconds}
@@ -222,7 +222,7 @@ class FunctionCalls:
         """Return the functions that say how to read a link, and how to get the rest of a result."""
         names_for_model = {host: model for model, host in callable_tools.names.items()}
         host_names = {original: host for host, original in callable_tools.resource_tools.items()}
-        server = self._upstreams.find_tool(name)[0].name if name not in callable_tools.resource_tools else ""
+        server = callable_tools.tools[name].server if name not in callable_tools.resource_tools else ""
 
         def how_to_read(uri: str) -> str:
             if not callable_tools.gave_resource_tools:
@@ -238,7 +238,7 @@ class FunctionCalls:
             if callable_tools.gave_resource_tools:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
                 return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
-            schema = callable_tools.tools[name].input_schema if name in callable_tools.tools else {}
+            schema = callable_tools.tools[name].tool.input_schema if name in callable_tools.tools else {}
             properties: Any = schema.get("properties")
             selecting = [
                 argument for argument in _SELECTING_ARGUMENTS if isinstance(properties, dict) and argument in properties
