@@ -166,6 +166,21 @@ async def test_required_resources_are_included_and_resources_for_the_user_are_no
     assert [block.uri for block in without_required] == ["s://open"]
 
 
+async def test_required_resources_that_match_do_not_replace_those_that_do_not() -> None:
+    """A bug: only the first three resources of priority 1 were considered, whether they matched or not."""
+    server = Server("s")
+    for number in range(5):
+        text = "the tide alarm did fire" if number < 3 else "house rules"
+
+        @server.resource(f"s://{number}", annotations=t.Annotations(priority=1.0))
+        def read(text: str = f"{number}: {text}") -> str:
+            return text
+
+    async with Host({"s": server}) as host:
+        context = await host.context(QUESTION, select=rules(required=1))
+    assert [block.uri for block in context][3:] == ["s://3"]
+
+
 async def test_priority_and_recency_decide_between_equal_matches(folder: Path) -> None:
     server = Server("s")
     stamps = {

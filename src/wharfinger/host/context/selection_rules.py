@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
@@ -109,14 +110,15 @@ def rules(
 
 
 async def _add_required(choices: Choices, catalogue: Catalogue, limit: int) -> None:
-    """Add the resources of priority 1 that were not chosen."""
-    chosen = {(choice.server, choice.uri) for choice in choices if isinstance(choice, Choice)}
+    """Add the resources of priority 1 that were not chosen, at most `limit`."""
     if limit < 1:
         return
-    for entry in await catalogue.entries(min_priority=1.0, audience="assistant", templates=False, limit=limit):
-        if (entry.server, entry.uri) not in chosen and is_for_models(entry):
-            reason = "its server marks it as required (priority 1)"
-            choices.append(Choice(entry.uri, entry.server, reason, weight=REQUIRED_WEIGHT))
+    chosen = {(choice.server, choice.uri) for choice in choices if isinstance(choice, Choice)}
+    entries = await catalogue.entries(min_priority=1.0, audience="assistant", templates=False)
+    missing = (entry for entry in entries if (entry.server, entry.uri) not in chosen and is_for_models(entry))
+    for entry in islice(missing, limit):
+        reason = "its server marks it as required (priority 1)"
+        choices.append(Choice(entry.uri, entry.server, reason, weight=REQUIRED_WEIGHT))
 
 
 async def _entry(catalogue: Catalogue, hit: CatalogueHit) -> CatalogueEntry:
