@@ -24,6 +24,7 @@ from wharfinger.upstreams import (
     Upstreams,
     UpstreamUnreachable,
 )
+from wharfinger.upstreams import upstreams as upstreams_module
 
 PROGRAM = Path(__file__).with_name("harbour_server.py")
 
@@ -366,6 +367,22 @@ def test_uris_of_a_starting_server_and_new_uris_are_found() -> None:
             assert [found.name for found in await upstreams.servers_of("new://uri")] == ["a"]
 
     run(test())
+
+
+def test_an_unknown_uri_is_looked_up_once_if_a_server_keeps_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the look-up was repeated until the server had started."""
+    monkeypatch.setattr(upstreams_module, "START_SECONDS", 0.05)
+
+    class StartingServer:
+        async def open_link(self, limits: Any, events: Any) -> Any:
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        starting = ServerConfig(name="starting", target=StartingServer())
+        async with Upstreams([in_process_config("a", "x"), starting]) as upstreams:
+            assert await upstreams.servers_of("nobody://x/y") == []
+
+    run(test(), 10)
 
 
 def test_tools_of_an_idle_server_are_listed() -> None:

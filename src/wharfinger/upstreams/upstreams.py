@@ -309,19 +309,25 @@ class Upstreams(Mapping[str, Upstream]):
 
         If there are several, the caller must choose one or report the collision. A server that is down is left out.
         """
-        usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
-        usable = [upstream for upstream in usable if upstream.offers_uri(uri)]
+        usable = self._usable(uri)
         if len(self._upstreams) == 1:
             return usable
-        for max_age in (INDEX_AGE_SECONDS, 0.0):
-            await self._list_each("uris", partial(_index_uris, max_age))
-            exact = [upstream for upstream in usable if upstream.uris.has(uri)]
-            if exact:
-                return exact
-        if any(upstream.status == "starting" for upstream in usable):  # one of them may have it
-            await self.ready(START_SECONDS)
-            return await self.servers_of(uri)
+        for waited in (False, True):
+            for max_age in (INDEX_AGE_SECONDS, 0.0):
+                await self._list_each("uris", partial(_index_uris, max_age))
+                exact = [upstream for upstream in usable if upstream.uris.has(uri)]
+                if exact:
+                    return exact
+            if waited or all(upstream.status != "starting" for upstream in usable):
+                break
+            await self.ready(START_SECONDS)  # a server that is starting may have it
+            usable = self._usable(uri)
         return [upstream for upstream in usable if upstream.uris.covers(uri)]
+
+    def _usable(self, uri: str) -> list[Upstream]:
+        """Return the servers that are not down and whose configuration does not hide a URI."""
+        usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
+        return [upstream for upstream in usable if upstream.offers_uri(uri)]
 
 
 async def _index_uris(max_age: float, upstream: Upstream) -> list[Any]:
