@@ -385,6 +385,20 @@ def test_an_unknown_uri_is_looked_up_once_if_a_server_keeps_starting(monkeypatch
     run(test(), 10)
 
 
+@pytest.mark.parametrize("sequence", [list, tuple])
+def test_a_command_gets_its_environment_and_folder(sequence: Any, tmp_path: Path) -> None:
+    """A bug: a command that is a tuple got neither."""
+    code = "import os, sys; sys.exit(f'{os.environ.get(\"QUAY\")} in {os.getcwd()}')"
+    target = sequence((sys.executable, "-c", code))
+
+    async def test() -> None:
+        config = ServerConfig(name="a", target=target, env={"QUAY": "north"}, cwd=str(tmp_path))
+        async with open_upstreams(config) as upstreams:
+            assert f"north in {tmp_path.resolve()}" in upstreams["a"].error
+
+    run(test())
+
+
 def test_tools_of_an_idle_server_are_listed() -> None:
     async def test() -> None:
         async with open_upstreams(process_config("it", idle_seconds=0.05), in_process_config("b")) as upstreams:

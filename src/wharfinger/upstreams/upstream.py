@@ -132,9 +132,10 @@ class Upstream:
                 reset_after=STABLE_SECONDS,
             ),
         )
-        command = {"env": config.env or None, "cwd": config.cwd} if isinstance(config.target, list) else {}
+        connection = {"headers": config.headers, "env": config.env, "cwd": config.cwd}
+        client_options |= {name: value for name, value in connection.items() if value}
         try:
-            self._client = Client(config.target, headers=config.headers or None, **command, **client_options)  # type: ignore[arg-type]
+            self._client = Client(config.target, **client_options)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise InvalidConfiguration(f"{config.name!r}: {error}") from None
         self._client.observe_connection(self._connection_changed)
