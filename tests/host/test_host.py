@@ -17,7 +17,7 @@ from wharfinger.client import HostClientOptions
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound, ToolError
 from wharfinger.host import HostOptions
 from wharfinger.record import AuditLog
-from wharfinger.upstreams import UpstreamChange, UpstreamUnreachable
+from wharfinger.upstreams import InvalidConfiguration, ServerConfig, UpstreamChange, UpstreamUnreachable
 
 
 def command(name: str, seconds: str = "0") -> list[str]:
@@ -133,3 +133,18 @@ async def test_calls_are_refused_while_the_audit_log_cannot_be_written(tmp_path:
         audit.file.failing = ""
         await host.read("docs://a")
     assert [line["action"] for line in read_records(file)] == ["read", "record", "read"]
+
+
+def test_a_target_that_cannot_be_a_server_is_refused_as_documented() -> None:
+    """A bug: these targets raised an IndexError and a plain ValueError."""
+    targets: tuple[Any, ...] = ([], {}, {"command": 5})
+    for target in targets:
+        with pytest.raises(InvalidConfiguration, match=r"^'server': "):
+            Host([target])
+
+
+def test_servers_of_the_same_name_get_different_names() -> None:
+    """A bug: the number could make the name of another server."""
+    named = ServerConfig(name="a.test_2", target="https://b.test")
+    host = Host(["https://a.test/one", "https://a.test/two", named])
+    assert list(host.servers) == ["a.test", "a.test_3", "a.test_2"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from wharfinger import Server
 from wharfinger.upstreams.public_names import (
     MAX_NAME_CHARACTERS,
+    distinct_names,
     name_of_target,
     prefixes_of,
     program_name,
@@ -90,6 +91,10 @@ def test_adding_a_server_changes_no_name(servers: dict[str, list[str]]) -> None:
     public = names(servers)
     with_another = names({**servers, "later": ["read"]})
     assert public.items() <= with_another.items()
+
+
+def test_a_repeated_name_gets_a_number_that_no_other_name_has() -> None:
+    assert distinct_names(["a", "a", "a_2", "a", "b"]) == ["a", "a_3", "a_2", "a_4", "b"]
 
 
 def test_a_target_is_named_after_its_server_host_or_command() -> None:

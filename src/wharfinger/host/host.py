@@ -36,7 +36,7 @@ from wharfinger.store.memory import MemoryStore
 from wharfinger.upstreams.config import ServerConfig, read_config, read_host_config, server_config
 from wharfinger.upstreams.host_formats import HOSTS
 from wharfinger.upstreams.placeholders import Ask, InvalidConfiguration
-from wharfinger.upstreams.public_names import name_of_target
+from wharfinger.upstreams.public_names import distinct_names, name_of_target
 from wharfinger.upstreams.upstream import Upstream, UpstreamChange
 from wharfinger.upstreams.upstreams import Upstreams
 
@@ -335,12 +335,8 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
     if isinstance(servers, Mapping):
         named: list[tuple[str, Any]] = list(servers.items())
     else:
-        named = []
-        counts: dict[str, int] = {}
-        for target in servers:
-            name = target.name if isinstance(target, ServerConfig) else name_of_target(target)
-            counts[name] = counts.get(name, 0) + 1
-            named.append((f"{name}_{counts[name]}" if counts[name] > 1 else name, target))
+        names = [target.name if isinstance(target, ServerConfig) else name_of_target(target) for target in servers]
+        named = list(zip(distinct_names(names), servers, strict=True))
     configs: list[ServerConfig] = []
     for name, target in named:
         if isinstance(target, ServerConfig):

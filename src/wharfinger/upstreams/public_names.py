@@ -13,10 +13,18 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import cast
 from urllib.parse import urlsplit
 
-__all__ = ["MAX_NAME_CHARACTERS", "name_of_target", "prefixes_of", "program_name", "public_names"]
+__all__ = [
+    "MAX_NAME_CHARACTERS",
+    "distinct_names",
+    "name_of_target",
+    "prefixes_of",
+    "program_name",
+    "public_names",
+]
 
 MAX_NAME_CHARACTERS = 64
 """The maximum length of a tool's name that the APIs of models accept."""
@@ -32,8 +40,8 @@ _WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prefix of each server's names, without the `_` after it.
 
-    `servers` has the configured prefix of each server, or None. Servers with different names and
-    prefixes get different prefixes. A single server has no prefix, unless one is configured.
+    `servers` has the configured prefix of each server, or None. Servers with different names and prefixes get different
+    prefixes. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
         return {name: _usable(prefix or "") for name, prefix in servers.items()}
@@ -89,20 +97,38 @@ def _cut(name: str, digested: str, limit: int) -> str:
 
 
 def name_of_target(target: object) -> str:
-    """Return a name for a server that was given without one: of its object, program or file, or the host of its URL."""
+    """Return a name for a server that was given without one: of its object, program or file, or the host of its URL.
+
+    The name of a target that cannot be used is `server`.
+    """
     if isinstance(target, Mapping):
         from wharfinger.client.host_entry import read_entry
 
-        target = read_entry(target).target  # pyright: ignore[reportUnknownArgumentType]
+        try:
+            target = read_entry(target).target  # pyright: ignore[reportUnknownArgumentType]
+        except ValueError:
+            return "server"
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return urlsplit(target).hostname or "server"
     if isinstance(target, str | os.PathLike):
         path = str(cast("str | os.PathLike[str]", target))
         return os.path.splitext(os.path.basename(path))[0] or "server"
     if isinstance(target, Sequence):
-        return os.path.splitext(program_name([str(part) for part in target]))[0] or "server"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        parts = [str(part) for part in target]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return (os.path.splitext(program_name(parts))[0] if parts else "") or "server"
     info = getattr(target, "info", None)
     return str(getattr(info, "name", "") or "server")
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number after each that has occurred before: `a`, `a_2`, `a_3`."""
+    taken, distinct = set(names), dict[str, None]()
+    for name in names:
+        if name in distinct:
+            name = next(new for number in count(2) if (new := f"{name}_{number}") not in taken)
+            taken.add(name)
+        distinct[name] = None
+    return list(distinct)
 
 
 def program_name(parts: Sequence[str]) -> str:
