@@ -297,15 +297,17 @@ class CacheStep:
 
     def changed(self, kind: str, uri: str = "") -> None:
         """Called when something has changed, or may have: `kind` is `resource`, with a URI, or the name of a list."""
-        if kind == "resource":
-            self._cache.drop(
-                lambda key: (
-                    key.server == self._server and key.method in RESOURCE_METHODS and _touches(uri, key.name or "")
-                )
-            )
-        else:
+        if kind != "resource":
             methods = CHANGES[kind]
             self._cache.drop(lambda key: key.server == self._server and key.method in methods)
+            return
+
+        def outdated(key: Key) -> bool:
+            name = key.name or ""
+            is_read = key.server == self._server and key.method in RESOURCE_METHODS
+            return is_read and (covers(uri, name) or covers(name, uri))
+
+        self._cache.drop(outdated)
 
     def observe(self, auth: Authorize) -> Authorize:
         """Wrap a sign-in, so that this step sees its credentials."""
@@ -487,8 +489,3 @@ def _public(key: Key) -> Key:
 
 def _overhead(key: Key) -> int:
     return ENTRY_OVERHEAD_BYTES + len(key.name or "")
-
-
-def _touches(one: str, other: str) -> bool:
-    """Return whether two URIs are equal, or one of them lies below the other."""
-    return covers(one, other) or covers(other, one)

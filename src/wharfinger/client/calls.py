@@ -189,9 +189,9 @@ def _bind(step: Middleware, next: Next) -> Next:
 
 
 def check_middleware(middleware: Any) -> None:
-    """Raise TypeError unless this is an async function of two arguments."""
+    """Raise TypeError unless this is an async function, or an object or `functools.partial` that is called like one."""
     function = middleware if inspect.isroutine(middleware) else getattr(middleware, "__call__", None)  # noqa: B004
-    wrapped = getattr(middleware, "func", None)  # of a `functools.partial`
+    wrapped = getattr(middleware, "func", None)
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(wrapped):
         name = getattr(middleware, "__name__", type(middleware).__name__)
         raise TypeError(f"{name}() must be an async function: async def {name}(call, next)")

@@ -407,7 +407,7 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """Call `_initialize`. If that fails, and the cache said that the server has the handshake era, start over."""
+        """Call `_initialize`. If that fails, and the server was in the cache, forget it and start over."""
         if self._known is None or self._protocols is None:
             return await self._initialize(step)
         try:

@@ -29,7 +29,7 @@ from wharfinger.protocol.jsonrpc import Message, encode
 from wharfinger.protocol.methods import METHODS
 from wharfinger.transports.timeouts import PausableTimeout
 
-__all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample"]
+__all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample", "sampling_result"]
 
 Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows a form. Returns the fields (a value that encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
@@ -142,21 +142,18 @@ class InputHandlers:
             raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed.")
         answers: dict[str, Raw] = {}
         for key, question in questions.items():
-            answers[key] = Raw(encode(await self._answer_question(question)))
+            method = cast("str", question.__struct_config__.tag)
+            handle = self._by_method.get(method)
+            if handle is None:
+                raise InvalidResponse(f"The server asks {method}, for which this client declared no capability.")
+            try:
+                with self._asking():
+                    answers[key] = Raw(encode(await handle(question.params)))
+            except (InvalidParams, MethodNotFound) as error:
+                if error.remote:
+                    raise
+                raise InvalidResponse(f"The server asks {method} in an invalid way: {error}") from None
         return answers
-
-    async def _answer_question(self, question: t.InputRequest) -> Any:
-        method = question.__struct_config__.tag
-        handle = self._by_method.get(cast("str", method))
-        if handle is None:
-            raise InvalidResponse(f"The server asks {method}, for which this client declared no capability.")
-        try:
-            with self._asking():
-                return await handle(question.params)
-        except (InvalidParams, MethodNotFound) as error:
-            if error.remote:
-                raise
-            raise InvalidResponse(f"The server asks {method} in an invalid way: {error}") from None
 
     async def visit_urls(self, visits: Sequence[t.ElicitRequestParams]) -> bool:
         """Ask for consent to open each of these URLs. Returns whether the user opened all of them."""
@@ -228,13 +225,7 @@ class InputHandlers:
             answer = await self._sampling(params)
         except (Declined, Cancelled) as error:
             raise ProtocolError(error.text or "The user refused.", code=REJECTED_CODE) from None
-        if isinstance(answer, str):
-            return t.CreateMessageResult(
-                model=ANONYMOUS_MODEL, role="assistant", content=t.TextContent(text=answer), stop_reason="endTurn"
-            )
-        if not isinstance(answer, t.CreateMessageResult):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"A sampling handler returns text or a CreateMessageResult, not {type(answer).__name__}.")
-        return answer
+        return sampling_result(answer)
 
     # Roots.
 
@@ -250,6 +241,17 @@ def _with_related_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
         return result
     own: dict[str, Any] = {} if isinstance(result.meta, UnsetType) else result.meta
     return msgspec.structs.replace(result, meta={**own, t.META_RELATED_TASK: meta.related_task})
+
+
+def sampling_result(answer: str | t.CreateMessageResult) -> t.CreateMessageResult:
+    """Return the answer of a sampling handler as a result. Raises TypeError if it is of another type."""
+    if isinstance(answer, str):
+        return t.CreateMessageResult(
+            model=ANONYMOUS_MODEL, role="assistant", content=t.TextContent(text=answer), stop_reason="endTurn"
+        )
+    if not isinstance(answer, t.CreateMessageResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"A sampling handler returns text or a CreateMessageResult, not {type(answer).__name__}.")
+    return answer
 
 
 _REFUSALS: Mapping[str, Literal["decline", "cancel"]] = {"decline": "decline", "cancel": "cancel"}

@@ -127,13 +127,11 @@ class _Subscription:
     def report_missed(self) -> None:
         """Report everything that is watched as missed."""
         for uri in self.uris:
-            self._report_missed("resource", uri)
+            self._changed("resource", uri)
+            self.put("resource", uri, missed=True)
         for kind in _LIST_CHANGES.values() if self.lists else ():
-            self._report_missed(kind, "")
-
-    def _report_missed(self, kind: Kind, uri: str) -> None:
-        self._changed(kind, uri)
-        self.put(kind, uri, True)
+            self._changed(kind, "")
+            self.put(kind, missed=True)
 
     def acknowledged(self) -> None:
         """Called when the server has acknowledged it: for the first time, or at the end of a gap."""

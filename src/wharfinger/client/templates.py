@@ -76,20 +76,17 @@ class Template:
         return await self._client.complete(ref, variable, value, others or None, timeout=self._timeout)
 
     async def _template(self) -> UriTemplate:
-        if self._parsed is None:
-            text = (await self._look_up()).uri_template
-            if len(text) > MAX_TEMPLATE_CHARACTERS:
-                raise InvalidResponse(
-                    f"The template {self._name!r} has {len(text)} characters; {MAX_TEMPLATE_CHARACTERS} are allowed."
-                )
-            self._parsed = UriTemplate(text)
-        return self._parsed
-
-    async def _look_up(self) -> t.ResourceTemplate:
+        if self._parsed is not None:
+            return self._parsed
         names: list[str] = []
         async for template in self._client.list_resource_templates(timeout=self._timeout):
             if template.name == self._name:
-                return template
+                text = template.uri_template
+                if len(text) > MAX_TEMPLATE_CHARACTERS:
+                    characters = f"{len(text)} characters; {MAX_TEMPLATE_CHARACTERS} are allowed"
+                    raise InvalidResponse(f"The template {self._name!r} has {characters}.")
+                self._parsed = UriTemplate(text)
+                return self._parsed
             if len(names) < SHOWN_NAMES:
                 names.append(template.name[:SHOWN_CHARACTERS])
         message = f"The server has no template {self._name!r}; it has: {', '.join(names) or 'none'}"

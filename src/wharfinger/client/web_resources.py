@@ -45,11 +45,6 @@ READ, NAMING = "resources/read", frozenset(("resources/list", "tools/call", "pro
 """The method that is answered from the web, and those whose results name resources."""
 
 
-def is_web_uri(uri: str) -> bool:
-    """Return whether a URI is one that a client may fetch from the web."""
-    return uri.startswith("https://") and len(uri) <= MAX_URI_CHARACTERS
-
-
 def _refuse(url: str) -> str | None:
     """Return why a URL is not fetched; None if it may be."""
     return None if url.startswith("https://") else "it is not https"
@@ -86,7 +81,7 @@ class WebResourceStep:
     def _remember(self, result: Any) -> None:
         """Remember the URIs that a result names, and forget the oldest ones."""
         for uri, kind in _named_in(result):
-            if is_web_uri(uri):
+            if uri.startswith("https://") and len(uri) <= MAX_URI_CHARACTERS:
                 self._named.pop(uri, None)
                 self._named[uri] = kind
                 if len(self._named) > MAX_NAMED_URIS:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
+from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample, sampling_result
 from wharfinger.errors import Cancelled, Declined
 from wharfinger.types import CreateMessageRequestParams, ElicitRequestParams
 
@@ -123,10 +123,7 @@ class Questions:
             answer = await self._review(SamplingReview(server=self.server, request=request, result=None))
             reviewed = decided(answer, request, t.CreateMessageRequestParams)
             request = with_server(reviewed, SamplingRequest, self.server)
-        result = await self._sampling(request)
-        if isinstance(result, str):
-            content = t.TextContent(text=result)
-            result = t.CreateMessageResult(model="unnamed", role="assistant", content=content, stop_reason="endTurn")
+        result = sampling_result(await self._sampling(request))
         if self._review is not None:
             answer = await self._review(SamplingReview(server=self.server, request=request, result=result))
             result = decided(answer, result, t.CreateMessageResult)
