@@ -190,7 +190,7 @@ class Host(FunctionCalling):
         is_name = text in HOSTS or not (os.path.exists(text) or os.sep in text or "/" in text or "." in text)
         read = read_host_config if is_name else read_config
         configs = read(text, environ=environ, inputs=inputs)
-        if "auth" not in options and any(is_url(config.target) for config in configs):
+        if "auth" not in options and any(isinstance(config.target, str) for config in configs):
             from wharfinger.auth import FileTokens, SignIn
 
             options["auth"] = SignIn(tokens=FileTokens(), interactive=False)
@@ -231,8 +231,12 @@ class Host(FunctionCalling):
         self._record.check(call)
         if call.method == "tools/call" and self.approvals is not None:
             began = time.monotonic()
+            params: t.CallToolRequestParams = call.params
             try:
-                await self._approve(server, call.params)
+                arguments = None if isinstance(params.arguments, UnsetType) else msgspec.json.decode(params.arguments)
+                public_name = await self.upstreams.public_tool_name(server, params.name)
+                trusted = server in self._trusted
+                await self.approvals.check(self.upstreams[server], params.name, public_name, arguments, trusted=trusted)
             except BaseException as error:
                 self._record.called(server, call, time.monotonic() - began, error)
                 raise
@@ -247,13 +251,6 @@ class Host(FunctionCalling):
         finally:
             self._record.called(server, call, time.monotonic() - began, failure)
 
-    async def _approve(self, server: str, params: t.CallToolRequestParams) -> None:
-        assert self.approvals is not None
-        arguments = None if isinstance(params.arguments, UnsetType) else msgspec.json.decode(params.arguments)
-        public_name = await self.upstreams.public_tool_name(server, params.name)
-        trusted = server in self._trusted
-        await self.approvals.check(self.upstreams[server], params.name, public_name, arguments, trusted=trusted)
-
     # Calls.
 
     async def read(self, uri: str, *, server: str | None = None, timeout: float | None = None) -> ReadResult:
@@ -263,20 +260,18 @@ class Host(FunctionCalling):
             InvalidArgument: several servers publish it, or there is no such server.
             ResourceNotFound: no server publishes it.
         """
-        return await (await self._server_of(uri, server)).client.read_resource(uri, timeout=timeout)
-
-    async def _server_of(self, uri: str, server: str | None) -> Upstream:
-        if server is not None:
-            if server not in self.upstreams:
-                raise InvalidArgument(f"There is no server {server!r}: there is {', '.join(self.upstreams)}.")
-            return self.upstreams[server]
-        upstreams = await self.upstreams.servers_of(uri)
+        if server is None:
+            upstreams = await self.upstreams.servers_of(uri)
+        elif server in self.upstreams:
+            upstreams = [self.upstreams[server]]
+        else:
+            raise InvalidArgument(f"There is no server {server!r}: there is {', '.join(self.upstreams)}.")
         if not upstreams:
             raise ResourceNotFound(uri)
         if len(upstreams) > 1:
             names = " and ".join(repr(upstream.name) for upstream in upstreams)
             raise InvalidArgument(f"{uri} is published by {names}: say which one, server={upstreams[0].name!r}.")
-        return upstreams[0]
+        return await upstreams[0].client.read_resource(uri, timeout=timeout)
 
     async def context(
         self,
@@ -346,8 +341,3 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
         else:
             configs.append(ServerConfig(name=name, target=target))
     return configs
-
-
-def is_url(target: object) -> bool:
-    """Return whether a target is the URL of a server."""
-    return isinstance(target, str) and target.startswith(("http://", "https://"))

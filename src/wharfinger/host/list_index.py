@@ -20,7 +20,7 @@ __all__ = ["ListIndex"]
 
 MAX_INDEX_BYTES = 512 << 20
 STOP_SECONDS = 5.0
-"""Longest wait of `close` for the thread."""
+"""Longest time that `close` waits for the thread."""
 
 
 class ListIndex:

@@ -124,10 +124,11 @@ class ContextBlocks(Sequence[Block]):
         parts: list[Message] = []
         for block in self.blocks if blocks is None else blocks:
             parts.append(api.part(block_text(block)))
-            # The type that the bytes show: APIs refuse the whole request for a file of another type than it says.
-            file = FileOutput(block.data, by_signature(block.data), printable(block.title.rpartition("/")[2], 100))
-            if block.data and file.mime_type in api.message_file_types:
-                parts.append(api.part(file))
+            # APIs refuse the whole request if a file is of another type than it says, so the bytes decide.
+            mime_type = by_signature(block.data)
+            if block.data and mime_type in api.message_file_types:
+                name = printable(block.title.rpartition("/")[2], 100)
+                parts.append(api.part(FileOutput(block.data, mime_type, name)))
         return parts
 
     async def changed(self) -> list[Block]:

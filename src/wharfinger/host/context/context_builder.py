@@ -106,7 +106,7 @@ async def build_context(
     choices = await building.choose(select)
     readings = await building.read(choices)
     blocks = building.make_blocks(readings)
-    kept = {(block.server, block.uri): block for block in blocks}
+    kept = {(block.server, block.uri) for block in blocks}
     sources = {key: reading for reading in readings if (key := (reading.choice.server, reading.choice.uri)) in kept}
     context = ContextBlocks(
         question,
@@ -192,17 +192,15 @@ class _Building:
         try:
             async with self._limit, asyncio.timeout(READ_SECONDS):
                 entries = await self.catalogue.find(choice.uri, server=choice.server)
-                reading = await self._read_entry(choice, entries[0] if entries else None, again)
+                return await self._read_entry(choice, entries[0] if entries else None, again)
         except ResourceNotFound:
             return _Unread("it does not exist, or may not be read", gone=True)
         except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
             return _Unread(f"it cannot be read: {printable(str(error), 200)}", temporary=True)
         except TimeoutError:
             return _Unread(f"it could not be read within {READ_SECONDS:g} s", temporary=True)
-        return _Unread(reading) if isinstance(reading, str) else reading
 
-    async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | str:
-        """Return the content of a choice, or why it cannot be used."""
+    async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | _Unread:
         size = getattr(entry.resource, "size", None) if entry is not None else None
         large = isinstance(size, int) and size > MAX_TEXT_CHARACTERS
         uris = choice.windows[:MAX_WINDOWS] if large and choice.windows else (choice.uri,)
@@ -215,18 +213,19 @@ class _Building:
             segments += _segments(uri, found)
             remark = remark or last
         if not contents:
-            return "it has no content"
+            return _Unread("it has no content")
         first = contents[0]
         kind = first.mime_type or (entry.mime_type if entry is not None else "")
         data = b""
         if not segments:
             data = bytes(first.blob or b"")
             if not kind.startswith(_FILES):
-                return f"it is not text: {printable(kind) or 'data'}, {size_text(len(data))}"
+                return _Unread(f"it is not text: {printable(kind) or 'data'}, {size_text(len(data))}")
             if len(data) > MAX_FILE_BYTES:
-                return f"it is a file of {size_text(len(data))}, and at most {size_text(MAX_FILE_BYTES)} can be sent"
+                size_limit = f"at most {size_text(MAX_FILE_BYTES)} can be sent"
+                return _Unread(f"it is a file of {size_text(len(data))}, and {size_limit}")
         elif not any(segment.text.strip() for segment in segments):
-            return "it is empty"
+            return _Unread("it is empty")
         digest = hashlib.sha256(data)
         for segment in segments:
             digest.update(f"\0{segment.first}\0{segment.text}".encode("utf-8", "surrogatepass"))
@@ -363,8 +362,9 @@ class _Building:
                 if isinstance(new, _Unread):
                     if new.temporary:
                         continue
-                    cut = f"This resource has changed, and is left out: {new.reason}."
-                    cut = "This resource no longer exists." if new.gone else cut
+                    cut = "This resource no longer exists."
+                    if not new.gone:
+                        cut = f"This resource has changed, and is left out: {new.reason}."
                     new_block = self._new_block(old, cut=cut, gone=new.gone)
                 elif new.digest == old.digest and (block.text or block.data):
                     continue

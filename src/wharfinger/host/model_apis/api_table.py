@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.content.text import many
 from wharfinger.host.model_apis.narrowing import SchemaRules
 from wharfinger.host.model_apis.schema_keywords import KEYWORDS, NARROWING
 from wharfinger.host.model_apis.tool_calls import (
@@ -185,8 +186,9 @@ def _chat_messages(outputs: list[ToolOutput]) -> list[Message]:
     for output in outputs:
         text = f"Error: {output.text}" if output.is_error else output.text
         if output.files:
-            text = "\n".join(filter(None, [text, f"[{_count(output.files)}: see the next message of the user]"]))
-            files.append(_chat_part(f"{_count(output.files)} in the result of {output.call.name}:"))
+            count = many(len(output.files), "file")
+            text = "\n".join(filter(None, [text, f"[{count}: see the next message of the user]"]))
+            files.append(_chat_part(f"{count} in the result of {output.call.name}:"))
             files += map(_chat_part, output.files)
         messages.append({"role": "tool", "tool_call_id": output.call.id, "content": text})
     return [*messages, {"role": "user", "content": files}] if files else messages
@@ -211,7 +213,7 @@ def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
         content = [_anthropic_part(part) for part in output.parts]
         result: Message = {"type": "tool_result", "tool_use_id": output.call.id, "content": content}
         if output.is_error:
-            left_out = [f"[{_count(output.files)}: not sent with an error]"] if output.files else []
+            left_out = [f"[{many(len(output.files), 'file')}: not sent with an error]"] if output.files else []
             text = "\n".join(filter(None, [output.text, *left_out]))
             result |= {"content": [{"type": "text", "text": text}], "is_error": True}
         results.append(result)
@@ -222,7 +224,7 @@ def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
     """Return one content with as many responses as there are calls."""
     parts: list[Message] = []
     for output in outputs:
-        text = output.text or f"[{_count(output.files)}]"
+        text = output.text or f"[{many(len(output.files), 'file')}]"
         response: Message = {"name": output.call.name, "response": {"error" if output.is_error else "output": text}}
         if output.call.id:
             response["id"] = output.call.id
@@ -230,10 +232,6 @@ def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
             response["parts"] = [_gemini_part(file) for file in output.files]
         parts.append({"functionResponse": response})
     return [{"role": "user", "parts": parts}] if parts else []
-
-
-def _count(files: list[FileOutput]) -> str:
-    return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -49,15 +49,7 @@ from wharfinger.host.model_apis.schema_keywords import (
 )
 from wharfinger.host.model_apis.schema_references import SchemaPlaces, direct_schemas, reference_groups, refers_to
 
-__all__ = [
-    "KEYWORDS",
-    "NARROWING",
-    "DroppedKeyword",
-    "NarrowedSchema",
-    "NotExpressible",
-    "SchemaRules",
-    "narrow",
-]
+__all__ = ["DroppedKeyword", "NarrowedSchema", "NotExpressible", "SchemaRules", "narrow"]
 
 Schema = dict[str, Any]
 
@@ -77,8 +69,6 @@ _ABOUT_NAMES = ("dependentRequired", "dependentSchemas", "if", "then", "else", "
 _HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
 _LOWER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains")
 _LOOK_AROUND = re.compile(r"\(\?[=!<]|\\[1-9]|\(\?P[=<]")
-
-
 _TEXTS = ("title", "description")
 
 
@@ -193,7 +183,7 @@ class _Narrowing:
         kind = root.get("type")
         if kind != "object" and kind is not None and "object" not in (kind if is_list(kind) else ()):
             self._drop("", "type", f"arguments are an object, not {kind!r}"[:MAX_NOTE_CHARACTERS])
-            root = {key: root[key] for key in ("title", "description") if key in root}
+            root = {key: root[key] for key in _TEXTS if key in root}
         root["type"] = "object"
         for keyword in ("anyOf", "oneOf"):
             if keyword in root and keyword in self._rules.refused_at_root:
