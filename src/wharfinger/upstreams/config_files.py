@@ -39,7 +39,7 @@ class ConfiguredServer(NamedTuple):
 
     @property
     def name_in_errors(self) -> str:
-        """The name of the server and of its file, as errors begin."""
+        """The server's name and its file, with which the messages of errors begin."""
         return f"{self.name!r} in {self.file}"
 
     @property

@@ -39,7 +39,7 @@ class Placeholders(NamedTuple):
     """Fills in the placeholders of one server."""
 
     name_in_errors: str
-    """The name of the server and of its file."""
+    """The server's name and its file, with which the messages of errors begin."""
     folder: Path
     """The folder of the workspace."""
     inputs: Mapping[str, Mapping[str, Any]]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from wharfinger import types as t
 from wharfinger.client import ClientOptions
@@ -62,7 +62,7 @@ class UpstreamTemplate(NamedTuple):
     template: t.ResourceTemplate
 
 
-class _Names(Generic[Item]):
+class _Names:
     """The public names of the tools, or of the prompts, of all servers."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], prefixes: Mapping[str, str]) -> None:
@@ -118,8 +118,8 @@ class Upstreams(Mapping[str, Upstream]):
                 raise InvalidConfiguration(
                     f"The servers {other!r} and {name!r} have the same prefix {prefix!r}: give one of them another one."
                 )
-        self._tool_names: _Names[t.Tool] = _Names(self._upstreams, prefixes)
-        self._prompt_names: _Names[t.Prompt] = _Names(self._upstreams, prefixes)
+        self._tool_names = _Names(self._upstreams, prefixes)
+        self._prompt_names = _Names(self._upstreams, prefixes)
 
     # A mapping.
 
@@ -220,8 +220,8 @@ class Upstreams(Mapping[str, Upstream]):
     ) -> list[tuple[Upstream, list[Item]]]:
         """Return the list of each server that is not down.
 
-        If a server is starting, slow or failing, its last list is used, or for resources an empty one. An idle server
-        is started only if it has no last list.
+        If a server is starting, slow or failing, its last list is used (for resources, an empty one). An idle server is
+        started only if it has no last list.
         """
         candidates = [
             upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")
@@ -238,9 +238,7 @@ class Upstreams(Mapping[str, Upstream]):
         lists: list[tuple[Upstream, list[Item]]] = []
         for upstream in candidates:
             items = _result(upstream, kind, tasks.get(upstream))
-            if items is None:
-                items = [] if kind == "resources" else upstream.last_listed(kind)
-            lists.append((upstream, items))
+            lists.append((upstream, upstream.last_listed(kind) if items is None else items))
         return lists
 
     # Routing.
