@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -226,6 +228,49 @@ def test_a_gitignore_that_is_a_link_is_ignored(charts: Path, tmp_path: Path) -> 
     (tmp_path / "rules").write_text("*.md\n")
     (charts / ".gitignore").symlink_to(tmp_path / "rules")
     assert "README.md" in paths(FileTree(str(charts), PublishChoice()))
+
+
+def fail_to_open(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the system refuse to open this file, as if too many files were open."""
+    open_any = os.open
+
+    def open_or_fail(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == name:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_any(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", open_or_fail)
+
+
+def test_nothing_is_published_while_a_gitignore_cannot_be_opened(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: while too many files were open, a directory could be listed and read without its .gitignore."""
+    (charts / ".gitignore").write_text("*.csv\n")
+    tree = FileTree(str(charts), PublishChoice())
+    with monkeypatch.context() as patched:
+        fail_to_open(".gitignore", patched)
+        with pytest.raises(OSError, match="Too many open files"):
+            paths(tree)
+        with pytest.raises(OSError, match="Too many open files"):
+            tree.open_file(("tides.csv",))
+    assert "tides.csv" not in paths(tree)
+
+
+def test_a_walk_that_cannot_list_a_directory_closes_it(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: while too many files were open, each walk left one more open."""
+    scan = os.scandir
+
+    def scan_or_fail(handle: int) -> Iterator[os.DirEntry[str]]:
+        if os.path.samestat(os.stat(handle), os.stat(charts / "harbours")):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return scan(handle)
+
+    monkeypatch.setattr(os, "scandir", scan_or_fail)
+    tree = FileTree(str(charts), PublishChoice())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="Too many open files"):
+        paths(tree)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_missing_root_is_empty(charts: Path) -> None:

@@ -497,12 +497,12 @@ class FileTree:
         try:
             with missing_as_not_served():
                 directory = self._open_child(frame.directory, name)
+            try:
+                listing = self.listing(directory)
+            except BaseException:
+                close(directory.handle)
+                raise
         except NotServed:
-            return False
-        try:
-            listing = self.listing(directory)
-        except NotServed:
-            close(directory.handle)
             return False
         parts = (*frame.parts, name)
         frames.append(_Frame(directory, parts, listing, None if view is None else view.names(parts)))
@@ -582,8 +582,10 @@ class FileTree:
         try:
             status = stat_entry(handle, IGNORE_FILE)
             descriptor = open_file(handle, IGNORE_FILE)
-        except (OSError, NotServed):  # it does not exist, or it is a link, which git does not follow either
-            return rules
+        except (OSError, NotServed) as error:
+            if isinstance(error, OSError) and not is_missing(error):
+                raise  # too many open files, or a failing disk: its patterns may withhold something
+            return rules  # it does not exist, or it is a link, which git does not follow either
         stamp = stamp_of(status)
         try:
             cached = self._ignore_files.get(rules.prefix)
