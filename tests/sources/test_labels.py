@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
 from wharfinger.errors import WharfingerError
+from wharfinger.sources import labels
 from wharfinger.sources.folder.source import files
 from wharfinger.sources.labels import UnusableFolder, first_free_label, resolve_root, split_label
 
@@ -58,6 +60,16 @@ def test_the_home_folder_and_the_root_must_be_given_as_absolute_paths(
     with pytest.raises(UnusableFolder, match=r"'\.' is /"):
         resolve_root(".")
     assert resolve_root("/") == "/"
+
+
+def test_a_folder_on_another_drive_than_the_home_folder_does_not_contain_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: on Windows, a relative path on another drive raised a ValueError."""
+    monkeypatch.setenv("USERPROFILE", r"C:\Users\mary")
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "path", ntpath)
+        windows.setattr(labels, "PurePath", PureWindowsPath)
+        contains = {folder: labels._contains_home(folder) for folder in ("D:\\charts", "D:\\", "c:\\users")}
+    assert contains == {"D:\\charts": False, "D:\\": True, "c:\\users": True}
 
 
 def test_a_link_to_a_folder_is_resolved(charts: Path, tmp_path: Path) -> None:

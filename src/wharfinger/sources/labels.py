@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Container, Sequence
+from pathlib import PurePath
 
 from wharfinger.source import UnusableSource
 
@@ -78,4 +79,4 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
 def _contains_home(resolved: str) -> bool:
     """Return whether this is `/`, the home folder, or a folder that contains it."""
     home = os.path.realpath(os.path.expanduser("~"))
-    return resolved == os.path.dirname(resolved) or os.path.commonpath([resolved, home]) == resolved
+    return resolved == os.path.dirname(resolved) or PurePath(home).is_relative_to(resolved)
