@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,34 @@ def test_a_failing_source_is_logged_and_others_are_searched(
     assert "broken cannot be indexed now; retrying" in caplog.text
 
 
+def test_searches_do_not_wait_for_another_walk_of_a_source_that_failed(start_server: StartServer) -> None:
+    """A bug: during each walk, they waited 1.5 s for it."""
+
+    class FailingShelf(Shelf):
+        name, uri, walks = "failing", "failing://", 0
+
+        def matches(self, uri: str) -> bool:
+            return uri.startswith("failing://")
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            self.walks += 1
+            if self.walks == 1:
+                raise OSError("no route to it")
+            return super().page(after, limit)
+
+    async def main() -> None:
+        failing = FailingShelf()
+        failing.gate.clear()
+        async with start_server(failing, Shelf(one="alpha")) as indexed_server:
+            indexed_server.index.refresh()
+            await indexed_server.wait_until(lambda: failing.walks == 2)
+            assert "shelf://one" in await indexed_server.uris("alpha")
+            assert indexed_server.progress_reports == []
+            failing.gate.set()
+
+    asyncio.run(main())
+
+
 def test_a_source_that_fails_after_indexing_is_reported_and_others_are_searched(start_server: StartServer) -> None:
     class FailingShelf(Shelf):
         name, uri, down = "failing", "failing://", False
@@ -452,6 +481,32 @@ def test_a_source_that_fails_to_match_a_uri_does_not_end_indexing(start_server: 
             shelf.texts["two"] = "omega"
             indexed_server.index.refresh()
             await indexed_server.wait_until(lambda: "shelf://two" in shelf.read_uris)
+
+    asyncio.run(main())
+
+
+def test_sources_are_searched_directly_if_the_index_is_damaged_during_a_search(
+    cache: Path, start_server: StartServer
+) -> None:
+    """A bug: the search failed if the damage was found while it counted the documents that are not indexed."""
+
+    class DamagingShelf(Shelf):
+        damages = False
+
+        def text(self, uri: str) -> Any:
+            if self.damages:
+                (path,) = cache.glob("*.sqlite")
+                with closing(sqlite3.connect(path)) as index:
+                    index.execute("ALTER TABLE documents RENAME TO elsewhere")
+            self.damages = False
+            return super().text(uri)
+
+    async def main() -> None:
+        shelf = DamagingShelf(one="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.damages = True
+            assert await indexed_server.uris("alpha") == ["shelf://slow"]
 
     asyncio.run(main())
 

@@ -167,15 +167,15 @@ class SearchIndex:
         complete = not uncovered and pending.isdisjoint(chosen)
         try:
             hits = await server.pool.run(owner, find, store, chosen, reader, query, filters, wanted.limit, complete)
+            hits.truncated = (
+                hits.truncated
+                or ("" if pending.isdisjoint(chosen) else _pending_remark(indexing))
+                or await self._missing(owner, indexing, store, filters)
+                or " ".join(filter(None, (source.unsearched() for source in chosen.values())))
+            )
         except sqlite3.Error as error:
             log.warning("The search index could not be read: %s", error)
             return Hits(), list(chosen.values())
-        hits.truncated = (
-            hits.truncated
-            or ("" if pending.isdisjoint(chosen) else _pending_remark(indexing))
-            or await self._missing(owner, indexing, store, filters)
-            or " ".join(filter(None, (source.unsearched() for source in chosen.values())))
-        )
         return hits, uncovered
 
     async def _wait(self, indexing: Indexing, report: Callable[[float, str], object]) -> None:

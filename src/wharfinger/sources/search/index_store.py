@@ -316,8 +316,10 @@ class IndexStore:
         """Return the number of documents, and of those that are indexed only in part."""
         with closing(self._connect()) as reader:
             where, values = self._where(reader, filters or Filters())
-            counts = "SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents"
-            row = reader.execute(f"{counts} WHERE {where}", values).fetchone()
+            row = reader.execute(
+                f"SELECT count(*), coalesce(sum(extent != {WHOLE}), 0) FROM documents WHERE {where}",  # noqa: S608
+                values,
+            ).fetchone()
         return int(row[0]), int(row[1])
 
     def find(self, query: Query, filters: Filters, limit: int) -> IndexRows:

@@ -192,7 +192,7 @@ class Indexing:
         self.progress.seen = 0
         self.progress.pending = frozenset(sources) - self._walked
         self.progress.full = store.size() >= self._max_size
-        if self.progress.pending:
+        if self.progress.pending - self._failed:
             self.progress.ready.clear()
         else:
             self.progress.ready.set()
@@ -204,25 +204,19 @@ class Indexing:
                     walks.append((key, walk))
                     break
                 else:
-                    self._finish_walk(key)
+                    self._failed.discard(key)
+                    self._walked.add(key)
+                    self.progress.pending = self.progress.pending - {key}
             except (sqlite3.Error, Stopped):
                 raise
             except Exception as error:
                 if key not in self._failed:
                     self._failed.add(key)
                     log.warning("%s cannot be indexed now; retrying: %r", key, error)
-                self._finish_walk(key, failed=True)
+                self.progress.pending = self.progress.pending | {key}
         store.commit()
         if not self.progress.pending - self._failed:
             self.progress.ready.set()
-
-    def _finish_walk(self, key: str, *, failed: bool = False) -> None:
-        if failed:
-            self.progress.pending = self.progress.pending | {key}
-            return
-        self._failed.discard(key)
-        self._walked.add(key)
-        self.progress.pending = self.progress.pending - {key}
 
     def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
         """Index the changed documents of one source. Yields between pages."""
