@@ -41,3 +41,37 @@ def test_a_row_may_be_closed_while_it_loads() -> None:
             assert [row["expanded"] for row in rows.rows()] == [False]
 
     asyncio.run(test())
+
+
+def test_a_row_that_offers_more_rows_can_load_them() -> None:
+    """A bug: if the rows below it left no room, the row still offered to show more, and did nothing when chosen."""
+    if find_spec("nicegui") is None:
+        absent("nicegui (pip install wharfinger[browse])")
+    from wharfinger.web.tree_rows import MAX_ROWS, PAGE_ROWS, TreeRows, decode_key
+
+    async def test() -> None:
+        servers = {name: Server(name) for name in ("first", "second")}
+        for name, server in servers.items():
+            for number in range(MAX_ROWS):
+                server.resource(f"log://{name}/{number:04}")(lambda: "calm")
+        configs = [ServerConfig(name=name, target=server) for name, server in servers.items()]
+        async with Offer(configs) as offer, asyncio.timeout(40):
+            await offer.upstreams.ready(30)
+            rows = TreeRows(offer)
+            for name in servers:
+                while not await offer.catalogue.find(f"log://{name}/0000", server=name):
+                    await asyncio.sleep(0.01)
+                await rows.toggle(("server", name, ""))
+
+            def offers() -> list[dict[str, Any]]:
+                return [row for row in rows.rows() if row["kind"] == "more"]
+
+            while len(found := offers()) == 2 and found[1]["label"] == f"Show {PAGE_ROWS} more":
+                count = len(rows.rows())
+                key = decode_key(found[1]["key"])
+                assert key is not None
+                await rows.toggle(key)
+                assert len(rows.rows()) == count + PAGE_ROWS
+            assert [row["label"] for row in found] == ["Search for the others"] * 2
+
+    asyncio.run(test())

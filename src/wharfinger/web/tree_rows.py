@@ -1,8 +1,8 @@
 """`TreeRows`: the open rows of the tree and their texts. It makes no elements of the page.
 
 The rows are those of the catalogue's tree, which answers for one folder at a time. A folder shows `PAGE_ROWS` rows, and
-as many more each time the visitor asks. The whole tree never has more than `MAX_ROWS`, so each change of the page costs
-the same, whatever the size of a server.
+as many more each time the visitor asks. The number of rows of the whole tree is bounded, so each change of the page
+costs the same, whatever the size of a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 PAGE_ROWS = 200
 """Number of rows of a folder that are loaded at a time."""
 MAX_ROWS = 2_000
-"""Maximum number of rows of the whole tree. A search finds the resources beyond it."""
+"""Maximum number of rows of the whole tree, without tools and prompts. A search finds the resources beyond it."""
 MAX_FEATURES = 1_000
 """Maximum number of tools, or of prompts, of one server that are shown."""
 MAX_OPENED_AT_ONCE = 20
@@ -66,8 +66,8 @@ class TreeRows:
         self._features: dict[RowKey, list[Any]] = {}
         self.badges: dict[tuple[str, str], str] = {}
         """The badge of each resource that is new or has changed since it was opened, by server and URI."""
-        self.count = 0
-        """The number of rows that `rows` returned last."""
+        self._has_room = True
+        """Whether more rows of a folder can be loaded."""
 
     async def begin(self) -> None:
         """Open the row of the server, if there is only one."""
@@ -82,7 +82,7 @@ class TreeRows:
             return
         if kind == "more":
             folder = self._open.get(("server" if not key[2] else "folder", server, key[2]))
-            if folder is not None and self.count + PAGE_ROWS <= MAX_ROWS:
+            if folder is not None and self._has_room:
                 await self._load(key, folder, folder.after)
         elif self._open.pop(key, None) is None:
             self._open[key] = _OpenFolder()
@@ -163,7 +163,7 @@ class TreeRows:
         return {server: uris[:limit] for server, uris in uris_by_server.items() if uris}
 
     def rows(self) -> list[Row]:
-        """Return all visible rows: at most `MAX_ROWS`, and `MAX_FEATURES` more if they are tools or prompts."""
+        """Return all visible rows: at most `MAX_ROWS` and, for tools and prompts, `MAX_FEATURES` more."""
         rows: list[Row] = []
         for upstream in self._offer.upstreams.values():
             key = ("server", upstream.name, "")
@@ -176,7 +176,10 @@ class TreeRows:
                 for kind in ("tools", "prompts"):
                     self._add_features(rows, (kind, upstream.name, ""), 2)
         del rows[MAX_ROWS + MAX_FEATURES :]
-        self.count = len(rows)
+        self._has_room = len(rows) + PAGE_ROWS <= MAX_ROWS
+        for row in rows:
+            if row["kind"] == "more":
+                row["label"] = f"Show {PAGE_ROWS} more" if self._has_room else "Search for the others"
         return rows
 
     def _add_below(self, rows: list[Row], key: RowKey, level: int) -> None:
@@ -197,9 +200,7 @@ class TreeRows:
                 row_of_entry(entry, level, node.name, self.badges.get((server, entry.uri), "")) for entry in entries
             ]
         if folder.after:
-            more = ("more", server, key[2])
-            fits = len(rows) + PAGE_ROWS <= MAX_ROWS
-            rows.append(_row(more, level, f"Show {PAGE_ROWS} more" if fits else "Search for the others"))
+            rows.append(_row(("more", server, key[2]), level, ""))
 
     def _add_features(self, rows: list[Row], key: RowKey, level: int) -> None:
         features = self._features.get(key, [])
