@@ -59,6 +59,12 @@ def test_json_lines_are_a_table_with_their_keys_as_header() -> None:
         TableWindows("[1]\n", "jsonl")
 
 
+def test_line_separators_of_unicode_do_not_end_json_lines() -> None:
+    """A bug: such lines were shown as text, without a table."""
+    table = TableWindows('{"a": "one\u2028two"}\r\n{"a": "three\x85"}\r\n', "jsonl")
+    assert table.window(0)[0] == [["one\u2028two"], ["three\x85"]]
+
+
 @pytest.mark.parametrize("columns", [MAX_COLUMNS, MAX_COLUMNS + 1])
 def test_a_table_shows_at_most_50_columns_and_counts_all(columns: int) -> None:
     table = TableWindows(",".join(["x"] * columns), ",")

@@ -51,6 +51,8 @@ def test_a_value_is_converted_to_the_type_of_its_argument(
         ({"type": "number"}, "nan", "Write a number"),
         ({"type": "number"}, "1e999", "Write a number"),
         ({"type": "object"}, "{", "Write JSON"),
+        ({"type": "object"}, '{"b": NaN}', "Write JSON: Out of range"),
+        ({"type": "object"}, '{"b": 1e999}', "Write JSON: Out of range"),
         ({"type": "object"}, "[" * 100_000, "Write JSON"),
         ({"type": "string"}, "  ", "it is required"),
         ({"enum": ["x"]}, "9", "it is required"),

@@ -84,7 +84,8 @@ def _json_rows(text: str) -> list[list[Any]]:
     Raises:
         ValueError: a line is not an object, or there are no lines.
     """
-    objects = [json.loads(line) for line in text.splitlines() if line.strip()]
+    # Not splitlines(): JSON text may contain U+2028, where that would split.
+    objects = [json.loads(line) for line in text.split("\n") if line.strip()]
     if not objects or not all(isinstance(row, dict) for row in objects):
         raise ValueError("These are not objects.")
     names = list(dict.fromkeys(name for row in objects[:WINDOW_ROWS] for name in row))

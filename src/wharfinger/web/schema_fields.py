@@ -127,7 +127,9 @@ def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
         return (int(number) if number.is_integer() and abs(number) < 2**53 else number,)
     if field.kind == "json":
         try:
-            return (json.loads(text),)
+            value = json.loads(text)
+            json.dumps(value, allow_nan=False)  # NaN and infinite numbers would be sent as null
+            return (value,)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"Write JSON: {error}.") from None
     return (text,)
