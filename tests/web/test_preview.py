@@ -71,3 +71,33 @@ def test_of_two_contents_that_are_shown_at_once_the_newer_one_stays() -> None:
                 assert added <= {each.id for each in container.descendants()}, kind
 
     asyncio.run(test())
+
+
+def test_what_a_stopped_call_has_shown_can_be_taken_from_the_shelf() -> None:
+    """A bug: if a call was stopped while its result was shown, its images stayed on the shelf."""
+
+    async def test() -> None:
+        from wharfinger.web.preview import ContentPreview, show_blocks
+
+        shelf = ContentShelf()
+        previews: list[ContentPreview] = []
+        image = t.ImageContent(data=b"\x89PNG\r\n\x1a\n" + bytes(64), mime_type="image/png")
+        text = t.EmbeddedResource(resource=contents("text/markdown", "# One"))
+
+        async def show(container: Any) -> None:
+            with container:
+                await show_blocks(shelf, "visitor", [image, text], previews)
+
+        with page() as container:
+            showing = asyncio.create_task(show(container))
+            while len(previews) < 2 and not showing.done():
+                await asyncio.sleep(0)
+            showing.cancel()
+            await asyncio.wait([showing])
+            assert showing.cancelled()
+            assert shelf._items
+            for preview in previews:
+                preview.close()
+            assert not shelf._items
+
+    asyncio.run(test())

@@ -59,7 +59,7 @@ def shown(config: ServerConfig, revision: str) -> tuple[str, bool]:
             await offer.upstreams.ready(30)
 
             async def call(vessel: str) -> str:
-                with offer.questions.of("harbour").shown_by(shown_by(vessel)):
+                with offer.questions["harbour"].shown_by(shown_by(vessel)):
                     return (await offer.upstreams["harbour"].client.call_tool("moor", {"vessel": vessel})).text
 
             assert await asyncio.gather(call("earlier"), call("later")) == ["3", "waited"]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
@@ -99,6 +100,14 @@ class CallPanel:
     def _show(
         self, title: str, name: str, description: Any, marks: str, fields: list[FormField], button: str, run: Run
     ) -> None:
+        async def submit(_: str, values: dict[str, Any]) -> None:
+            arguments, errors = arguments_of(fields, values)
+            busy = self._running is not None and not self._running.done()
+            if errors or busy:
+                self._form.show(errors=errors, busy=busy)
+                return
+            self._running = asyncio.get_running_loop().create_task(self._run(run, arguments))
+
         self._container.clear()
         with self._container:
             node("h2", name_text(str(title)), dir="auto")
@@ -110,8 +119,7 @@ class CallPanel:
             if self._offer.read_only and button == "Call":
                 node("p", "This is another principal's view: nothing can be called here.")
                 return
-            form = CallForm([field.for_browser() for field in fields], [button], self._submit_handler(fields, run))
-            self._form = form
+            self._form = CallForm([field.for_browser() for field in fields], [button], submit)
             self._state = node("p", "", role="status", classes="state")
             self._bar = node("progress", max=1, aria_label="Progress")
             self._bar.set_visibility(False)
@@ -120,32 +128,19 @@ class CallPanel:
             self._question = node("section", classes="question")
             self._result = node("section", classes="result", aria_label="Result")
 
-    def _submit_handler(self, fields: list[FormField], run: Run) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
-        async def submit(_: str, values: dict[str, Any]) -> None:
-            arguments, errors = arguments_of(fields, values)
-            busy = self._running is not None and not self._running.done()
-            if errors or busy:
-                self._form.show(errors=errors, busy=busy)
-                return
-            self._running = asyncio.get_running_loop().create_task(self._run(run, arguments))
-
-        return submit
-
     async def _run(self, run: Run, arguments: dict[str, Any]) -> None:
         self._form.show(busy=True)
         self._state.text = "Running …"
         self._stop.set_visibility(True)
-        for preview in self._previews:
-            preview.close()
-        self._previews = []
+        self._close_previews()
         self._result.clear()
         try:
-            with self._offer.questions.of(self._server).shown_by(self._ask):
+            with self._offer.questions[self._server].shown_by(self._ask):
                 blocks = await run(arguments)
             if self._state.text == "Running …":
                 self._state.text = "Done."
             with self._result:
-                self._previews = await show_blocks(self._shelf, self._visitor, blocks)
+                await show_blocks(self._shelf, self._visitor, blocks, self._previews)
         except asyncio.CancelledError:
             self._state.text = "Stopped."
         except (WharfingerError, ValueError, TypeError) as error:
@@ -186,8 +181,6 @@ class CallPanel:
             self._question.clear()
 
     def _ask_form(self, params: t.ElicitRequestParams, answer: asyncio.Future[Any]) -> None:
-        import msgspec
-
         fields = fields_of(msgspec.to_builtins(params.requested_schema))
 
         async def submit(button: str, values: dict[str, Any]) -> None:
@@ -227,8 +220,12 @@ class CallPanel:
     def close(self) -> None:
         """Cancel the running call, and forget its result."""
         self.stop()
+        self._close_previews()
+
+    def _close_previews(self) -> None:
         for preview in self._previews:
             preview.close()
+        self._previews.clear()
 
 
 def name_text_of_lines(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -13,7 +14,7 @@ from wharfinger.upstreams.config import ServerConfig
 from wharfinger.upstreams.upstream import Upstream, UpstreamChange
 from wharfinger.upstreams.upstreams import Upstreams
 from wharfinger.version import __version__
-from wharfinger.web.server_questions import CallQuestions
+from wharfinger.web.server_questions import ServerQuestions
 
 __all__ = ["Offer"]
 
@@ -30,7 +31,8 @@ class Offer:
         """
         self.read_only = read_only
         self._client_options = options or ClientOptions()
-        self.questions = CallQuestions()
+        self.questions = defaultdict[str, ServerQuestions](ServerQuestions)
+        """The questions of each server, by its name."""
         self.upstreams = Upstreams(list(configs), options=self._options)
         self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
         self._stop = self.upstreams.on_change(self._changed)
@@ -43,7 +45,7 @@ class Offer:
         if any(name.lower() == "authorization" for name in config.headers):
             options.pop("auth", None)
         if not self.read_only:
-            questions = self.questions.of(config.name)
+            questions = self.questions[config.name]
             options["elicitation"], options["consent"] = questions.ask, questions.ask_to_open
         return options
 

@@ -226,9 +226,11 @@ def _show_windows(container: HtmlElement, count: int, show: Callable[[int], str]
     go(0)
 
 
-async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) -> list[ContentPreview]:
-    """Show the content blocks of a tool's result or a prompt's message; returns the previews, to be closed later."""
-    previews: list[ContentPreview] = []
+async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any], previews: list[ContentPreview]) -> None:
+    """Show the content blocks of a tool's result or a prompt's message.
+
+    Each preview is added to `previews` before it is shown. The caller closes them later, also if this is cancelled.
+    """
     for block in blocks[:MAX_BLOCKS]:
         preview = ContentPreview(shelf, visitor, name=str(getattr(block, "uri", "") or type(block).__name__))
         previews.append(preview)
@@ -246,5 +248,4 @@ async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) 
             else:
                 node("p", f"A block of an unknown type: {name_text(type(block).__name__)}")
     if len(blocks) > MAX_BLOCKS:
-        node("p", f"{many(len(blocks) - MAX_BLOCKS, 'block')} more are not shown.")
-    return previews
+        node("p", f"Not shown: {many(len(blocks) - MAX_BLOCKS, 'more block')}.")

@@ -14,7 +14,7 @@ from typing import Any
 
 from wharfinger import types as t
 
-__all__ = ["Asking", "CallQuestions", "ServerQuestions"]
+__all__ = ["Asking", "ServerQuestions"]
 
 Asking = Callable[[t.ElicitRequestParams, bool], Awaitable[Any]]
 """Shows a question, and whether it is certain that this call asks it.
@@ -57,14 +57,3 @@ class ServerQuestions:
     async def ask_to_open(self, params: t.ElicitRequestParams) -> bool:
         """Show a URL, and return whether it was opened."""
         return await self.ask(params) is True
-
-
-class CallQuestions:
-    """The questions of all servers."""
-
-    def __init__(self) -> None:
-        self._by_server: dict[str, ServerQuestions] = {}
-
-    def of(self, server: str) -> ServerQuestions:
-        """Return the questions of one server."""
-        return self._by_server.setdefault(server, ServerQuestions())
