@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from wharfinger.protocol.inspection import Inspection
 from wharfinger.protocol.principal import Principal
-from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.html_elements import HtmlElement, name_text, node, table
 
 __all__ = ["show_activity"]
 
@@ -19,7 +19,7 @@ def show_activity(container: HtmlElement, inspection: Inspection, viewer: Princi
     with container:
         node("h2", "Activity")
         node("h3", "Watched now")
-        _table(
+        _show_table(
             ("Resource", "Watched by"),
             [(request.uri, ", ".join(request.principals) or "anonymous") for request in watched],
         )
@@ -37,19 +37,11 @@ def show_activity(container: HtmlElement, inspection: Inspection, viewer: Princi
             )
             for request in recent
         ]
-        _table(("Time", "Method", "Target", "Principal", "Application", "Outcome", "Took", "Bytes"), rows)
+        _show_table(("Time", "Method", "Target", "Principal", "Application", "Outcome", "Took", "Bytes"), rows)
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if not rows:
+def _show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        table(titles[0], titles, [[name_text(text) for text in row] for row in rows])
+    else:
         node("p", "Nothing yet.")
-        return
-    with node("div", classes="table", tabindex="0", role="region", aria_label=titles[0]), node("table"):
-        with node("thead"), node("tr"):
-            for title in titles:
-                node("th", title, scope="col")
-        with node("tbody"):
-            for row in rows:
-                with node("tr"):
-                    for text in row:
-                        node("td", name_text(text))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from wharfinger.client import ClientOptions
-from wharfinger.errors import MissingExtra, Overloaded
+from wharfinger.errors import MissingExtra, Overloaded, PermissionDenied
 from wharfinger.protocol.inspection import Inspection
-from wharfinger.protocol.principal import Principal
+from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.transports.http_server.app import Authenticate
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
@@ -122,8 +122,6 @@ class BrowseSite:
         self._started = True
         await self._stack.enter_async_context(self._application.router.lifespan_context(self._application))
         if self._is_shared:
-            from wharfinger.protocol.principal import ANONYMOUS
-
             self._shared_offer = await self._stack.enter_async_context(
                 Offer(self._configs_for(ANONYMOUS), options=self._options)
             )
@@ -138,7 +136,7 @@ class BrowseSite:
         with suppress(KeyError):  # a connection that ends by itself meanwhile
             await core.sio.eio.disconnect()
         await asyncio.gather(
-            *(asyncio.wait_for(tab.wait(), CLOSE_SECONDS) for tab in self._ends), return_exceptions=True
+            *(asyncio.wait_for(ended.wait(), CLOSE_SECONDS) for ended in self._ends), return_exceptions=True
         )
         await self._stack.aclose()
 
@@ -148,8 +146,6 @@ class BrowseSite:
         Raises:
             PermissionDenied: the viewer may not inspect the server.
         """
-        from wharfinger.errors import PermissionDenied
-
         if self.inspection is None:
             raise PermissionDenied("These servers run in other processes.")
         target = self.inspection.view_as(viewer, principal)
@@ -168,21 +164,18 @@ class BrowseSite:
         client.on_delete(deleted.set)
         self._ends.add(ended)
         try:
-            await self._run_tab(client, visitor, deleted)
+            async with AsyncExitStack() as stack:
+                offer = self._shared_offer
+                if offer is None:
+                    offer = await stack.enter_async_context(
+                        Offer(self._configs_for(visitor.principal), options=self._options)
+                    )
+                bench = Workbench(client, self, visitor, offer)
+                stack.push_async_callback(bench.close)
+                bench.build()
+                await client.connected(timeout=60)
+                await bench.start()
+                await deleted.wait()
         finally:
             self._ends.discard(ended)
             ended.set()
-
-    async def _run_tab(self, client: Client, visitor: Visitor, deleted: asyncio.Event) -> None:
-        async with AsyncExitStack() as stack:
-            offer = self._shared_offer
-            if offer is None:
-                offer = await stack.enter_async_context(
-                    Offer(self._configs_for(visitor.principal), options=self._options)
-                )
-            bench = Workbench(client, self, visitor, offer)
-            stack.push_async_callback(bench.close)
-            bench.build()
-            await client.connected(timeout=60)
-            await bench.start()
-            await deleted.wait()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from nicegui.elements.mixins.text_element import TextElement
 
-__all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node"]
+from wharfinger.content.text import shown
+
+__all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node", "table"]
 
 MAX_NAME_CHARACTERS = 300
 """Maximum length of a name, title or URI that is shown."""
@@ -28,8 +32,19 @@ def node(tag: str, text: str = "", *, classes: str = "", **attributes: object) -
     return element
 
 
+def table(label: str, titles: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """Add a table that can be scrolled, with a row of titles. `label` is its name for screen readers."""
+    with node("div", classes="table", tabindex="0", role="region", aria_label=label), node("table"):
+        with node("thead"), node("tr"):
+            for title in titles:
+                node("th", title, scope="col")
+        with node("tbody"):
+            for row in rows:
+                with node("tr"):
+                    for text in row:
+                        node("td", text)
+
+
 def name_text(text: str, limit: int = MAX_NAME_CHARACTERS) -> str:
     """Return text of a server for people: shortened, with unprintable characters and direction marks escaped."""
-    from wharfinger.content.text import shown
-
     return shown(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -38,7 +38,8 @@ class LiveChanges:
         self._changed = changed
         self._began = began
         self._requested: dict[str, tuple[str, ...]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, tuple[tuple[str, ...], asyncio.Task[None]]] = {}
+        """By server, the URIs that are watched, and the task that watches them."""
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, visible: Mapping[str, Sequence[str]], chosen: tuple[str, str] | None) -> None:
@@ -55,16 +56,14 @@ class LiveChanges:
     def _begin(self) -> None:
         for server in {*self._tasks, *self._requested}:
             uris = self._requested.get(server, ())
-            running = self._tasks.get(server)
-            if running is not None and running.get_name() == repr(uris) and not running.done():
-                continue
-            if running is not None:
-                running.cancel()
+            if server in self._tasks:
+                watched, task = self._tasks[server]
+                if watched == uris and not task.done():
+                    continue
+                task.cancel()
                 del self._tasks[server]
             if uris:
-                self._tasks[server] = asyncio.get_running_loop().create_task(
-                    self._follow(server, uris), name=repr(uris)
-                )
+                self._tasks[server] = uris, asyncio.get_running_loop().create_task(self._follow(server, uris))
 
     async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
         """Watch until cancelled. If the server refuses to watch all URIs, watch only the first one."""
@@ -87,8 +86,9 @@ class LiveChanges:
         """End all watches."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks.values():
+        tasks = [task for _, task in self._tasks.values()]
+        for task in tasks:
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()

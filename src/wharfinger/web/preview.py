@@ -19,7 +19,7 @@ from wharfinger.content.mime_check import contradiction
 from wharfinger.content.text import many, size_text
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.content_windows import ContentWindows, TableWindows, indented_json
-from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.html_elements import HtmlElement, name_text, node, table
 from wharfinger.web.markdown_html import MAX_MARKDOWN_CHARACTERS, markdown_html
 from wharfinger.web.vue_elements import MarkdownView
 
@@ -161,7 +161,7 @@ class ContentPreview:
 
     async def _table(self, container: HtmlElement, text: str, kind: str) -> None:
         try:
-            table = await asyncio.to_thread(TableWindows, text, kind)
+            windows = await asyncio.to_thread(TableWindows, text, kind)
         except (ValueError, csv.Error, RecursionError):
             await self._text(container, text)
             return
@@ -169,27 +169,15 @@ class ContentPreview:
             return
 
         def show(number: int) -> str:
-            rows, first = table.window(number)
-            with (
-                node("div", classes="table", tabindex="0", role="region", aria_label="Table"),
-                node("table"),
-            ):
-                with node("thead"), node("tr"):
-                    for each in table.header:
-                        node("th", each, scope="col")
-                with node("tbody"):
-                    for row in rows:
-                        with node("tr"):
-                            for each in row:
-                                node("td", each)
+            rows, first = windows.window(number)
+            table("Table", windows.header, rows)
+            shown_columns = len(windows.header)
             more = (
-                f", {len(table.header)} of {table.column_count} columns"
-                if table.column_count > len(table.header)
-                else ""
+                f", {shown_columns} of {windows.column_count} columns" if windows.column_count > shown_columns else ""
             )
-            return f"Rows {first:,} to {first + len(rows) - 1:,} of {table.row_count:,}{more}" if rows else "No rows"
+            return f"Rows {first:,} to {first + len(rows) - 1:,} of {windows.row_count:,}{more}" if rows else "No rows"
 
-        _show_windows(container, len(table), show)
+        _show_windows(container, len(windows), show)
 
     async def _hex(self, kind: str, blob: bytes) -> None:
         node("p", f"{size_text(len(blob))} of {name_text(kind)}, of which these are the first bytes.")

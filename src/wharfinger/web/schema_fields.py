@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from wharfinger import types as t
+from wharfinger.web.html_elements import name_text
 
 __all__ = ["FormField", "arguments_of", "fields_of", "fields_of_prompt"]
 
@@ -68,8 +69,10 @@ def fields_of_prompt(prompt: t.Prompt) -> list[FormField]:
     return [
         FormField(
             argument.name,
-            _cut(argument.title if isinstance(argument.title, str) else argument.name, MAX_LABEL_CHARACTERS),
-            _cut(argument.description if isinstance(argument.description, str) else "", MAX_DESCRIPTION_CHARACTERS),
+            name_text(argument.title if isinstance(argument.title, str) else argument.name, MAX_LABEL_CHARACTERS),
+            name_text(
+                argument.description if isinstance(argument.description, str) else "", MAX_DESCRIPTION_CHARACTERS
+            ),
             "text",
             argument.required is True,
             "",
@@ -136,19 +139,23 @@ def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
 
 
 def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
-    label = _cut(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
-    description = _cut(str(schema.get("description") or ""), MAX_DESCRIPTION_CHARACTERS)
+    label = name_text(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
+    description = name_text(str(schema.get("description") or ""), MAX_DESCRIPTION_CHARACTERS)
     default = schema.get("default")
     constants = _choices(schema)
     if constants:
-        options = tuple((str(index), _cut(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(constants))
+        options = tuple(
+            (str(index), name_text(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(constants)
+        )
         values = tuple(value for value, _ in constants)
         chosen = next((str(index) for index, value in enumerate(values) if value == default), _NO_CHOICE)
         options, values = ((_NO_CHOICE, "(none)"), *options), (None, *values)
         return FormField(name, label, description, "select", required, chosen, options, values)
     kind, items = _type_of(schema), _mapping(schema.get("items"))
     if kind == "array" and (several := _choices(items)):
-        options = tuple((str(index), _cut(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(several))
+        options = tuple(
+            (str(index), name_text(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(several)
+        )
         values = tuple(value for value, _ in several)
         preset = [str(index) for index, value in enumerate(values) if value in _list(default)]
         return FormField(name, label, description, "several", required, preset, options, values)
@@ -217,9 +224,3 @@ def _list(value: Any) -> list[Any]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _cut(text: str, limit: int) -> str:
-    from wharfinger.web.html_elements import name_text
-
-    return name_text(text, limit)

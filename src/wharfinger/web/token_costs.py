@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from wharfinger.errors import WharfingerError
-from wharfinger.web.html_elements import HtmlElement, name_text, node
+from wharfinger.web.html_elements import HtmlElement, name_text, node, table
 from wharfinger.web.offer import Offer
 
 __all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "offer_costs", "show_costs"]
@@ -71,14 +71,7 @@ def show_costs(container: HtmlElement, costs: Sequence[TokenCost], notes: Sequen
         )
         for note in notes[:20]:
             node("p", name_text(note, 1000), classes="error")
-        with node("div", classes="table", tabindex="0", role="region", aria_label="Costs"), node("table"):
-            with node("thead"), node("tr"):
-                for title in ("Server", "Kind", "Name", "Tokens"):
-                    node("th", title, scope="col")
-            with node("tbody"):
-                for cost in costs[:MAX_SHOWN]:
-                    with node("tr"):
-                        for text in (cost.server, cost.kind, cost.name, f"{cost.tokens:,}"):
-                            node("td", name_text(text))
+        rows = [(cost.server, cost.kind, cost.name, f"{cost.tokens:,}") for cost in costs[:MAX_SHOWN]]
+        table("Costs", ("Server", "Kind", "Name", "Tokens"), [[name_text(text) for text in row] for row in rows])
         if len(costs) > MAX_SHOWN:
             node("p", f"{len(costs) - MAX_SHOWN} smaller ones are not shown.")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from nicegui import Client
 
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.errors import WharfingerError
 from wharfinger.host.catalogue_search import CatalogueHits
 from wharfinger.policy.policy import principal_of
 from wharfinger.policy.rule import UnusablePolicy
@@ -286,7 +286,7 @@ class Workbench:
         for with_contents in (False, True) if contents else (False,):
             try:
                 hits = await self._offer.catalogue.search(words, contents=with_contents, limit=MAX_RESULTS)
-            except (InvalidArgument, WharfingerError) as error:
+            except WharfingerError as error:
                 if number == self._searches:
                     self._search_box.say(name_text(str(error)))
                 return
