@@ -44,6 +44,20 @@ async def test_sampling_and_roots_requests_are_answered_by_method(server: Server
     assert script.unused_answers == []
 
 
+@pytest.mark.parametrize("revision", REVISIONS[3:])
+async def test_a_url_is_opened_or_declined(revision: str) -> None:
+    """A bug: the URL was opened if the answer was False."""
+    server = Server("s")
+
+    @server.tool
+    async def pay(ctx: Context) -> list[bool | None]:
+        return [await ctx.elicit_url(key, "https://example.test/pay", or_none=True) for key in ("Pay?", "Insure?")]
+
+    script = Script({"Pay?": True, "Insure?": False})
+    async with Client(server, revision=revision, **script.handlers) as client:
+        assert (await client.call_tool("pay")).data == [True, None]
+
+
 async def test_a_script_may_be_a_function(server: Server) -> None:
     script = Script(lambda params: "south" if "Mary" in params.message else True)
     async with Client(server, **script.handlers) as client:

@@ -17,8 +17,8 @@ Answers = Mapping[str, Any] | Callable[[Any], Any]
 
 The key of a form or a URL is its message. The key of other questions is their method, `sampling/createMessage` or
 `roots/list`.
-An answer is the content of a form (a dict, or the value of its only field), True for a URL, a model's text, a list of
-URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfinger.types`.
+An answer is the content of a form (a dict, or the value of its only field), True or False for a URL, a model's text, a
+list of URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfinger.types`.
 """
 
 
@@ -81,7 +81,7 @@ def answer_to(method: str, params: Any, answers: Answers) -> Any:
     if answer is Declined or answer is Cancelled:
         return t.ElicitResult(action="decline" if answer is Declined else "cancel")
     if params.mode == "url":
-        return t.ElicitResult(action="accept")
+        return t.ElicitResult(action="accept" if answer else "decline")
     content: Any = answer
     if not isinstance(answer, dict):
         content = {next(iter(params.requested_schema.properties)): answer}
