@@ -85,10 +85,8 @@ class ChildProcesses:
             "memory": bounds.memory,
             "output": bounds.output,
         }
-        environment = {
-            "MALLOC_ARENA_MAX": "2",
-            "TZ": "UTC",
-        }  # an arena for each thread would count as 128 MiB of memory
+        # Without this limit, each thread may have an arena, which counts as 128 MiB of memory.
+        environment = {"MALLOC_ARENA_MAX": "2", "TZ": "UTC"}
         if sys.platform == "win32":
             environment = {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}  # Windows needs it to start a program
         with tempfile.TemporaryFile() as reply:

@@ -353,23 +353,16 @@ def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) 
             if has_ended and not ready:
                 break  # processes that it started may still keep the pipes open
             for key, _ in ready:
-                _read_stream(selector, key, output, errors)
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fileobj)
+                elif key.data is output:
+                    output += data
+                else:
+                    errors += data[: MAX_STDERR_BYTES - len(errors)]
             if len(output) > max_bytes:
                 return bytes(output[:max_bytes]), bytes(errors), _TOO_LONG
     return bytes(output), bytes(errors), ""
-
-
-def _read_stream(
-    selector: selectors.BaseSelector, key: selectors.SelectorKey, output: bytearray, errors: bytearray
-) -> None:
-    stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
-    data = os.read(stream.fileno(), 1 << 16)
-    if not data:
-        selector.unregister(stream)
-    elif key.data is output:
-        output += data
-    elif len(errors) < MAX_STDERR_BYTES:
-        errors += data[: MAX_STDERR_BYTES - len(errors)]
 
 
 def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:

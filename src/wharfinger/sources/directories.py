@@ -53,7 +53,10 @@ def listing_text(
         lines.append(f"Only the first {len(children):,} entries follow. {sentence}")
     if children:
         lines.append("")
-    lines += [f"{child.name}{_after_name(child, describe or _facts)}  {child.uri}" for child in children]
+    describe = describe or _facts
+    for child in children:
+        after_name = "/" if child.mime_type == mime.DIRECTORY else f"  ({describe(child)})"
+        lines.append(f"{child.name}{after_name}  {child.uri}")
     return "\n".join(lines) + "\n"
 
 
@@ -63,7 +66,19 @@ def summaries(children: Sequence[t.Resource], *, describe: Describe | None = Non
     VS Code shows a child with an empty content as a directory, and any other as a file (mcpResourceFilesystem,
     `readdir`). So the text of a file's content is a few words about the file.
     """
-    return [_summary(child, describe or _brief) for child in children]
+    describe = describe or _brief
+    contents: list[t.ResourceContents] = []
+    for child in children:
+        is_directory = child.mime_type == mime.DIRECTORY
+        contents.append(
+            t.ResourceContents(
+                uri=child.uri,
+                mime_type=mime.DIRECTORY if is_directory else mime.TEXT,
+                text="" if is_directory else describe(child),
+                meta={SUMMARY: True},
+            )
+        )
+    return contents
 
 
 def description_of(child: t.Resource) -> str:
@@ -82,20 +97,6 @@ def modified_at(child: t.Resource) -> float:
     if child.annotations is UNSET or not child.annotations.last_modified:
         return 0
     return timegm(time.strptime(str(child.annotations.last_modified), "%Y-%m-%dT%H:%M:%SZ"))
-
-
-def _summary(child: t.Resource, describe: Describe) -> t.ResourceContents:
-    directory = child.mime_type == mime.DIRECTORY
-    return t.ResourceContents(
-        uri=child.uri,
-        mime_type=mime.DIRECTORY if directory else mime.TEXT,
-        text="" if directory else describe(child),
-        meta={SUMMARY: True},
-    )
-
-
-def _after_name(child: t.Resource, describe: Describe) -> str:
-    return "/" if child.mime_type == mime.DIRECTORY else f"  ({describe(child)})"
 
 
 def _brief(child: t.Resource) -> str:

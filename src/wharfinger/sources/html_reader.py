@@ -75,7 +75,7 @@ def main_element(html: str) -> str:
     lower = html.lower()
     begin, end = -1, lower.rfind("</main")
     position = 0
-    while begin < 0 and (match := _MAIN_OR_OPAQUE.search(lower, position)) is not None:
+    while (match := _MAIN_OR_OPAQUE.search(lower, position)) is not None:
         if match[0].startswith("<main"):
             begin = match.start()
             break

@@ -358,8 +358,7 @@ def absolute_word(parsed: ParsedSource, *, secrets: bool = False) -> str:
     """Return the word with its label, for a program that starts in another folder. `secrets` keeps passwords in it."""
     scheme, rest = parsed.scheme, parsed.rest
     if scheme and not secrets and hides_secret(parsed):
-        parsed = parsed._replace(rest=shown_word(parsed).partition(":")[2])
-        rest = parsed.rest
+        rest = shown_word(parsed).partition(":")[2]
     word = parsed.kind.absolute(scheme, rest) if scheme else os.path.abspath(os.path.expanduser(rest))
     return f"{parsed.label}={word}" if parsed.label is not None else word
 
@@ -506,6 +505,6 @@ def _refuse_file(path: str) -> None:
     if not os.path.isfile(path):
         return
     for kind in KINDS:
-        if path.lower().endswith(kind.suffixes or ("\0",)):
+        if path.lower().endswith(kind.suffixes):
             word = kind.form.replace("FILE", path).replace("GLOB", path)
             raise UnusableSource(f"{path} is a file, not a folder: publish it as {word}, or publish its folder.")

@@ -5,6 +5,7 @@ Files that belong to no skill are not published.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -279,21 +280,21 @@ class Skills(Source):
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
         """Return at most `limit` skills after the key, and the key of the next page."""
-        readable_skills: list[Skill] = []
+        found: list[Skill] = []
         files = size = 0
         directories = self._skill_directories()
         for at in range(_index_after(directories, after), len(directories)):
-            if len(readable_skills) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
-                return readable_skills, write_key(TreePosition(True, directories[at - 1]))
+            if len(found) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
+                return found, write_key(TreePosition(True, directories[at - 1]))
             try:
                 skill = self._skill(directories[at])
             except _UnusableSkill as error:
                 self._report(directories[at], str(error))
                 continue
-            readable_skills.append(skill)
+            found.append(skill)
             files += len(skill.resources)
             size += sum(file.size for file in skill.resources if not isinstance(file, str))
-        return readable_skills, None
+        return found, None
 
     def skill(self, uri: str) -> Skill:
         """Return the skill with a SKILL.md at this URI.
@@ -365,8 +366,8 @@ class Skills(Source):
 
     def _readable_skills(self) -> list[Parts]:
         """Return the directories of the skills whose SKILL.md the caller may read, in order."""
-        directories, top = self._skill_directories(), self.files.view()
-        if top is None:
+        directories = self._skill_directories()
+        if self.files.view() is None:
             return directories
         return [parts for parts in directories if may_read(self.files.uri_of((*parts, SKILL_FILE)))]
 
@@ -514,8 +515,6 @@ def _hash_file(descriptor: int, max_bytes: int) -> tuple[str, int]:
     Raises:
         _UnusableSkill: it has more than `max_bytes` bytes.
     """
-    import hashlib
-
     total, hashed = 0, hashlib.sha256()
     while data := os.read(descriptor, MIB):
         total += len(data)

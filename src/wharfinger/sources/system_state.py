@@ -18,7 +18,7 @@ from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION, Changed, Document, Source, UriParameter
-from wharfinger.sources.directories import listing_text, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
@@ -94,7 +94,7 @@ class System(Source):
         return resources, names[limit - 1] if len(names) > limit else None
 
     def children(
-        self, uri: str, after: str | None = None, limit: int = MAX_PROCESSES
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the entries of the only directory.
 
@@ -111,6 +111,7 @@ class System(Source):
 
         Raises:
             ResourceNotFound: there is no such resource.
+            InvalidArgument: the query of the URI is not valid.
         """
         if uri == TOP:
             return _directory()

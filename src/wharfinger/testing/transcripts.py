@@ -60,8 +60,16 @@ class Transcript:
         Raises:
             ValueError: a line does not begin with `> `, `< ` or `# `.
         """
+        lines: list[Line] = []
         # Not splitlines(): JSON text may contain U+2028, where that would split.
-        return cls([_parse_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()])
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
+            sender = _SENDERS.get(line[:2])
+            if sender is None:
+                raise ValueError(f"line {number} does not begin with '> ', '< ' or '# '")
+            lines.append(Line(sender, line[2:]))
+        return cls(lines)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
@@ -128,10 +136,3 @@ def _without(value: Any, skipped: frozenset[str]) -> Any:
     if isinstance(value, list):
         return [_without(item, skipped) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
-
-
-def _parse_line(number: int, text: str) -> Line:
-    sender = _SENDERS.get(text[:2])
-    if sender is None:
-        raise ValueError(f"line {number} does not begin with '> ', '< ' or '# '")
-    return Line(sender, text[2:])

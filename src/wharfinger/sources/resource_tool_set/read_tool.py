@@ -8,7 +8,7 @@ continues.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -85,7 +85,6 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
         text = f"This is not text: {first.mime_type}, {size:,} bytes. The tool read_resource returns it."
         hints = _hints(ctx.server.resources.source_of(id), id, contents, more=False)
         text = "\n".join([text, *(f"[{hint}]" for hint in hints)])
-        notes: list[str] = []
     else:
         answer = _answer(contents[:1], start, _room_for_json(first.text, start, room), binary=False)
         text = "".join(block.text for block in answer.blocks if isinstance(block, t.TextContent))
@@ -240,13 +239,13 @@ def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContent
     if source is None or "?" in uri:
         return []
     if contents[0].text is UNSET and (queries := parameters_of_type(source, contents[0].mime_type or "")):
-        return list(_hint("Read it as text by ", queries))
+        return _hint("Read it as text by ", queries)
     if _names_most(contents, [name for name, known in source.parameters.items() if not known.types]):
         return []
     is_directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if is_directory or uri == source.uri:
-        return list(_hint("You can also read ", queries_of(source)))
-    return list(_hint("Parts of it: ", parameters_at(source, uri))) if more else []
+        return _hint("You can also read ", queries_of(source))
+    return _hint("Parts of it: ", parameters_at(source, uri)) if more else []
 
 
 def _names_most(contents: Sequence[t.ResourceContents], parameters: Iterable[str]) -> bool:
@@ -256,10 +255,11 @@ def _names_most(contents: Sequence[t.ResourceContents], parameters: Iterable[str
     return sum(occurs) * 2 > len(occurs)
 
 
-def _hint(words: str, queries: Iterable[str]) -> Iterator[str]:
+def _hint(words: str, queries: Iterable[str]) -> list[str]:
     hint = "; ".join(queries)
-    if hint:
-        yield words + (hint if len(hint) <= HINT_CHARACTERS else hint[:HINT_CHARACTERS] + "…")
+    if not hint:
+        return []
+    return [words + (hint if len(hint) <= HINT_CHARACTERS else hint[:HINT_CHARACTERS] + "…")]
 
 
 def _empty(uri: str) -> str:

@@ -269,8 +269,9 @@ def _whole_contents(
     size = content.size
     if keep is not None and size > STREAM_ABOVE_BYTES:
         head = content.read(0, HEAD_BYTES)
-        mime_type = mime.classify(name, head[: mime.SNIFFED_BYTES], detect_encoding(head, size).is_text)
-        if mime_type == mime.PDF or not detect_encoding(head, size).is_text:
+        is_text = detect_encoding(head, size).is_text
+        mime_type = mime.classify(name, head[: mime.SNIFFED_BYTES], is_text)
+        if mime_type == mime.PDF or not is_text:
             return _blob(uri, mime_type, t.stored_blob(keep()), meta)
     data = content.read(0, size)
     decoded = mime.decode_text(data)
