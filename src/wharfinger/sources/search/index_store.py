@@ -380,8 +380,8 @@ class IndexStore:
                 f"INSERT INTO {held} SELECT id, 1 FROM documents WHERE {named}",  # noqa: S608
                 tuple(map(_clean, word.probes)),
             )
-            for holding, arguments in map(_holders_query, word.probes):
-                reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({holding})", arguments)  # noqa: S608
+            for documents, arguments in map(_documents_with, word.probes):
+                reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({documents})", arguments)  # noqa: S608
 
     def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
         """Return the filters as a condition on `documents`, and its values."""
@@ -440,7 +440,7 @@ def _phrases(query: Query) -> Iterator[str]:
         yield from (f"{one.probes[0]}{sign}{other.probes[0]}" for sign in ("_", " ", ""))
 
 
-def _holders_query(probe: str) -> tuple[str, list[object]]:
+def _documents_with(probe: str) -> tuple[str, list[object]]:
     """Return an SQL query for the documents that may have a text, and its arguments."""
     probe = _clean(probe)[: OVERLAP_CHARACTERS + 1]
     if len(probe) < GRAM_CHARACTERS:

@@ -23,8 +23,8 @@ from wharfinger.sources.windows.window_budget import WINDOW_BYTES, has_budget, w
 from wharfinger.sources.windows.window_reader import (
     HEAD_BYTES,
     WINDOW_LINES,
-    View,
     Window,
+    WindowReader,
     detect_encoding,
     with_query,
 )
@@ -214,23 +214,23 @@ def read_content(
     facts = dict(meta or {})
     if window is None and content.size <= within_budget(max_bytes):
         return [_whole_contents(uri, name, content, facts, keep)]
-    view = View(base, name, content, max_bytes, lines)
+    reader = WindowReader(base, name, content, max_bytes, lines)
     if window is None and has_budget():
-        if content.size <= max_bytes and not view.text_encoding.is_text:
+        if content.size <= max_bytes and not reader.text_encoding.is_text:
             return [_whole_contents(uri, name, content, facts, keep)]
-        window = Window("lines", 1) if view.text_encoding.is_text else None
-    part = view.read(window)
-    facts[WINDOW] = view.facts(part)
+        window = Window("lines", 1) if reader.text_encoding.is_text else None
+    part = reader.read(window)
+    facts[WINDOW] = reader.facts(part)
     for key, neighbour in ((NEXT, part.next), (PREVIOUS, part.previous)):
         if neighbour is not None:
             facts[key] = with_query(base, str(neighbour))
-    text = view.text(part)
-    contents = [_blob(uri, view.mime_type, part.data, facts)]
+    text = reader.text(part)
+    contents = [_blob(uri, reader.mime_type, part.data, facts)]
     if text is not None:
-        contents = [_text(uri, view.mime_type, text, not view.text_encoding.bom_bytes, facts)]
+        contents = [_text(uri, reader.mime_type, text, not reader.text_encoding.bom_bytes, facts)]
     if part.ended_early and part.next is not None:
         next_uri = with_query(base, str(part.next))
-        contents.append(continuation(next_uri, view.describe(part)))
+        contents.append(continuation(next_uri, reader.describe(part)))
     return contents
 
 

@@ -3,8 +3,8 @@
 A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
 `bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, otherwise at the end
 of a character. So each window can be decoded alone, and all windows joined give the whole content. The content is never
-loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `View` does this for
-one content and one request; `_READERS` has a method for each kind of window.
+loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `WindowReader` does
+this for one content and one request; `_READ_METHODS` has a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
     "WINDOW_BYTES",
     "WINDOW_LINES",
     "TextEncoding",
-    "View",
     "Window",
     "WindowContent",
+    "WindowReader",
     "detect_encoding",
     "with_query",
 ]
@@ -110,7 +110,7 @@ class WindowContent(NamedTuple):
         return self.begin + len(self.data)
 
 
-class View:
+class WindowReader:
     """Reads windows of one content."""
 
     def __init__(self, base: str, name: str, content: RandomAccess, max_bytes: int, lines: LineIndex | None) -> None:
@@ -129,7 +129,7 @@ class View:
 
     def read(self, window: Window | None) -> WindowContent:
         """Read a window, by default the first one."""
-        return _READERS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
+        return _READ_METHODS[window.kind](self, window) if window else self.first_bytes(Window("bytes", 0))
 
     # By bytes
 
@@ -297,10 +297,10 @@ class View:
         return f"Bytes {part.begin:,}-{part.end - 1:,} of {self.size:,}{lines}."
 
 
-_READERS: Mapping[str, Callable[[View, Window], WindowContent]] = {
-    "bytes": View.by_bytes,
-    "lines": View.by_lines,
-    "tail": View.by_tail,
+_READ_METHODS: Mapping[str, Callable[[WindowReader, Window], WindowContent]] = {
+    "bytes": WindowReader.by_bytes,
+    "lines": WindowReader.by_lines,
+    "tail": WindowReader.by_tail,
 }
 
 
