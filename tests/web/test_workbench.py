@@ -17,16 +17,23 @@ from wharfinger.web.visitors import Visitor
 
 
 class Site:
-    """The part of a site that a tab uses."""
+    """The part of a site that a tab uses. A view of another principal opens when `opened` is set."""
 
     name = "harbour"
     inspection: Inspection | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, view: Offer | None = None) -> None:
         self.shelf = ContentShelf()
+        self.asked, self.opened = asyncio.Event(), asyncio.Event()
+        self._view = view
 
     async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
-        raise NotImplementedError
+        assert self._view is not None
+        self.asked.set()
+        await self.opened.wait()
+        await self._view.__aenter__()
+        await self._view.upstreams.ready(30)
+        return self._view
 
 
 def test_costs_that_arrive_after_something_else_was_chosen_are_not_shown() -> None:
@@ -65,5 +72,34 @@ def test_costs_that_arrive_after_something_else_was_chosen_are_not_shown() -> No
                 await bench.close()
             assert "calm" in texts
             assert "What the offer costs" not in texts
+
+    asyncio.run(test())
+
+
+def test_a_view_that_opens_after_its_tab_was_closed_is_closed() -> None:
+    """A bug: its connections stayed open, and a task watched its notes until the server ended."""
+    if find_spec("nicegui") is None:
+        absent("nicegui (pip install wharfinger[browse])")
+    from nicegui import Client, ui
+
+    from wharfinger.web.html_elements import node
+    from wharfinger.web.workbench import Workbench
+
+    async def test() -> None:
+        configs = [ServerConfig(name="harbour", target=Server("harbour"))]
+        view = Offer(configs, read_only=True)
+        site = Site(view)
+        async with Offer(configs) as offer, asyncio.timeout(40):
+            with Client(ui.page("/")) as client:
+                bench: Any = Workbench(client, site, Visitor("visitor", ANONYMOUS, b"", 0.0), offer)
+                bench.build()
+                viewing = asyncio.create_task(bench._view_as({"sub": "mary"}, node("p")))
+            await site.asked.wait()
+            client.delete()
+            await bench.close()
+            site.opened.set()
+            await viewing
+            assert not bench._following
+            assert view.upstreams["harbour"].status != "ready"
 
     asyncio.run(test())

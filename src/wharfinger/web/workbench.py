@@ -374,6 +374,9 @@ class Workbench:
         except (WharfingerError, UnusablePolicy) as error:
             state.text = name_text(str(error), 1000)
             return
+        if self._client.is_deleted:  # meanwhile, and `close` knows nothing of this offer
+            await offer.__aexit__(None, None, None)
+            return
         await self._show_offer(offer, f"As {principal.subject or 'a caller without a token'}")
 
     async def _show_offer(self, offer: Offer, whose: str) -> None:
