@@ -716,6 +716,7 @@ def test_a_search_stops_at_the_time_limit_and_reports_unread_documents(
 def test_a_watch_updates_the_index_before_the_next_walk(
     tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(indexing, "WALK_SECONDS", 3600.0)
     root = tmp_path / "charts"
     root.mkdir()
     (root / "log.txt").write_text("alpha")
@@ -723,8 +724,6 @@ def test_a_watch_updates_the_index_before_the_next_walk(
     async def main() -> None:
         async with start_server(files(root)) as indexed_server:
             await indexed_server.wait_until_indexed()
-            monkeypatch.setattr(indexing, "WALK_SECONDS", 3600.0)
-            await indexed_server.wait_until(lambda: indexed_server.index._indexing._wake.is_set() is False)
             async with Client(indexed_server.server) as client, client.watch("file:///charts/log.txt") as changes:
                 (root / "log.txt").write_text("omega")
                 await anext(changes)
