@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wharfinger.errors import Overloaded
-from wharfinger.server.threads import BATCH_CALLS, COLLECTING_TURNS, MEMBER_SEPARATOR, Pool
+from wharfinger.server.threads import BATCH_CALLS, COLLECTING_TURNS, MEMBER_SEPARATOR, Pool, run_in_own_thread
 from wharfinger.source import Source, brief
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
@@ -82,6 +82,17 @@ async def test_a_call_receives_its_arguments_and_the_callers_context() -> None:
         NAME.reset(token)
         await pool.run("", lambda: NAME.set("changed in the thread"))
         assert NAME.get() == "ann"
+
+
+async def test_a_call_in_a_thread_of_its_own_receives_the_callers_context_and_passes_on_errors() -> None:
+    """A bug: a StopIteration, which a future refuses, left the caller waiting forever."""
+    NAME.set("ann")
+    assert await run_in_own_thread(lambda: (NAME.get(), threading.current_thread().name), "own") == ("ann", "own")
+    nothing: Iterator[str] = iter(())
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run_in_own_thread(lambda: next(nothing), "own")
+    with pytest.raises(ZeroDivisionError):
+        await run_in_own_thread(lambda: 1 // 0, "own")
 
 
 async def test_an_owner_uses_at_most_its_share_of_threads() -> None:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 from wharfinger.errors import Overloaded
 from wharfinger.protocol.request import Request
-from wharfinger.server.own_thread import run_in_own_thread
 from wharfinger.server.owners import owner_of
 from wharfinger.server.signature.annotations import RequestContext, annotations_of, body_of, is_context
-from wharfinger.server.threads import is_async
+from wharfinger.server.threads import is_async, run_in_own_thread
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services

@@ -26,9 +26,8 @@ from typing import Any
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
-from wharfinger.server.own_thread import run_in_own_thread
 from wharfinger.server.subscriptions.watching import Watching
-from wharfinger.server.threads import Pool, is_async
+from wharfinger.server.threads import Pool, is_async, run_in_own_thread
 from wharfinger.source import Source, SourceUnavailable, outage_of
 from wharfinger.transports.background import BackgroundTasks, retrieve
 

@@ -31,7 +31,7 @@ from typing import Any, ParamSpec, TypeVar
 from wharfinger.errors import Overloaded
 from wharfinger.source import Source, is_brief
 
-__all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async"]
+__all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async", "run_in_own_thread"]
 
 MEMBER_SEPARATOR = "\n"
 """Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
@@ -100,6 +100,25 @@ class Job:
         else:
             # A future refuses StopIteration.
             self.future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+
+
+async def run_in_own_thread(function: Callable[[], T], thread_name: str) -> T:
+    """Call `function` in a daemon thread, with the caller's context variables, even if no thread of a pool is free."""
+    loop = asyncio.get_running_loop()
+    job = Job("", function, (), loop.create_future())
+
+    def run() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = job.context.run(function)
+        except BaseException as caught:
+            error = caught
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
+            loop.call_soon_threadsafe(job.end, result, error)
+
+    threading.Thread(target=run, name=thread_name, daemon=True).start()
+    return await job.future  # type: ignore[no-any-return]
 
 
 class CallBatch(Job):
