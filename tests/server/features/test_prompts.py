@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
+from wharfinger.server.features.result_errors import UnusableResult
 from wharfinger.server.signature.complete import Complete
 from wharfinger.source import Source
 
@@ -116,6 +118,17 @@ def test_return_values_become_messages(value: Any, messages: list[Any]) -> None:
 def test_a_return_value_that_is_not_a_message_raises_type_error() -> None:
     with pytest.raises(TypeError, match="PromptMessage"):
         get_prompt(lambda: 3)
+
+
+@pytest.mark.parametrize("content", [Image("gone.png"), t.TextContent(text="<coroutine object now at 0x7f00>")])
+def test_the_error_for_a_result_that_an_author_made_names_the_function(content: Any) -> None:
+    """A bug: only messages that were returned without a result were checked."""
+
+    def look() -> t.GetPromptResult:
+        return t.GetPromptResult(messages=[t.PromptMessage(role="user", content=content)])
+
+    with pytest.raises(UnusableResult, match=rf"look\(\) \({re.escape(__file__)}:"):
+        get_prompt(look)
 
 
 def test_an_async_prompt_gets_its_context() -> None:

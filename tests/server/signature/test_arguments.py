@@ -319,6 +319,33 @@ def test_prompt_arguments_are_decoded_from_strings() -> None:
     ]
 
 
+def test_a_prompt_argument_may_be_the_json_of_any_member_of_a_union() -> None:
+    """A bug: JSON was compared with the members without being read."""
+
+    def f(what: Berth | Bulk, when: datetime.date | uuid.UUID | Bulk) -> None: ...
+
+    decode = Signature(f).decode_strings
+    day = datetime.date(2026, 7, 28)
+    assert decode({"what": '{"tons": 2.5}', "when": "2026-07-28"}) == {"what": Bulk(2.5), "when": day}
+    assert decode({"what": '{"quay": 7}', "when": '{"tons": 2.5}'}) == {"what": Berth(7), "when": Bulk(2.5)}
+    with pytest.raises(BadArguments) as caught:
+        decode({"what": "north", "when": '{"tons": "2.5"}'})
+    assert caught.value.faults == [
+        "what: does not match any of its 2 types",
+        "when: does not match any of its 3 types",
+    ]
+
+
+def test_a_prompt_argument_that_is_nested_too_deeply_is_a_fault() -> None:
+    """A bug: it was an internal error."""
+
+    def f(names: list[Any], what: Berth | Bulk) -> None: ...
+
+    with pytest.raises(BadArguments) as caught:
+        Signature(f).decode_strings({"names": "[" * 100_000, "what": "[" * 100_000})
+    assert caught.value.faults == ["names: is nested too deeply", "what: is nested too deeply"]
+
+
 def test_a_google_style_docstring_is_parsed() -> None:
     assert parse_docstring(everything)[0] == "Do it.\n\nMore about it."
     assert set(parse_docstring(everything)[1]) == {"text", "count", "level"}

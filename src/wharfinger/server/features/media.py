@@ -90,10 +90,7 @@ class Media:
         return self._block(data, mime_type)
 
     def _hints(self) -> dict[str, Any]:
-        return {
-            "annotations": UNSET if self.annotations is None else self.annotations,
-            "meta": UNSET if self.meta is None else self.meta,
-        }
+        return {"annotations": or_unset(self.annotations), "meta": or_unset(self.meta)}
 
     def _block(self, data: bytes, mime_type: str) -> t.ContentBlock:
         raise NotImplementedError

@@ -27,6 +27,7 @@ from wharfinger.server.features.result_errors import check_texts, unusable_resul
 from wharfinger.server.features.tool_results import BLOCKS, read_media
 from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.complete import Complete
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -99,11 +100,11 @@ class PromptFeature:
         ]
         self.definition = t.Prompt(
             name=self.name,
-            title=UNSET if (title := options.get("title")) is None else title,
+            title=or_unset(options.get("title")),
             description=options.get("description") or self.signature.summary or UNSET,
             arguments=arguments or UNSET,
             icons=UNSET if (icons := options.get("icons")) is None else list(icons),
-            meta=UNSET if (meta := options.get("meta")) is None else meta,
+            meta=or_unset(options.get("meta")),
         )
 
     async def fill(self, request: Request) -> t.GetPromptResult:
@@ -120,16 +121,17 @@ class PromptFeature:
         return await self._make_result(request, await self._call.invoke(request, arguments))
 
     async def _make_result(self, request: Request, value: Any) -> t.GetPromptResult:
-        if isinstance(value, t.GetPromptResult):
-            messages = await read_media(self._services, request, value.messages)
-            return value if messages is value.messages else msgspec.structs.replace(value, messages=messages)
-        items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
         function = self._call.function
+        result = value if isinstance(value, t.GetPromptResult) else None
+        several: Any = value if result is None else result.messages
+        items: list[Any] = list(several) if isinstance(several, (list, tuple)) else [several]
         try:
             messages = await read_media(self._services, request, [_to_message(item) for item in items])
         except (TypeError, ValueError, OSError) as error:
             raise unusable_result(function, value, error) from error
         check_texts(function, [message.content for message in messages])
+        if result is not None:
+            return msgspec.structs.replace(result, messages=messages)
         return t.GetPromptResult(messages=messages, description=self.definition.description)
 
 

@@ -310,6 +310,8 @@ class Signature:
                 faults += error.faults
             except msgspec.MsgspecError as error:
                 faults += fault_lines(parameter.name, parameter.kind, error)
+            except RecursionError:
+                faults.append(f"{name}: {_TOO_DEEP}")
         faults += self._unknown_faults(arguments)
         if faults:
             raise BadArguments(faults)
@@ -485,6 +487,9 @@ def _choices(kind: Any) -> list[str]:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+_TOO_DEEP = "is nested too deeply"
+
+
 def _first_fit(parameter: Parameter, value: Any) -> Any:
     for arm in parameter.arms:
         try:
@@ -511,7 +516,7 @@ def _decode_argument(parameter: Parameter, data: bytes, json_strings: bool) -> A
     if isinstance(failure, BadArguments):
         raise failure
     if isinstance(failure, RecursionError):
-        raise BadArguments([f"{parameter.name}: is nested too deeply"])
+        raise BadArguments([f"{parameter.name}: {_TOO_DEEP}"])
     raise BadArguments(fault_lines(parameter.name, parameter.kind, failure))
 
 
@@ -556,7 +561,12 @@ def _inside_string(data: bytes) -> bytes | None:
 
 def _from_string(parameter: Parameter, text: str) -> Any:
     if parameter.arms:
-        return _first_fit(parameter, text)
+        with suppress(BadArguments):
+            return _first_fit(parameter, text)
+        value: Any = text
+        with suppress(msgspec.MsgspecError):
+            value = msgspec.json.decode(text)
+        return _first_fit(parameter, value)
     if parameter.kind in (str, Any):
         return text
     try:
