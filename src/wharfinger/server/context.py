@@ -400,14 +400,14 @@ class Context(RequestContext, Generic[State]):
         return hits
 
     def for_plain_function(self) -> Context[State]:
-        """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        """Return the context for a plain function: its methods that ask for input or start a task raise CannotAsk."""
         return _PlainContext(self.server, self.request)
 
 
 def _needs_async(name: str) -> Any:
     def refuse(self: Context[Any], *args: Any, **kwargs: Any) -> Any:
         raise CannotAsk(
-            f"Context.{name}() waits for an answer, which only an async function can do: "
+            f"Context.{name}() must be awaited, which only an async function can do: "
             f"declare the handler with `async def`, and write `await ctx.{name}(…)`."
         )
 
@@ -415,7 +415,7 @@ def _needs_async(name: str) -> Any:
 
 
 class _PlainContext(Context[State]):
-    """The context of a plain function, which could not await the coroutines that these methods return."""
+    """The context of a plain function, which cannot await the coroutines that these methods would return."""
 
     __slots__ = ()
 
@@ -425,3 +425,4 @@ class _PlainContext(Context[State]):
     once = _needs_async("once")
     roots = _needs_async("roots")
     sample = _needs_async("sample")
+    start_task = _needs_async("start_task")

@@ -377,7 +377,7 @@ async def test_a_sync_function_cannot_send_input_requests() -> None:
         await client.send("prompts/get", {"name": "other"})
         assert client.input_requests == []
     assert len(caught) == 2
-    assert "Context.elicit() waits for an answer, which only an async function can do" in caught[0]
+    assert "Context.elicit() must be awaited, which only an async function can do" in caught[0]
 
 
 # -- repeated runs

@@ -21,6 +21,7 @@ from tests.server.driving import ALL, HANDSHAKE, META, RecordingChannel, Wire, a
 from wharfinger import Context, Server, ToolError
 from wharfinger.errors import Declined, InternalError, StoreUnusable
 from wharfinger.protocol.limits import Limits
+from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.store.memory import MemoryStore
@@ -744,6 +745,19 @@ async def test_start_task_returns_false_if_the_client_does_not_support_tasks(rev
     answer = await ask(later.server, "tools/call", {"name": "survey"}, revision)
     assert answer["result"]["content"][0]["text"] == "done"
     assert later.outcomes == [False, False]
+
+
+async def test_a_plain_function_cannot_start_a_task() -> None:
+    """A bug: it got a coroutine, which is true, and nothing started."""
+    server = Server("later")
+
+    @server.tool(task="later")
+    def survey(ctx: Context[Any]) -> None:
+        with pytest.raises(CannotAsk, match=r"Context.start_task\(\) must be awaited"):
+            ctx.start_task()
+
+    async with client_of(server) as client:
+        assert (await client.call("survey"))["content"] == []
 
 
 async def test_a_function_that_does_not_start_its_task_returns_a_plain_result() -> None:

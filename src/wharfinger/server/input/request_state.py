@@ -42,7 +42,7 @@ _REQUESTS: dict[str, Any] = {
 
 
 class CannotAsk(RuntimeError):
-    """A function that must not ask for input did so: it is not async, or serves no tool, prompt or resource."""
+    """A function cannot ask for input, or start a task: it is not async, or serves no tool, prompt or resource."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):

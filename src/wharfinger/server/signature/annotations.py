@@ -21,7 +21,7 @@ class RequestContext:
     __slots__ = ()
 
     def for_plain_function(self) -> RequestContext:
-        """Return the context for a function that is not async: its methods that wait for an answer raise CannotAsk."""
+        """Return the context for a plain function: its methods that ask for input or start a task raise CannotAsk."""
         return self
 
 
