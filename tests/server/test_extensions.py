@@ -317,6 +317,31 @@ def test_including_a_server_that_handles_the_same_notification_is_refused() -> N
     assert whole.mounts == []
 
 
+def test_a_mounted_server_cannot_add_or_include_what_a_server_above_it_serves() -> None:
+    """A bug: the function of the mounted server was accepted, and never called."""
+    whole, middle, part = Server("whole"), Server("middle"), Server("part")
+    whole.method("tides/whole")(lambda params: {})
+    whole.notification("notifications/tides/whole")(lambda params: None)
+    whole.include(middle)
+    part.method("tides/whole")(lambda params: {})
+    with pytest.raises(ValueError, match="'whole' and 'part' both serve the method 'tides/whole'"):
+        middle.include(part)
+    with pytest.raises(ValueError, match="'whole' and 'middle' both serve the method 'tides/whole'"):
+        middle.method("tides/whole")(lambda params: {})
+    with pytest.raises(ValueError, match="'whole' and 'middle' both handle the notification"):
+        middle.notification("notifications/tides/whole")(lambda params: None)
+    assert middle.mounts == []
+    assert "tides/whole" not in middle.handlers
+    assert "notifications/tides/whole" not in middle.notification_handlers
+
+
+def test_a_server_with_methods_that_is_included_twice_is_refused_for_that_reason() -> None:
+    whole, part = Server("whole"), tides_server()
+    whole.include(part)
+    with pytest.raises(ValueError, match="includes 'harbour' already"):
+        whole.include(part, prefix="again")
+
+
 async def test_a_result_can_override_each_caching_hint() -> None:
     server = Server("harbour")
     hints: dict[str, Any] = {}

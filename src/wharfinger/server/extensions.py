@@ -97,15 +97,24 @@ class MethodOptions(TypedDict, total=False):
 
 
 class Extensions:
-    """The extensions of one server; `changed` is called after each addition."""
+    """The extensions of one server.
+
+    `check_name` is called with the name of a method or notification before it is added, and raises ValueError if it
+    cannot be added. `changed` is called after each addition.
+    """
 
     def __init__(
-        self, services: Services, notification_handlers: dict[str, NotificationHandler], changed: Callable[[], None]
+        self,
+        services: Services,
+        notification_handlers: dict[str, NotificationHandler],
+        check_name: Callable[[str], None],
+        changed: Callable[[], None],
     ) -> None:
         self.declared: dict[str, dict[str, Any]] = {}
         """Settings by the extension's identifier."""
         self._services = services
         self._notification_handlers = notification_handlers
+        self._check_name = check_name
         self._changed = changed
 
     def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -128,11 +137,12 @@ class Extensions:
         Raises:
             TypeError: the type of the params is not allowed, the function has another parameter, or an option is
                 unknown.
-            ValueError: the name is invalid, a method of the protocol, taken, or registered with other params or
-                options.
+            ValueError: the name is invalid, a method of the protocol, taken (also by a server in which this one is
+                mounted), or registered with other params or options.
         """
         if name in self._services.methods.handlers:
             raise ValueError(f"The method {name!r} is served already.")
+        self._check_name(name)
         extension = options.get("extension", "")
         if extension:
             check_id(extension)
@@ -151,10 +161,12 @@ class Extensions:
 
         Raises:
             TypeError: the function is async, or the params' type is not allowed.
-            ValueError: the name is invalid, one of the protocol's, taken, or registered with other params.
+            ValueError: the name is invalid, one of the protocol's, taken (also by a server in which this one is
+                mounted), or registered with other params.
         """
         if name in self._notification_handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
+        self._check_name(name)
         self._notification_handlers[name] = notification_of(name, function, params=params)
         self._changed()
 

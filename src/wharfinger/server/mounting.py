@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,11 +44,13 @@ def include(parent: FeatureService, part: FeatureService, prefix: str) -> None:
     """Make `part` a part of `parent`.
 
     Raises:
-        ValueError: for the same reasons as in `Mount`.
+        ValueError: `parent` includes `part` already, or they would include each other; their extensions conflict; or
+            for the same reasons as in `Mount`. `parent` is unchanged then.
         RuntimeError: `parent` runs, and the calling thread does not run its event loop.
     """
     if parent.running:
         asyncio.get_running_loop()  # raises before anything has changed
+    _refuse_circles(parent, part)
     _check_extensions(parent, part)
     mount = Mount(parent, part, prefix)
     parent.mounts.append(mount)
@@ -73,14 +75,13 @@ class Mount:
     """Shows `part` in `parent`. Implements `Part`.
 
     Raises:
-        ValueError: a name or URI is taken, a name is not valid with the prefix, or servers include each other. `parent`
-            is unchanged then.
+        ValueError: the prefix is not valid, a name is not valid with it, or a name or URI is taken. `parent` is
+            unchanged then.
     """
 
     def __init__(self, parent: FeatureService, part: FeatureService, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"{prefix!r} is not a valid prefix: use letters, digits, '_', '-' and '.'.")
-        _refuse_circles(parent, part)
         self.parent = parent
         self.part = part
         self.name = part.info.name
@@ -107,6 +108,14 @@ class Mount:
             )
         for mount in self.parent.parents:
             mount.refresh()
+
+    def check_extension(self, name: str) -> None:
+        """Check the name of a method or notification that is about to be added to the part.
+
+        Raises:
+            ValueError: the parent, or a server in which it is mounted, serves another one of this name.
+        """
+        _check_extension_name(self.parent, self.part, name)
 
     def publish_extensions(self) -> None:
         """Make the parent serve the part's extensions."""
@@ -177,19 +186,32 @@ def _share_keys(parent: FeatureService, part: FeatureService) -> None:
 
 
 def _check_extensions(parent: FeatureService, part: FeatureService) -> None:
-    """Check that the extensions of `part` do not conflict with those of `parent`.
+    """Check that the extensions of `part` do not conflict with those of `parent`, or of servers that it is mounted in.
 
     Raises:
         ValueError: both serve the same method or notification, or declare an extension with different settings.
     """
-    for name in part.handlers.keys() - CORE:
-        if name in parent.handlers and name not in COMBINED_METHODS:
-            raise ValueError(f"{parent.info.name!r} and {part.info.name!r} both serve the method {name!r}.")
-    for name in part.notification_handlers.keys() - CORE:
-        if name in parent.notification_handlers:
-            raise ValueError(f"{parent.info.name!r} and {part.info.name!r} both handle the notification {name!r}.")
+    for name in (*_extension_names(part.handlers), *_extension_names(part.notification_handlers)):
+        _check_extension_name(parent, part, name)
     for id, settings in part.extensions.declared.items():
-        declare({id: dict(parent.extensions.declared.get(id, {}))}, id, settings)
+        for server in _with_ancestors(parent):
+            declare({id: dict(server.extensions.declared.get(id, {}))}, id, settings)
+
+
+def _check_extension_name(parent: FeatureService, part: FeatureService, name: str) -> None:
+    for server in _with_ancestors(parent):
+        names = f"{server.info.name!r} and {part.info.name!r}"
+        if name in server.handlers and name not in COMBINED_METHODS:
+            raise ValueError(f"{names} both serve the method {name!r}.")
+        if name in server.notification_handlers:
+            raise ValueError(f"{names} both handle the notification {name!r}.")
+
+
+def _with_ancestors(server: FeatureService) -> Iterator[FeatureService]:
+    """Yield a server, and each server in which it is mounted, at any depth."""
+    yield server
+    for mount in server.parents:
+        yield from _with_ancestors(mount.parent)
 
 
 def publish_extensions(parent: FeatureService, part: FeatureService) -> None:
