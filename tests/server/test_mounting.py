@@ -725,6 +725,39 @@ async def test_another_process_opens_the_state_of_a_server_that_is_mounted_two_l
     assert answer["result"]["content"][0]["text"] == "true"
 
 
+async def test_another_process_opens_the_cursor_that_a_tool_of_a_mounted_server_returns() -> None:
+    """A bug: the lists of the mounted server kept the random key that it had before it was mounted."""
+
+    def process() -> Server:
+        part, server = Server("part", page_size=1), Server("whole", secret="whole")
+        for name in "ab":
+            part.resources.add(f"{name}:", lambda: "")
+
+        @part.tool
+        async def page(ctx: Context[Any], cursor: str | None = None) -> list[str]:
+            found = await ctx.list_resources(cursor)
+            return [found.resources[0].uri, found.next_cursor or ""]
+
+        server.include(part)
+        return server
+
+    answer = await ask(process(), "tools/call", {"name": "page", "arguments": {}})
+    first, cursor = answer["result"]["structuredContent"]
+    answer = await ask(process(), "tools/call", {"name": "page", "arguments": {"cursor": cursor}})
+    assert (first, answer["result"]["structuredContent"]) == ("a:", ["b:", ""])
+
+
+async def test_a_list_that_was_requested_before_its_server_was_mounted_continues_afterwards() -> None:
+    part, server = Server("part", page_size=1), Server("whole", secret="whole")
+    for name in "ab":
+        part.resources.add(f"{name}:", lambda: "")
+    await ask(part, "resources/list")
+    server.include(part)
+    cursor = (await ask(part, "resources/list"))["result"]["nextCursor"]
+    second = await ask(part, "resources/list", {"cursor": cursor})
+    assert [resource["uri"] for resource in second["result"]["resources"]] == ["b:"]
+
+
 # -- input requests
 
 

@@ -8,7 +8,7 @@ encoded once, and cached until a feature changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -21,6 +21,9 @@ from wharfinger.server.cursors import Keys, keys_for
 from wharfinger.server.feature_scopes import decide_template
 from wharfinger.server.features.feature_set import Feature, Features
 from wharfinger.server.owners import owner_of
+
+if TYPE_CHECKING:
+    from wharfinger.server.services import Services
 
 __all__ = ["DEFAULT_PAGE_SIZE", "PAGE_BYTES", "CallerView", "PagedList", "Provider", "joined_page", "view_of"]
 
@@ -68,7 +71,7 @@ class PagedList(Generic[F]):
     """
 
     def __init__(
-        self, name: str, features: Features[F], keys: Keys, size: int | None, result: Callable[..., Any]
+        self, name: str, features: Features[F], services: Services, size: int | None, result: Callable[..., Any]
     ) -> None:
         if size is not None and size < 1:
             raise ValueError(f"page_size={size}: a page has at least 1 item.")
@@ -84,11 +87,10 @@ class PagedList(Generic[F]):
         self.full_definition_of: Callable[[F], Any] | None = None
         """The same for callers whose rules allow `any_structured_content`; None if their definitions are the same."""
         self.computed = False
-        self.ttl_ms = 0
-        self.cache_scope = "private"
-        self._keys = keys
+        self.ttl_ms, self.cache_scope = services.ttl_ms, services.cache_scope
+        self._services = services
         self._result = result
-        self._cached_pages: dict[tuple[int, bool], tuple[int, Raw]] = {}
+        self._cached_pages: dict[tuple[Any, bool, Keys], tuple[int, Raw]] = {}
 
     def add_provider(self, provider: Provider) -> None:
         """List the entries of a provider after all others."""
@@ -127,7 +129,7 @@ class PagedList(Generic[F]):
         """
         if request.access is None:
             return await self.page(cursor, owner_of(request), full)
-        keys = keys_for(self._keys, request)
+        keys = keys_for(self._services.keys, request)
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
         return await self.build(number, key, owner_of(request), full, view_of(self.name, request.access, keys))
 
@@ -137,22 +139,22 @@ class PagedList(Generic[F]):
         Raises:
             InvalidParams: the cursor does not belong to this list.
         """
-        number, key = (0, 0) if cursor is UNSET else self._position(cursor, self._keys)
+        keys = self._services.keys  # those of another server, after this one was mounted
+        number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
         if self._is_cacheable():
-            cached = self._cached_pages.get((key, full))
+            cached = self._cached_pages.get((key, full, keys))
             if cached is not None and cached[0] == self.features.version:
                 return cached[1]
             version = self.features.version
             page = Raw(encode(await self.build(number, key, full=full)))
-            if len(self._cached_pages) >= MAX_CACHED_PAGES and (key, full) not in self._cached_pages:
+            if len(self._cached_pages) >= MAX_CACHED_PAGES and (key, full, keys) not in self._cached_pages:
                 del self._cached_pages[next(iter(self._cached_pages))]
-            self._cached_pages[key, full] = (version, page)
+            self._cached_pages[key, full, keys] = (version, page)
             return page
         return await self.build(number, key, owner, full)
 
     def _position(self, cursor: str, keys: Keys) -> tuple[int, Any]:
-        position = keys.open(self.name, cursor)
-        number, key = position
+        number, key = keys.open(self.name, cursor)
         if number > len(self.providers):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
         if number == 0 and isinstance(key, list):  # the position of a feature of a mounted server
@@ -166,7 +168,7 @@ class PagedList(Generic[F]):
 
         With a view, it has only the entries that the caller sees, and is filled up with later ones.
         """
-        keys = self._keys if view is None else view.keys
+        keys = self._services.keys if view is None else view.keys
         shown: list[Any] = []
         used_bytes = 0
         while True:

@@ -141,8 +141,7 @@ class Prompts:
     def __init__(self, services: Services, page_size: int | None) -> None:
         self._services = services
         self.features: Features[PromptFeature] = Features("prompt", lambda: services.watching.list_changed("prompts"))
-        self.listing = PagedList("prompts", self.features, services.keys, page_size, _prompts_result)
-        self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
+        self.listing = PagedList("prompts", self.features, services, page_size, _prompts_result)
 
     def add(
         self, function: Callable[..., Any], *, fallback: bool = False, **options: Unpack[PromptOptions]

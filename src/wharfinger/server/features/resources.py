@@ -106,11 +106,9 @@ class Resources:
         """Number of requests that are searching now for URIs near one that does not exist."""
         self._template_index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
-        self.listing = PagedList("resources", self.static, services.keys, page_size, _resources_result)
-        self.templates_listing = PagedList("templates", self.templates, services.keys, page_size, _templates_result)
-        for listing in (self.listing, self.templates_listing):
-            listing.definition_of = ResourceFeature.current_definition
-            listing.ttl_ms, listing.cache_scope = services.ttl_ms, services.cache_scope
+        self.listing = PagedList("resources", self.static, services, page_size, _resources_result)
+        self.templates_listing = PagedList("templates", self.templates, services, page_size, _templates_result)
+        self.listing.definition_of = self.templates_listing.definition_of = ResourceFeature.current_definition
 
     # -- registering
 

@@ -270,8 +270,7 @@ class Tools:
         self.serve_tasks = serve_tasks
         """Makes the server serve the tasks extension, and returns its tasks."""
         self.features: Features[ToolFeature] = Features("tool", lambda: services.watching.list_changed("tools"))
-        self.listing = PagedList("tools", self.features, services.keys, page_size, _tools_result)
-        self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
+        self.listing = PagedList("tools", self.features, services, page_size, _tools_result)
         self.listing.definition_of = lambda tool: _describe(tool, tool.definition)
         self.listing.full_definition_of = lambda tool: _describe(tool, tool.full_definition)
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
