@@ -180,6 +180,15 @@ async def test_completions_contain_only_values_of_readable_resources() -> None:
     )
 
 
+async def test_a_completion_for_a_malformed_template_is_refused_like_one_for_a_template_that_does_not_exist() -> None:
+    """A bug: with a policy, it was an internal error."""
+    for server in (Server("open"), library()[0]):
+        server.resources.add("note:today", lambda: "a note")
+        params = {"ref": {"type": "ref/resource", "uri": "shelf://{"}, "argument": {"name": "room", "value": ""}}
+        error = (await ask(server, "completion/complete", params, principal="ann"))["error"]
+        assert (error["code"], error["message"][:36]) == (-32602, "There is no such resource template: ")
+
+
 async def test_results_omit_links_and_contents_that_the_caller_may_not_read() -> None:
     server, _ = library()
     link = t.ResourceLink(uri="shelf://closed/1", name="closed")

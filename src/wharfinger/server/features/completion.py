@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.complete import Complete
     from wharfinger.source import Source
 
-__all__ = ["MAX_VALUES", "Completions"]
+__all__ = ["MAX_VALUES", "Completions", "unknown_template"]
 
 MAX_VALUES = 100
 """The maximum number of values in one answer (completion/complete, all revisions)."""
+
+
+def _show_all(value: str) -> bool:
+    return True
 
 
 class Completions:
@@ -50,15 +54,20 @@ class Completions:
         if part is not None:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
             return completed
-        others = {} if params.context is UNSET else params.context.arguments or {}
-        is_shown = _show_all
-        if request.access is not None and isinstance(ref, t.ResourceTemplateReference):
-            is_shown = functools.partial(
-                _leads_to_readable, request.access, UriTemplate(ref.uri), others, params.argument.name
-            )
-        complete = self._find_completer(request, ref, params.argument.name, is_shown)
-        values = await complete(params.argument.value, others)
-        return t.CompleteResult(completion=completion_of(values, is_shown))
+        if isinstance(ref, t.PromptReference):
+            prompt = self._prompts.get(ref.name)
+            names: Collection[str] = prompt.signature.parameters
+            return t.CompleteResult(completion=await self._run_completer(request, names, prompt.completers))
+        feature = self._resources.templates.by_key.get(ref.uri)
+        if feature is not None and feature.template is not None:
+            names, is_shown = feature.template.variables, _shown_values(request, ref.uri)
+            return t.CompleteResult(completion=await self._run_completer(request, names, feature.completers, is_shown))
+        for source in self._resources.sources:
+            if any(template.uri_template == ref.uri for template in source.templates):
+                return t.CompleteResult(completion=await self._complete_by_source(request, source, ref.uri))
+        if ref.uri in self._resources.static.by_key:
+            raise InvalidParams("This resource has no variables.")
+        raise unknown_template()
 
     def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
         """Return the reference with the name that its part uses, and the part; None if the server itself has it."""
@@ -70,92 +79,80 @@ class Completions:
         template = self._resources.templates.find(ref.uri)
         return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
-    def _find_completer(
-        self, request: Request, ref: t.CompletionReference, argument: str, is_shown: Callable[[str], bool]
-    ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
-        """Return a function that completes an argument, called with the typed text and the other arguments."""
-        if isinstance(ref, t.PromptReference):
-            prompt = self._prompts.get(ref.name)
-            return self._completer_of_feature(
-                request, prompt.signature.parameters, prompt.completers, argument, is_shown
-            )
-        feature = self._resources.templates.by_key.get(ref.uri)
-        if feature is not None and feature.template is not None:
-            return self._completer_of_feature(
-                request, feature.template.variables, feature.completers, argument, is_shown
-            )
-        for source in self._resources.sources:
-            if any(template.uri_template == ref.uri for template in source.templates):
-                return functools.partial(self._complete_by_source, request, source, ref.uri, argument, is_shown)
-        if ref.uri in self._resources.static.by_key:
-            raise InvalidParams("This resource has no variables.")
-        raise InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
-
-    async def _complete_by_source(
-        self,
-        request: Request,
-        source: Source,
-        template: str,
-        argument: str,
-        is_shown: Callable[[str], bool],
-        value: str,
-        others: Mapping[str, str],
-    ) -> t.Completion:
-        complete = functools.partial(self._resources.calls.call, source, source.complete, owner_of(request))
-        values = await complete(template, argument, value, others)
-        completion = completion_of(values, is_shown)
+    async def _complete_by_source(self, request: Request, source: Source, template: str) -> t.Completion:
+        params: t.CompleteRequestParams = request.params
+        values = await self._resources.calls.call(
+            source,
+            source.complete,
+            owner_of(request),
+            template,
+            params.argument.name,
+            params.argument.value,
+            _others(params),
+        )
+        completion = completion_of(values, _shown_values(request, template))
         if completion.has_more is True and not isinstance(values, t.Completion):
             completion.total = UNSET  # a source returns only one more, so it does not know how many there are
         return completion
 
-    def _completer_of_feature(
+    async def _run_completer(
         self,
         request: Request,
-        names: Any,
+        names: Collection[str],
         completers: Mapping[str, Complete],
-        argument: str,
-        is_shown: Callable[[str], bool],
-    ) -> Callable[[str, Mapping[str, str]], Awaitable[Any]]:
-        if argument not in names:
+        is_shown: Callable[[str], bool] = _show_all,
+    ) -> t.Completion:
+        """Return the values for the argument of a request; `names` are the arguments that exist."""
+        argument, owner, pool = request.params.argument, owner_of(request), self._services.pool
+        if argument.name not in names:
             raise InvalidParams(f"There is no such argument: one of {', '.join(names) or 'none'} was expected.")
-        marker = completers.get(argument)
-
-        async def run_completer(typed: str, others: Mapping[str, str]) -> Any:
-            if marker is None:
-                return ()
-            if not callable(marker.values):
-                return [value for value in marker.values if value.startswith(typed)]
-            arguments = (typed, others) if marker.takes_others else (typed,)
-            if marker.context is None and not marker.needs:
-                return await self._services.pool.adapt(marker.values)(owner_of(request), *arguments)
-            filled: dict[str, Any] = {}
-            if marker.context is not None:
-                filled[marker.context] = self._services.context(request)
-            async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
-                await opened.fill(marker.needs, filled)
-                filled |= zip(marker.names, arguments, strict=False)  # by name: the context may be the first parameter
-                complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
-                values = await complete(owner_of(request), *arguments[len(marker.names) :])
-                return completion_of(values, is_shown)  # read while its dependencies are open
-
-        return run_completer
+        marker = completers.get(argument.name)
+        if marker is None:
+            return completion_of(())
+        if not callable(marker.values):
+            return completion_of([value for value in marker.values if value.startswith(argument.value)], is_shown)
+        arguments = (argument.value, _others(request.params)) if marker.takes_others else (argument.value,)
+        if marker.context is None and not marker.needs:
+            return completion_of(await pool.call(owner, marker.values, *arguments), is_shown)
+        filled: dict[str, Any] = {}
+        if marker.context is not None:
+            filled[marker.context] = self._services.context(request)
+        async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
+            await opened.fill(marker.needs, filled)
+            filled |= zip(marker.names, arguments, strict=False)  # by name: the context may be the first parameter
+            complete = functools.partial(marker.values, **filled)
+            values = await pool.call(owner, complete, *arguments[len(marker.names) :])
+            return completion_of(values, is_shown)  # read while its dependencies are open
 
 
-def _show_all(value: str) -> bool:
-    return True
+def unknown_template() -> InvalidParams:
+    """Return the error for a template that does not exist, or that the caller may not know."""
+    return InvalidParams("There is no such resource template: send its uriTemplate from resources/templates/list.")
 
 
-def _leads_to_readable(
-    access: Access, template: UriTemplate, others: Mapping[str, str], argument: str, value: str
-) -> bool:
-    """Return whether the caller may read the URI that results if the variable `argument` has this value.
+def _others(params: t.CompleteRequestParams) -> Mapping[str, str]:
+    """Return the texts of the other arguments, by name."""
+    return {} if params.context is UNSET else params.context.arguments or {}
 
-    If other variables are missing, return whether the caller may read a URI with the same beginning.
+
+def _shown_values(request: Request, template_text: str) -> Callable[[str], bool]:
+    """Return a function that returns whether the caller may know a value of the variable that a request completes.
+
+    That is so if the caller may read the URI with this value. If other variables are missing, the caller must be able
+    to read a URI with the same beginning.
     """
-    uri, names, whole = template.expand_beginning({**others, argument: value})
-    if not whole:
-        return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
-    return access.allows("read", uri) or (uri.endswith("/") and access.may_read_below(uri))
+    access: Access | None = request.access
+    if access is None:
+        return _show_all
+    template, others, argument = UriTemplate(template_text), _others(request.params), request.params.argument.name
+
+    def is_shown(value: str) -> bool:
+        uri, names, whole = template.expand_beginning({**others, argument: value})
+        if not whole:
+            return access.may_read_below(uri) if argument in names else access.reads_all_below(uri)
+        return access.allows("read", uri) or (uri.endswith("/") and access.may_read_below(uri))
+
+    return is_shown
 
 
 def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t.Completion:
