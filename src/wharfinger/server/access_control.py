@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.content.text import printable
-from wharfinger.errors import InsufficientScope, InvalidParams, ProtocolError, ResourceNotFound
+from wharfinger.errors import InsufficientScope, ProtocolError, ResourceNotFound
 from wharfinger.policy.current import CURRENT_ACCESS, may_read
 from wharfinger.policy.limiter import Limiter
 from wharfinger.protocol.interfaces import Access, Authorizer, Decision, Handler
@@ -26,6 +25,9 @@ from wharfinger.protocol.methods import CORE
 from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import Request, no_such_method
 from wharfinger.server.feature_scopes import NestedAccess, decide_template
+from wharfinger.server.features.completion import unknown_template
+from wharfinger.server.features.prompts import unknown_prompt
+from wharfinger.server.features.tools import unknown_tool
 from wharfinger.server.near_uris import add_near_uris
 from wharfinger.server.owners import share_of
 
@@ -178,15 +180,13 @@ class AccessControl:
             case "resources/subscribe":
                 return ResourceNotFound(params.uri)
             case "tools/call":
-                return InvalidParams(f"Unknown tool: {printable(params.name)}")
+                return unknown_tool(params.name)
             case "prompts/get":
-                return InvalidParams(f"Unknown prompt: {printable(params.name)}")
+                return unknown_prompt(params.name)
             case "completion/complete" if isinstance(params.ref, t.PromptReference):
-                return InvalidParams(f"Unknown prompt: {printable(params.ref.name)}")
+                return unknown_prompt(params.ref.name)
             case "completion/complete":
-                return InvalidParams(
-                    "There is no such resource template: send its uriTemplate from resources/templates/list."
-                )
+                return unknown_template()
             case _:
                 return no_such_method(request)
 

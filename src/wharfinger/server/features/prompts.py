@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wharfinger.protocol.interfaces import Handler
     from wharfinger.server.services import Services
 
-__all__ = ["PromptFeature", "PromptOptions", "Prompts"]
+__all__ = ["PromptFeature", "PromptOptions", "Prompts", "unknown_prompt"]
 
 
 class PromptOptions(TypedDict, total=False):
@@ -206,7 +206,7 @@ class Prompts:
     def _find(self, name: str) -> VisibleFeature[PromptFeature]:
         found = self.features.find(name)
         if found is None:
-            raise InvalidParams(f"Unknown prompt: {printable(name)}")
+            raise unknown_prompt(name)
         return found
 
     async def fill(self, request: Request) -> t.GetPromptResult:
@@ -220,6 +220,11 @@ class Prompts:
             return await found.feature.fill(request)
         filled: t.GetPromptResult = await found.part.serve(request, name=found.key)
         return filled
+
+
+def unknown_prompt(name: str) -> InvalidParams:
+    """Return the error for a prompt that does not exist, or that the caller may not know."""
+    return InvalidParams(f"Unknown prompt: {printable(name)}")
 
 
 def _prompts_result(shown: list[Any], next_cursor: Any) -> t.ListPromptsResult:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.explicit_schema import SchemaSignature
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "check_task_ttl", "report_tool_errors"]
+__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "check_task_ttl", "report_tool_errors", "unknown_tool"]
 
 MAX_TASK_TTL_SECONDS = 1e9
 """The largest `task_ttl`, about 30 years."""
@@ -378,7 +378,7 @@ class Tools:
                     result: t.CallToolResult = await found.part.serve(request, name=found.key)
                     return result
             if tool is None:
-                raise InvalidParams(f"Unknown tool: {printable(name)}")
+                raise unknown_tool(name)
             if tool.answer is not None:
                 return await tool.answer(request)
         try:
@@ -451,6 +451,11 @@ def _make_annotations(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
     if hints:
         return msgspec.structs.replace(annotations or t.ToolAnnotations(), **hints)
     return or_unset(annotations)
+
+
+def unknown_tool(name: str) -> InvalidParams:
+    """Return the error for a tool that does not exist, or that the caller may not know."""
+    return InvalidParams(f"Unknown tool: {printable(name)}")
 
 
 def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
