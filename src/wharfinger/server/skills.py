@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +15,6 @@ from wharfinger.server.cursors import Keys, keys_for
 from wharfinger.server.features.listing import joined_page
 from wharfinger.server.mounting import COMBINED_METHODS
 from wharfinger.server.owners import owner_of
-from wharfinger.source import Source
 from wharfinger.types.skills import (
     EXTENSION,
     GetSkillRequestParams,
@@ -48,8 +46,8 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
     async def list_skills(params: t.PaginatedRequestParams, ctx: Context) -> ListSkillsResult:
         keys = keys_for(server.services.keys, ctx.request)
         position = _position(keys, "skills", params.cursor)
-        methods = [getattr(source, "skills", None) for source in _sources(server)]
-        providers = [_no_skills if method is None else ctx.server.pool.adapt(method) for method in methods]
+        methods = [getattr(source, "skills", None) for source in server.resources.every_source()]
+        providers = [_no_skills if method is None else server.pool.adapt(method) for method in methods]
         shown, position = await joined_page(providers, owner_of(ctx.request), position, page_size)
         while not (readable := [_readable(skill) for skill in shown if may_read(skill.uri)]) and position is not None:
             shown, position = await joined_page(providers, owner_of(ctx.request), position, page_size)
@@ -57,11 +55,10 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         return ListSkillsResult(skills=readable, next_cursor=cursor)
 
     async def get_skill(params: GetSkillRequestParams, ctx: Context) -> GetSkillResult:
-        source = _source_of(server, params.uri)
-        find = getattr(source, "skill", None)
+        find = getattr(server.resources.source_of(params.uri), "skill", None)
         try:
             if find is not None and may_read(params.uri):
-                return GetSkillResult(skill=_readable(await _adapt(ctx, find)(params.uri)))
+                return GetSkillResult(skill=_readable(await server.pool.call(owner_of(ctx.request), find, params.uri)))
         except ResourceNotFound:
             pass
         raise InvalidParams("There is no skill at this URI: skills/list lists the skills.", data={"uri": params.uri})
@@ -70,13 +67,12 @@ def serve_skills(server: FeatureService, *, page_size: int = 500) -> None:
         purpose = f"directory {params.uri}"
         keys = keys_for(server.services.keys, ctx.request)
         key = _position(keys, purpose, params.cursor)
-        source = _source_of(server, params.uri)
-        children = getattr(source, "children", None)
+        owner, children = owner_of(ctx.request), getattr(server.resources.source_of(params.uri), "children", None)
         try:
             if children is not None and may_read(params.uri):
-                shown, key = await _adapt(ctx, children)(params.uri, key, page_size)
+                shown, key = await server.pool.call(owner, children, params.uri, key, page_size)
                 while not (readable := [child for child in shown if may_read(child.uri)]) and key is not None:
-                    shown, key = await _adapt(ctx, children)(params.uri, key, page_size)
+                    shown, key = await server.pool.call(owner, children, params.uri, key, page_size)
                 cursor = UNSET if key is None else keys.seal(purpose, key)
                 return ReadResourceDirectoryResult(resources=readable, next_cursor=cursor)
         except ResourceNotFound:
@@ -100,21 +96,6 @@ async def _no_skills(owner: str, after: object, limit: int) -> tuple[list[Any], 
     return [], None
 
 
-def _sources(server: FeatureService) -> list[Source]:
-    """Return the sources of a server, then those of the servers mounted in it."""
-    return [*server.resources.sources, *(source for mount in server.mounts for source in _sources(mount.part))]
-
-
-def _source_of(server: FeatureService, uri: str) -> Source | None:
-    return next((source for source in _sources(server) if source.matches(uri)), None)
-
-
 def _position(keys: Keys, purpose: str, cursor: Any) -> Any:
     """Return the key in a cursor; None if there is no cursor."""
     return None if cursor is UNSET else keys.open(purpose, cursor)
-
-
-def _adapt(ctx: Context, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return an async form of a source's method, which uses the caller's share of the threads."""
-    call = ctx.server.pool.adapt(method)
-    return lambda *arguments: call(owner_of(ctx.request), *arguments)
