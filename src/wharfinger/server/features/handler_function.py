@@ -46,6 +46,7 @@ class HandlerFunction:
         "_inline",
         "_may_ask",
         "_needs",
+        "_runs_async",
         "_services",
         "_timeout",
         "_variable_types",
@@ -53,7 +54,6 @@ class HandlerFunction:
         "finish",
         "function",
         "is_plain_async",
-        "runs_async",
     )
 
     def __init__(
@@ -81,12 +81,12 @@ class HandlerFunction:
             self._context = self._plan_parameters(variables)
         else:
             self._context, self._needs = signature.context, signature.needs
-        self.runs_async = is_async(function)
+        self._runs_async = is_async(function)
         generates = inspect.isasyncgenfunction(function)
         self._inline = inline or generates  # calling a generator function runs none of its body
         extras = self._context or self._needs or self._variable_types
-        self.is_plain_async = self.runs_async and not extras and timeout is None
-        self._may_ask = self.runs_async or generates
+        self.is_plain_async = self._runs_async and not extras and timeout is None
+        self._may_ask = self._runs_async or generates
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
@@ -162,7 +162,7 @@ class HandlerFunction:
         try:
             if self._needs:
                 running: Awaitable[Any] = self._call_with_dependencies(request, arguments)
-            elif self.runs_async:
+            elif self._runs_async:
                 running = self.function(**arguments)
             elif self._inline:
                 return self.function(**arguments)
@@ -198,7 +198,7 @@ class HandlerFunction:
         context = arguments.get(self._context or "") if self._may_ask else None
         async with OpenDependencies(self._services, request, context) as opened:
             await opened.fill(self._needs, arguments)
-            if self.runs_async:
+            if self._runs_async:
                 value = await self.function(**arguments)
             elif self._inline:
                 value = self.function(**arguments)

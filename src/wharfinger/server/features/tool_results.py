@@ -96,7 +96,7 @@ def _holds_non_finite(value: Any) -> bool:
 class Output:
     """Makes the results of a tool from its return annotation, or from an explicit output schema."""
 
-    __slots__ = ("_annotation", "_decoder", "_exact", "_explicit_schema", "_wrapped", "schema")
+    __slots__ = ("_annotation", "_class", "_decoder", "_explicit_schema", "_wrapped", "schema")
 
     schema: dict[str, Any] | None
     """JSON Schema of the structured content; None if the tool declares none."""
@@ -104,7 +104,8 @@ class Output:
     def __init__(self, annotation: Any, explicit_schema: CompiledSchema | None = None) -> None:
         self._explicit_schema = explicit_schema
         self._annotation = annotation
-        self._exact: Any = None
+        self._class: type[Any] | None = None
+        """The return annotation, if it is a class and gives the schema."""
         self._decoder: msgspec.json.Decoder[Any] | None = None
         self._wrapped: dict[str, Any] | None = None
         if explicit_schema is not None:
@@ -112,17 +113,14 @@ class Output:
             return
         self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
         if self.schema is not None:
-            self._exact = annotation if isinstance(annotation, type) else None
+            self._class = annotation if isinstance(annotation, type) else None
             self._decoder = msgspec.json.Decoder(annotation, dec_hook=from_json)
 
     @property
-    def direct(self) -> Any:
-        """The return annotation if its values need no check: a scalar or struct type. None for all others."""
-        if self._explicit_schema is None and self.schema is not None:
-            kind = self._exact
-            is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-            return self._exact if is_struct or kind in (int, bool, str) else None
-        return None
+    def unchecked_type(self) -> type[Any] | None:
+        """The return annotation if it is `int`, `bool` or a struct, whose instances need no check; else None."""
+        kind = self._class
+        return kind if kind is not None and (kind in (int, bool) or issubclass(kind, msgspec.Struct)) else None
 
     @property
     def wraps(self) -> bool:
@@ -167,7 +165,7 @@ class Output:
             faults = self._explicit_schema.faults(msgspec.json.decode(encoded), "result")
             if faults:
                 raise TypeError(f"it does not match its output_schema: {'; '.join(faults)}")
-        elif self._decoder is not None and (self._exact is None or type(value) is not self._exact):
+        elif self._decoder is not None and (self._class is None or type(value) is not self._class):
             try:
                 self._decoder.decode(encoded)
             except msgspec.ValidationError as error:

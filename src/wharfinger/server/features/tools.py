@@ -123,7 +123,6 @@ class ToolFeature:
         "decode",
         "definition",
         "describe",
-        "exact",
         "full_definition",
         "function",
         "header_params",
@@ -132,6 +131,7 @@ class ToolFeature:
         "scopes",
         "signature",
         "text_unchanged",
+        "unchecked_type",
         "url_exception",
         "wraps",
     )
@@ -150,8 +150,8 @@ class ToolFeature:
     """Decodes the arguments, if the function takes nothing else and can be awaited directly; else None."""
     answer: Callable[[Request], Awaitable[t.CallToolResult]] | None
     """Answers the calls, if they may become tasks; else None."""
-    exact: Any
-    """Results of exactly this type need no check."""
+    unchecked_type: type[Any] | None
+    """Results of exactly this type need no check; None if all need one."""
     text_unchanged: bool
     """Whether a result that is text is sent as it is, since the tool has no output schema."""
     wraps: bool
@@ -176,7 +176,7 @@ class ToolFeature:
         self._services = services
         decode_json_strings = options.get("decode_json_strings")
         self._json_strings = services.decode_json_strings if decode_json_strings is None else decode_json_strings
-        input_schema, timeout = options.get("input_schema"), options.get("timeout")
+        input_schema = options.get("input_schema")
         self.signature: Signature | SchemaSignature
         if input_schema is None:
             self.signature = Signature(function)
@@ -186,7 +186,11 @@ class ToolFeature:
             self.signature = SchemaSignature(function, input_schema, f"input_schema of tool {self.name!r}")
         self._output = self._make_output(options.get("output_schema"))
         self._call = HandlerFunction(
-            services, function, signature=self.signature, inline=options.get("inline", False), timeout=timeout
+            services,
+            function,
+            signature=self.signature,
+            inline=options.get("inline", False),
+            timeout=options.get("timeout"),
         )
         self._call.finish = self.result
         try:
@@ -194,12 +198,11 @@ class ToolFeature:
         except ValueError as error:
             raise ValueError(f"The tool {self.name!r}: {error}") from None
         self.function: Callable[..., Awaitable[Any]] = function
-        direct = self._call.runs_async and not self._call.takes_context and timeout is None
-        self.decode = self.signature.direct if direct else None
+        self.decode = self.signature.struct_decoder if self._call.is_plain_async else None
         self.answer = None
         self.invoke = self._call.invoke
         self.url_exception = self._call.url_exception
-        self.exact = self._output.direct
+        self.unchecked_type = self._output.unchecked_type
         self.text_unchanged = self._output.schema is None
         self.wraps = self._output.wraps
         self.full_definition = t.Tool(
@@ -399,7 +402,7 @@ class Tools:
             return error_result(error)
         except ExceptionGroup as group:
             return group_result(group)
-        if type(value) is not tool.exact:
+        if type(value) is not tool.unchecked_type:
             if tool.text_unchanged and type(value) is str and not value.startswith(UNAWAITED):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)

@@ -151,8 +151,8 @@ class Signature:
         return {p.name: p.completer for p in self.parameters.values() if p.completer is not None}
 
     @property
-    def direct(self) -> Callable[[Any], Any] | None:
-        """A decoder to a struct with all arguments; None if they need more than decoding."""
+    def struct_decoder(self) -> Callable[[Any], Any] | None:
+        """Decodes the arguments to a struct that has all of them; None if they need more than decoding."""
         return None if self._optional or self._unions else self._decoder.decode
 
     def _analyse(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:

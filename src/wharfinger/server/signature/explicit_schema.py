@@ -47,7 +47,7 @@ class SchemaSignature:
         "summary",
     )
 
-    direct = None
+    struct_decoder = None
     """Arguments always need more than decoding."""
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], what: str) -> None:
