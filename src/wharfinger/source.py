@@ -262,7 +262,7 @@ class Source:
         """Return the content of one URI: all of it, or the first window if it is large.
 
         Raises:
-            ResourceNotFound: missing or forbidden, which look the same.
+            ResourceNotFound: it does not exist, or the caller may not read it: the error is the same.
             InvalidArgument: the URI has an impossible window; the message says which windows are possible.
         """
         raise ResourceNotFound(uri)

@@ -181,6 +181,7 @@ class _DocumentSearch:
         self.limit = limit
         self.reader = reader
         self.bounds = bounds
+        self.deadline = time.monotonic() + bounds.seconds
         self.reached = ""
         """Why documents were left out, as the end of a sentence, or an empty string."""
         self.documents = self._rank_by_name()
@@ -191,20 +192,19 @@ class _DocumentSearch:
 
     def _rank_by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
         """Return the documents, those with the best names first."""
-        began = time.monotonic()
+        deadline = self.deadline - self.bounds.seconds / 2
         ranked: list[tuple[float, int, Document, tuple[float, ...]]] = []
         for number, document in enumerate(_documents(self.reader, self.source)):
             if number == self.bounds.documents:
                 self.reached = f"after {self.bounds.documents:,} documents"
                 break
-            if time.monotonic() > began + self.bounds.seconds / 2:
+            if time.monotonic() > deadline:
                 self.reached = f"after {self.bounds.seconds:g} s"
                 break
             name = name_of(document)
             name_matches = self.query.match_name(name, fold(name))
             if has_text(document) or all(name_matches):
                 ranked.append((-name_score(self.query, name, name_matches), number, document, name_matches))
-        self.deadline = began + self.bounds.seconds
         ranked.sort(key=lambda entry: entry[:2])
         return [(document, name_matches) for _, _, document, name_matches in ranked]
 

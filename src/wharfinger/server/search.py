@@ -174,7 +174,8 @@ async def search(
             filter(None, (hits.truncated, *(getattr(answer, "truncated", "") for answer in answers))), ""
         )
         _merge(hits, shown, [getattr(answer, "remark", "") for answer in answers])
-        hits.truncated = not_searched(unreachable) if unreachable else hits.truncated
+        if unreachable:
+            hits.truncated = not_searched(unreachable)
     missing = [source for source, _ in resources.missing() if wanted.includes(source) and reads_source(source.uri)]
     if missing:  # also those that the index covers, which may be out of date
         hits.truncated = not_searched({*missing, *unreachable})
@@ -270,7 +271,7 @@ async def _wait_for_all(pending: Iterable[asyncio.Future[Any]]) -> None:
 
 def _is_unreachable(answer: asyncio.Future[Any]) -> bool:
     """Return whether a source cannot be reached or has not answered. Raises any other exception of the source."""
-    if not answer.done() or answer.cancelled():
+    if answer.cancelled():
         return True
     error = answer.exception()
     if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):

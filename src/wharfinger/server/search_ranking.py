@@ -179,10 +179,7 @@ class Ranking:
             score = score_of(self.query, evidence, passage.bonus, passage.factor)
             score = (score + name_bonus) * factor * LATER_HIT_FACTOR ** len(candidates)
             place = found.source.place(found.uri, passage.line)
-            known = next(
-                (candidate for candidate in candidates if _belongs(candidate, passage, place, large)),
-                None,
-            )
+            known = next((candidate for candidate in candidates if _belongs(candidate, passage, place, large)), None)
             if known is None and len(candidates) < MAX_WINDOWS:
                 candidates.append(_Candidate(score, self.added, found, [passage], large, place))
             elif (
@@ -219,13 +216,13 @@ class Ranking:
             candidates += windows
         candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
-        shown: dict[str, int] = {}
+        shown: set[str] = set()
         for candidate in candidates:
             if len(hits) == self.limit:
                 break
             hit = self._make_hit(candidate, reader, deadline, brief=len(hits) >= FULL_HITS)
             if hit.uri not in shown:
-                shown[hit.uri] = len(hits)
+                shown.add(hit.uri)
                 hits.append(hit)
         if hits and not any(all(has_words) for has_words, _ in self._found):
             hits.remark = "No document has all the words; these have most of them."

@@ -391,7 +391,7 @@ class SourceCalls:
                 starting.result()
                 self._state(source).starting = None
             else:
-                starting.add_done_callback(partial(self._note_start, source))
+                starting.add_done_callback(partial(self._start_ended, source))
             if source.breaker.down:
                 self._begin_probing(source, self._state(source))
 
@@ -399,7 +399,7 @@ class SourceCalls:
         """Start a source that was added after the server started, and log an error of its start."""
         starting = self._start(source)
         await asyncio.wait((starting,))
-        self._note_start(source, starting)
+        self._start_ended(source, starting)
 
     def _start(self, source: Source) -> asyncio.Task[None]:
         state = self._state(source)
@@ -407,7 +407,7 @@ class SourceCalls:
         state.starting.add_done_callback(retrieve)
         return state.starting
 
-    def _note_start(self, source: Source, starting: asyncio.Task[None]) -> None:
+    def _start_ended(self, source: Source, starting: asyncio.Task[None]) -> None:
         state = self._state(source)
         state.starting = None
         if starting.cancelled():

@@ -205,7 +205,8 @@ class Signature:
             raise TypeError(f"{self.name}(): {self._find_unsupported()} has no JSON Schema: {reason}") from None
         schemas = iter(found)
         properties = {
-            p.name: self._describe(p, [next(schemas) for _ in p.arms or (p.kind,)]) for p in self.parameters.values()
+            p.name: self._property_schema(p, [next(schemas) for _ in p.arms or (p.kind,)])
+            for p in self.parameters.values()
         }
         required = [p.name for p in self.parameters.values() if p.required]
         # Some models' interfaces refuse an object without `properties`, even an empty one.
@@ -227,7 +228,7 @@ class Signature:
                 return f"the type of {parameter.name!r}"
         return "a parameter's type"
 
-    def _describe(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    def _property_schema(self, parameter: Parameter, schemas: list[dict[str, Any]]) -> dict[str, Any]:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
         if parameter.description:
             schema["description"] = parameter.description
@@ -370,9 +371,7 @@ def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
 
 def refuse_unbound(function: Any) -> None:
     """Raise TypeError for a method that is not bound to an object."""
-    if isinstance(function, (classmethod, staticmethod)):
-        if isinstance(function, staticmethod):
-            return
+    if isinstance(function, classmethod):
         name = cast("Any", function).__func__.__qualname__
         raise TypeError(
             f"{name}() has no class yet where it is decorated: add it after the class, with server.tools.add({name})."

@@ -122,12 +122,12 @@ class SourceWatches:
 
     async def end(self) -> None:
         """Cancel the watcher functions and close all sources, even if one of them fails."""
-        following = list(self._tasks.values())
+        tasks = list(self._tasks.values())
         self._tasks.clear()
-        for task in following:
+        for task in tasks:
             task.cancel()
-        if following:
-            await asyncio.wait(following, timeout=self._services.limits.drain)
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._services.limits.drain)
         for source in self._resources.sources:
             try:
                 await source.close()

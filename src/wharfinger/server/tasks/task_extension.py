@@ -151,7 +151,8 @@ class Tasks:
         self.store = store
         self.ttl = ttl
         self.poll = poll
-        self.worker = secrets.token_hex(8)  # the id of this process in the store
+        self.worker = secrets.token_hex(8)
+        """The id of this process in the store."""
         self.lease = LEASE_SECONDS
         self.heartbeat = HEARTBEAT_SECONDS
         self.running: dict[str, RunningTask] = {}
@@ -492,10 +493,10 @@ class Tasks:
         """Send a listener the current state of its tasks, because tasks that have ended will not change any more."""
         for key in tuple(self._keys_by_listener.get(listener, ())):
             if key in self.running:
-                _notify(listener, self.running[key].state())
+                _send_state(listener, self.running[key].state())
             elif (record := await self._load(key)) is not None:
                 self._last_sent[key] = bytes(record.state)
-                _notify(listener, self._last_sent[key])
+                _send_state(listener, self._last_sent[key])
                 if not record.worker:
                     self._remove_listeners(key, listener)
         if listener in self._keys_by_listener:
@@ -524,7 +525,7 @@ class Tasks:
         for listener in tuple(self._listeners.get(key, ())):
             access = self._services.access_of(listener.principal)
             if _may_know(access, self._tools.get(key, "")):
-                _notify(listener, state)
+                _send_state(listener, state)
 
     # -- lifecycle
 
@@ -595,7 +596,7 @@ def _may_know(access: Access | None, tool: str) -> bool:
     return access is None or access.allows("call", f"tool:{tool}")
 
 
-def _notify(listener: TaskListener, state: bytes) -> None:
+def _send_state(listener: TaskListener, state: bytes) -> None:
     try:
         listener.send(lambda tag: subscriptions.task_changed(state, tag))
     except Exception:  # it must not stop the other listeners
