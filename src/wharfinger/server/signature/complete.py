@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wharfinger.server.dependencies import Needs, needs_of
 
 __all__ = ["Complete"]
-
-
-Completer = Callable[..., Any]
 
 
 class Complete:
@@ -32,28 +29,21 @@ class Complete:
     names: tuple[str, ...]
     """The parameters of the typed text and the other arguments, unless they are taken by position only."""
 
-    def __init__(self, values: Completer | Sequence[str]) -> None:
+    def __init__(self, values: Callable[..., Any] | Sequence[str]) -> None:
         if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
             raise TypeError("Complete() takes a function or a list of strings, such as Complete(vessels).")
         self.values = values
-        self.context, self.needs = needs_of(values) if callable(values) else (None, {})
+        if not callable(values):
+            self.context, self.needs, self.names, self.takes_others = None, {}, (), False
+            return
+        self.context, self.needs = needs_of(values)
         filled = {self.context, *self.needs}
-        self.takes_others = callable(values) and _takes_two(values, filled)
-        self.names = _names_of(values, filled) if callable(values) else ()
-
-
-def _names_of(function: Completer, filled: Collection[str | None]) -> tuple[str, ...]:
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
-    if any(p.kind is p.POSITIONAL_ONLY for p in parameters):
-        return ()
-    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-
-
-def _takes_two(function: Completer, filled: Collection[str | None]) -> bool:
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
-    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
-    if len(required) > 2 or not any(p.kind in (*positional, p.VAR_POSITIONAL) for p in parameters):
-        name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
-    return len([p for p in parameters if p.kind in positional]) > 1
+        parameters = [p for p in inspect.signature(values).parameters.values() if p.name not in filled]
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        required = [p for p in positional if p.default is p.empty]
+        if len(required) > 2 or not (positional or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
+            name = getattr(values, "__name__", repr(values))
+            raise TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
+        self.takes_others = len(positional) > 1
+        by_position = any(p.kind is p.POSITIONAL_ONLY for p in positional)
+        self.names = () if by_position else tuple(p.name for p in positional)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -89,15 +89,8 @@ class RunningTask:
         """Return False: the extension has no progress or log messages for tasks, only notifications of their status."""
         return False
 
-    def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message]:
-        """`Channel`: ask the client, and wait until `tasks/update` brings the answer."""
-        return self._ask(method, params)
-
-    def detach(self, request: Request, retry_ms: int) -> bool:
-        """Return False: a task has no connection that belongs to it alone."""
-        return False
-
-    async def _ask(self, method: str, params: Any) -> Message:
+    async def ask(self, request: Request, method: str, params: Any) -> Message:
+        """Ask the client, and wait until `tasks/update` brings the answer."""
         self._question_count += 1
         key = f"question-{self._question_count}"
         question = self.questions[key] = TaskQuestion(method, params)
@@ -107,6 +100,10 @@ class RunningTask:
         finally:
             if self.questions.pop(key, None) is not None:  # the handler was cancelled
                 self._touch()
+
+    def detach(self, request: Request, retry_ms: int) -> bool:
+        """Return False: a task has no connection that belongs to it alone."""
+        return False
 
     def answer(self, responses: Mapping[str, Raw]) -> None:
         """Pass the answers of `tasks/update` to the handler. Answers to unknown or answered questions are ignored."""
