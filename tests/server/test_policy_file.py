@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from wharfinger import Client, Server
 from wharfinger.auth import IntrospectionVerifier, StaticTokens, TokenAuth, create_token
 from wharfinger.errors import RemoteResourceNotFound
 from wharfinger.policy import Policy, Rule, UnusablePolicy
+from wharfinger.server.policy_file import PolicyFile
 from wharfinger.sources import files
 
 ALLOW = '[[allow]]\nwho = "local"\nwhat = "note://{name}"\n'
@@ -88,6 +90,73 @@ async def test_the_old_policy_is_kept_if_the_new_one_is_invalid(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "The old policy stays" in caplog.text
     assert reason in caplog.text
+
+
+class SlowFile:
+    """Loads policies; while `slow` is set, the text is read at once, and returned when `released` is set."""
+
+    def __init__(self) -> None:
+        self.slow, self.reading, self.released = False, threading.Event(), threading.Event()
+
+    def load(self, path: Path) -> Policy:
+        slow, policy = self.slow, Policy.load(path)
+        if slow:
+            self.reading.set()
+            assert self.released.wait(20)
+        return policy
+
+
+async def test_a_policy_that_is_set_while_the_file_is_read_again_stays(file: Path) -> None:
+    """A bug: the policy of the file replaced it."""
+    slow_file = SlowFile()
+    server = notes_server(file)
+    server.policy = PolicyFile(file, load=slow_file.load)
+    slow_file.slow = True
+    replace_file(file, ALLOW.format(name="b"))
+    reload = asyncio.create_task(server.reload())
+    await asyncio.to_thread(slow_file.reading.wait, 20)
+    server.policy = other = Policy(allow=[Rule(who="local", what="note://other")])
+    slow_file.released.set()
+    await reload
+    assert server.policy is other
+
+
+async def test_of_two_reloads_at_once_the_one_of_the_newer_file_wins(file: Path) -> None:
+    """A bug: the one that ended last won, and the server did not read the file again."""
+    slow_file = SlowFile()
+    server = notes_server(file)
+    server.policy = PolicyFile(file, load=slow_file.load)
+    slow_file.slow = True
+    replace_file(file, ALLOW.format(name="older"))
+    older = asyncio.create_task(server.reload())
+    await asyncio.to_thread(slow_file.reading.wait, 20)
+    slow_file.slow = False
+    replace_file(file, ALLOW.format(name="newer"))
+    await server.reload()
+    newer = server.policy
+    slow_file.released.set()
+    await older
+    assert server.policy is newer
+
+
+async def test_the_file_is_still_followed_after_an_unexpected_error(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: an error other than UnusablePolicy, from a `load` of the author's, ended the checks of the file."""
+
+    def load(path: Path) -> Policy:
+        if "{" in path.read_text():
+            raise ZeroDivisionError("odd")
+        return Policy.load(path)
+
+    server = notes_server(file)
+    server.policy = PolicyFile(file, load=load)
+    async with Client(server, cache=False) as client:
+        replace_file(file, "{")
+        await until(lambda: "odd" in caplog.text)
+        replace_file(file, ALLOW.format(name="b"))
+        await until(lambda: "read again" in caplog.text)
+        assert await readable_uris(client) == ["note://b"]
 
 
 async def test_a_failing_policy_test_prevents_the_start_and_keeps_the_old_policy_on_reload(tmp_path: Path) -> None:

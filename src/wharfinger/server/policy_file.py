@@ -52,16 +52,21 @@ class PolicyFile:
         """Return whether the file has changed since it was last read."""
         return self._version() != self._loaded_version
 
-    async def reload(self, apply: Callable[[Authorizer], None]) -> None:
-        """Read the file, and call `apply` if the policy has changed and can be used. `apply` may refuse it too."""
-        self._loaded_version = self._version()
+    async def reload(self, apply: Callable[[Authorizer], bool]) -> None:
+        """Read the file, and call `apply` if the policy has changed and can be used.
+
+        `apply` may refuse the policy too: by an error, which is logged, or by returning False.
+        """
+        version = self._loaded_version = self._version()
         try:
             policy = await asyncio.to_thread(self._load, self.path)
-            if policy.version == self.policy.version:
+            if self._loaded_version != version:  # the file has changed, and a later call reads it
                 return
-            apply(self.authorizer(policy))
-        except WharfingerError as error:
-            log.error("The old policy stays, since the new one cannot be used. %s", error)
+            if policy.version == self.policy.version or not apply(self.authorizer(policy)):
+                return
+        except Exception as error:
+            unexpected = not isinstance(error, WharfingerError)
+            log.error("The old policy stays, since the new one cannot be used. %s", error, exc_info=unexpected)
             return
         self.policy = policy
         log.warning("The policy was read again from %s.", self.path)

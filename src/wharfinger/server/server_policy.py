@@ -149,8 +149,17 @@ class ServerPolicy:
 
     async def reload(self) -> None:
         """Read the file of the policy again. If it cannot be used, the error is logged and the old policy stays."""
-        if self._file is not None:
-            await self._file.reload(self._replace)
+        file = self._file
+        if file is None:
+            return
+
+        def replace(authorizer: Authorizer) -> bool:
+            if self._file is not file:  # another policy was set while the file was being read
+                return False
+            self._replace(authorizer)
+            return True
+
+        await file.reload(replace)
 
 
 def rules_of(authorizer: Authorizer | None) -> Policy | None:
