@@ -74,6 +74,65 @@ async def test_concurrent_starts_and_closes_run_the_lifespan_once() -> None:
     assert events == ["enter", "start a", "close a", "leave"]
 
 
+async def test_a_server_that_is_started_while_it_ends_ends_first() -> None:
+    """A bug: two lifespans overlapped, and the end of the first one stopped the sources of the second."""
+    events, may_leave = Events(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        events.append("enter")
+        yield
+        await may_leave.wait()
+        events.append("leave")
+
+    server = Server("s", lifespan=lifespan)
+    await server.start("first")
+    ending = asyncio.create_task(server.close("first"))
+    await asyncio.sleep(0)
+    starting = asyncio.create_task(server.start("second"))
+    await asyncio.sleep(0)
+    given_up = asyncio.create_task(server.start("third"))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    assert events == ["enter"]
+    may_leave.set()
+    await starting
+    await ending
+    assert events == ["enter", "leave", "enter"]
+    await server.close("third")
+    await server.close("second")
+    assert events == ["enter", "leave"] * 2
+
+
+async def test_a_server_that_is_closed_before_its_earlier_run_has_ended_does_not_start() -> None:
+    events, may_leave = Events(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        events.append("enter")
+        yield
+        await may_leave.wait()
+        events.append("leave")
+
+    server = Server("s", lifespan=lifespan)
+    await server.start()
+    ending = asyncio.create_task(server.close())
+    await asyncio.sleep(0)
+    starting = asyncio.create_task(server.start())
+    await asyncio.sleep(0)
+    await server.close()
+    with pytest.raises(RuntimeError, match="ended before it had started"):
+        await starting
+    starting = asyncio.create_task(server.start())
+    await asyncio.sleep(0)
+    assert events == ["enter"]
+    may_leave.set()
+    await asyncio.gather(ending, starting)
+    await server.close()
+    assert events == ["enter", "leave"] * 2
+
+
 async def test_handlers_receive_the_value_of_the_lifespan_as_state() -> None:
     server = Server("s", lifespan=Events().lifespan())
 

@@ -31,6 +31,8 @@ class ServerLifespan:
         self._serving = serving
         self._stop = stop
         self._run: _Run | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        """The tasks of earlier runs that have not ended yet."""
         self._holders: set[object] = set()
 
     def __bool__(self) -> bool:
@@ -38,10 +40,17 @@ class ServerLifespan:
         return self._run is not None
 
     async def begin(self, holder: object) -> None:
-        """Start, or wait for the start in progress. Raises the error of entering the context manager."""
+        """Start, or wait for the start in progress. Raises the error of entering the context manager.
+
+        If an earlier run is still ending, it ends first.
+        """
         self._holders.add(holder)
         if self._run is None:
-            self._run = _Run(self._serving())
+            # A run that calls this while it ends, or whose event loop was closed, would never end.
+            waits_for = {
+                task for task in self._ending if task is not asyncio.current_task() and not task.get_loop().is_closed()
+            }
+            self._run = _Run(self._serving(), waits_for)
         run = self._run
         try:
             await asyncio.shield(run.begun)
@@ -57,24 +66,33 @@ class ServerLifespan:
         if self._holders or self._run is None:
             return
         run, self._run = self._run, None
+        self._ending.add(run.task)
+        run.task.add_done_callback(self._ending.discard)
         self._stop()
         run.ending.set()
-        if not run.begun.done():
-            run.task.cancel()
+        # Not at once: a task that is cancelled before its first step would never fail the start.
+        asyncio.get_running_loop().call_soon(run.cancel_start)
         await asyncio.shield(run.task)
 
 
 class _Run:
-    """One run of a server: a context manager, entered and left in the same task."""
+    """One run of a server, after `earlier` runs: a context manager, entered and left in the same task."""
 
-    def __init__(self, manager: AbstractAsyncContextManager[None]) -> None:
+    def __init__(self, manager: AbstractAsyncContextManager[None], earlier: set[asyncio.Task[None]]) -> None:
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[None] = loop.create_future()
         self.ending = asyncio.Event()
-        self.task = loop.create_task(self._hold_open(manager))
+        self.task = loop.create_task(self._hold_open(manager, earlier))
 
-    async def _hold_open(self, manager: AbstractAsyncContextManager[None]) -> None:
+    def cancel_start(self) -> None:
+        """Cancel the start. Does nothing after it."""
+        if not self.begun.done():
+            self.task.cancel()
+
+    async def _hold_open(self, manager: AbstractAsyncContextManager[None], earlier: set[asyncio.Task[None]]) -> None:
         try:
+            if earlier:
+                await asyncio.wait(earlier)
             async with manager:
                 self.begun.set_result(None)
                 await self.ending.wait()
