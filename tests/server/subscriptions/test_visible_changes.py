@@ -112,6 +112,31 @@ async def test_access_is_checked_when_a_notification_is_sent(revision: str) -> N
         await server.close()
 
 
+async def test_a_server_ends_without_waiting_for_the_version_of_a_watched_resource() -> None:
+    """A bug: the version was computed after the server and its sources had ended."""
+    blocked = asyncio.Event()
+
+    class SlowBox(Box):
+        slow = False
+
+        async def version(self, uri: str) -> str:  # type: ignore[override]
+            if self.slow:
+                blocked.set()
+                await asyncio.Event().wait()
+            return "1"
+
+    server, box = Server("s", policy=POLICY), SlowBox()
+    server.include(box)
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a")
+        box.slow = True
+        server.resource_updated("box://open/a")
+        await blocked.wait()
+        await server.close()
+        assert not server.visible_changes._computing
+
+
 async def test_watching_a_forbidden_resource_fails_like_watching_a_missing_one() -> None:
     server, _ = box_server()
     async with Wire(server, "2025-11-25", "bob") as bob:

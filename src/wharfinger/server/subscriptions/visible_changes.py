@@ -124,7 +124,7 @@ class VisibleChanges:
                     self._compare(watcher, (name, True), notice)
 
     async def close(self) -> None:
-        """Cancel all comparisons."""
+        """Cancel everything that runs in the background."""
         await self._jobs.cancel()
 
     def _access(self, watcher: Any) -> Access | None:
@@ -165,8 +165,7 @@ class VisibleChanges:
             await asyncio.wait((running,))
         running = self._computing.get(key)
         if running is None:
-            running = asyncio.get_running_loop().create_task(self._compute(change, access, watcher.principal))
-            self._computing[key] = running
+            running = self._computing[key] = self._jobs.start(self._compute(change, access, watcher.principal))
             running.add_done_callback(lambda _: self._computing.pop(key, None))
         return await asyncio.shield(running)
 
