@@ -747,6 +747,26 @@ async def test_another_process_opens_the_cursor_that_a_tool_of_a_mounted_server_
     assert (first, answer["result"]["structuredContent"]) == ("a:", ["b:", ""])
 
 
+async def test_a_cursor_from_before_a_restart_without_the_mounted_server_is_refused() -> None:
+    """A bug: it was an internal error."""
+
+    def process(*parts: Server) -> Server:
+        server = Server("whole", page_size=1, secret="shared")
+        server.resources.add("own:", lambda: "")
+        for part in parts:
+            server.include(part)
+        return server
+
+    part = Server("part")
+    part.resources.add("a:", lambda: "")
+    part.resources.add("b:", lambda: "")
+    before = process(part)
+    cursor = (await ask(before, "resources/list"))["result"]["nextCursor"]
+    cursor = (await ask(before, "resources/list", {"cursor": cursor}))["result"]["nextCursor"]
+    error = (await ask(process(), "resources/list", {"cursor": cursor}))["error"]
+    assert (error["code"], error["message"][:36]) == (-32602, "This cursor is not valid any more: l")
+
+
 async def test_a_list_that_was_requested_before_its_server_was_mounted_continues_afterwards() -> None:
     part, server = Server("part", page_size=1), Server("whole", secret="whole")
     for name in "ab":

@@ -8,7 +8,7 @@ encoded once, and cached until a feature changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -155,11 +155,10 @@ class PagedList(Generic[F]):
 
     def _position(self, cursor: str, keys: Keys) -> tuple[int, Any]:
         number, key = keys.open(self.name, cursor)
-        if number > len(self.providers):
+        in_part = number == 0 and isinstance(key, list)  # the position of a feature of a mounted server
+        if number > len(self.providers) or (in_part and not self.features.parts):
             raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
-        if number == 0 and isinstance(key, list):  # the position of a feature of a mounted server
-            return number, tuple(cast("list[int]", key))
-        return number, key
+        return number, tuple(key) if in_part else key
 
     async def build(
         self, number: int, after: Any, owner: str = "", full: bool = False, view: CallerView | None = None
