@@ -8,7 +8,7 @@ encoded once, and cached until a feature changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -155,10 +155,12 @@ class PagedList(Generic[F]):
 
     def _position(self, cursor: str, keys: Keys) -> tuple[int, Any]:
         number, key = keys.open(self.name, cursor)
-        in_part = number == 0 and isinstance(key, list)  # the position of a feature of a mounted server
-        if number > len(self.providers) or (in_part and not self.features.parts):
-            raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
-        return number, tuple(key) if in_part else key
+        if number == 0 and isinstance(key, list):  # the position of a feature of a mounted server
+            if self.features.parts:
+                return number, tuple(cast("list[int]", key))
+        elif number <= len(self.providers):
+            return number, key
+        raise InvalidParams("This cursor is not valid any more: list again from the start, without a cursor.")
 
     async def build(
         self, number: int, after: Any, owner: str = "", full: bool = False, view: CallerView | None = None

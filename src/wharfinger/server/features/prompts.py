@@ -124,7 +124,7 @@ class PromptFeature:
         function = self._call.function
         result = value if isinstance(value, t.GetPromptResult) else None
         several: Any = value if result is None else result.messages
-        items: list[Any] = list(several) if isinstance(several, (list, tuple)) else [several]
+        items = cast("Sequence[Any]", several if isinstance(several, (list, tuple)) else [several])
         try:
             messages = await read_media(self._services, request, [_to_message(item) for item in items])
         except (TypeError, ValueError, OSError) as error:

@@ -28,6 +28,8 @@ class Complete:
     """The parameters that dependencies fill."""
     names: tuple[str, ...]
     """The parameters of the typed text and the other arguments, unless they are taken by position only."""
+    takes_others: bool
+    """Whether the function takes the other arguments too."""
 
     def __init__(self, values: Callable[..., Any] | Sequence[str]) -> None:
         if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
