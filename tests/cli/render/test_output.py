@@ -1,4 +1,4 @@
-"""Output that stdout cannot encode, as on Windows, where a file or pipe has a code page."""
+"""Output in other encodings, as on Windows, where a file or pipe has a code page; and JSON at a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Terminal
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -38,3 +40,21 @@ def test_json_is_utf_8(start: Start, harbour: str) -> None:
         timeout=40
     )
     assert (json.loads(out)["title"], err) == ("\u6f6e", "")
+
+
+def test_json_at_a_terminal_is_coloured_and_its_control_characters_are_escaped(
+    terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    """A bug: with rich, a title of a server could send C1 control characters and direction marks to the terminal."""
+    pytest.importorskip("rich")
+    (tmp_path / "harbour.py").write_text(
+        "from wharfinger import Server\n"
+        "server = Server('harbour')\n"
+        "@server.resource('tide://now', title='a\\x9b31m\\x7f\\u202eb')\n"
+        "def now() -> str: ...\n"
+    )
+    session = terminal("ls", "--json", "harbour.py", env={"TERM": "xterm-256color"})
+    assert session.wait_for_exit() == 0
+    assert "\x1b[" in session.output
+    assert r"a\u009b31m\u007f\u202eb" in session.output
+    assert not {"\x9b", "\x7f", "\u202e"} & set(session.output)

@@ -24,19 +24,17 @@ def print_json(value: Any) -> None:
     It is one line; at a terminal it is indented and in colour, if rich is installed.
     """
     line = printable_json(msgspec.json.encode(value).decode("utf-8"))
-    if to_terminal() and not os.environ.get("NO_COLOR") and print_coloured(line):
-        return
+    if to_terminal() and not os.environ.get("NO_COLOR"):
+        try:
+            from rich.console import Console
+            from rich.highlighter import JSONHighlighter
+        except ImportError:  # without the extra `pretty`
+            pass
+        else:
+            indented = msgspec.json.format(line, indent=2)  # unlike rich, it keeps the escapes
+            Console(highlight=False, soft_wrap=True).print(JSONHighlighter()(indented))
+            return
     print_bytes(f"{line}\n".encode())
-
-
-def print_coloured(line: str) -> bool:
-    """Print JSON with rich; returns False if that is not installed (extra `pretty`)."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return False
-    Console(highlight=False, soft_wrap=True).print_json(line)
-    return True
 
 
 def printable_json(line: str) -> str:
