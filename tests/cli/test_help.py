@@ -106,6 +106,13 @@ def test_the_variable_of_an_option_has_its_name(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("version", ["0.1.0", "1"])
+def test_the_option_version_has_no_variable(version: str) -> None:
+    """A bug: with WHARFINGER_VERSION, as images of containers often have it, no command ran."""
+    result = CliRunner().invoke(wharfinger, ["completion", "bash"], env={"WHARFINGER_VERSION": version})
+    assert (result.exit_code, "_WHARFINGER_COMPLETE" in result.output) == (0, True)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_completion(shell: str) -> None:
     result = CliRunner().invoke(wharfinger, ["completion", shell])

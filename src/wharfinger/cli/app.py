@@ -74,7 +74,7 @@ class CommandGroup(click.Group):
         module = import_module(f"wharfinger.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
-        name_variables(command, f"{VARIABLE_PREFIX}_{cmd_name}".upper())
+        name_variables(command, f"WHARFINGER_{cmd_name}")
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -103,13 +103,11 @@ class CommandGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-VARIABLE_PREFIX = "WHARFINGER"
-
-
 def name_variables(command: click.Command, prefix: str) -> None:
     """Let each option be set by a variable with the option's name, such as WHARFINGER_CALL_INPUT for `call --input`.
 
-    click itself names it after the parameter of the function, which can differ from the option.
+    `auto_envvar_prefix` of click would name it after the parameter of the function, which can differ from the option,
+    and add variables such as WHARFINGER_VERSION for `--version`.
     """
     for param in command.params:
         if isinstance(param, click.Option) and param.envvar is None and param.allow_from_autoenv:
@@ -117,7 +115,7 @@ def name_variables(command: click.Command, prefix: str) -> None:
             param.envvar = f"{prefix}_{name}".replace("-", "_").upper()
     if isinstance(command, click.Group):
         for name, subcommand in command.commands.items():
-            name_variables(subcommand, f"{prefix}_{name}".replace("-", "_").upper())
+            name_variables(subcommand, f"{prefix}_{name}")
 
 
 SUGGESTIONS = {
@@ -172,7 +170,7 @@ def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 @click.group(
     cls=CommandGroup,
     epilog=EXAMPLES,
-    context_settings={"auto_envvar_prefix": VARIABLE_PREFIX, "help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Print the version."
