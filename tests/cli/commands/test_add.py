@@ -190,12 +190,23 @@ def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> 
     assert servers["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
 
 
-@pytest.mark.parametrize("target", ["tide.py", "tide.py:server", "./charts"])
+@pytest.mark.parametrize(
+    "target", ["tide.py", "tide.py:server", "./charts", "git:charts", "old=charts", "sqlite:///shop.db"]
+)
 def test_a_server_is_removed_by_the_target_that_added_it(home: Path, target: str) -> None:
-    """A bug: `tide.py:server` was added as `tide`, and looked for under its whole name."""
+    """A bug: `tide.py:server` was added as `tide`, and looked for under its whole name; so were words of `serve`."""
     (home / "tide.py").touch()
     assert add("cursor", target).exit_code == 0
     assert add("cursor", "--remove", target).exit_code == 0
+    assert entries(home, "cursor") == {}
+
+
+@pytest.mark.parametrize("name", ["@harbour/tide", "git:charts"])
+def test_a_server_is_removed_by_its_name_whatever_it_contains(home: Path, name: str) -> None:
+    """A bug: a name with a slash was taken for a path, and its last part was looked for."""
+    (home / ".cursor").mkdir()
+    (home / FILES["cursor"]).write_text(json.dumps({"mcpServers": {name: {"command": "ls"}}}))
+    assert add("cursor", "--remove", name).exit_code == 0
     assert entries(home, "cursor") == {}
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from wharfinger.cli.render.formatting import printable, slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
 from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
+
+if TYPE_CHECKING:
+    from wharfinger.sources.registry import ParsedSource
 
 __all__ = ["add"]
 
@@ -81,7 +84,7 @@ def add(
     file = HostFile(path or (Path.cwd() / kind.project if project else user_file(kind)), kind)
     commands: list[tuple[str, ...]] = []
     if remove:
-        key = name_to_remove(ctx, words)
+        key = name_to_remove(ctx, file, words)
         current_entry = file.find(key)
         if current_entry is None:
             other_names = present_names(file.path, key)
@@ -179,8 +182,7 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
         click.UsageError: a path does not exist, or the word cannot be stored for a host.
     """
     from wharfinger.content.redaction import has_password
-    from wharfinger.sources.labels import split_label
-    from wharfinger.sources.registry import FILES, absolute_word, parse_word, short_name, shown_word
+    from wharfinger.sources.registry import FILES, absolute_word, parse_word, shown_word
 
     parsed = parse_word(word)
     if parsed.kind.needs:
@@ -191,17 +193,17 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
             f"Leave the password out of {absolute_word(parsed)}: pass it in {secret_source} (--env).", ctx
         )
     if parsed.kind is FILES:
-        rest, label = split_label(word)
-        path = absolute(Path(rest).expanduser())
-        if not path.exists():
+        path = absolute_word(parsed._replace(label=None))
+        if not os.path.exists(path):
             raise click.UsageError(f"{word}: no such folder or file (looked for {path}).", ctx)
-        return label or path.name, f"{label}={path}" if label else str(path)
-    return short_name(parsed), absolute_word(parsed)
+    return label_of(parsed), absolute_word(parsed)
 
 
-def absolute(path: Path) -> Path:
-    """Make a path absolute without resolving links."""
-    return Path(os.path.normpath(path.absolute()))
+def label_of(parsed: ParsedSource) -> str:
+    """Return the label of a word of `serve`: the given label, or the name of the folder or other data."""
+    from wharfinger.sources.registry import FILES, absolute_word, short_name
+
+    return short_name(parsed) if parsed.label or parsed.kind is not FILES else os.path.basename(absolute_word(parsed))
 
 
 def absolute_program(command: list[str]) -> tuple[str, ...]:
@@ -244,23 +246,31 @@ def name_of_command(command: list[str]) -> str:
     return "server"
 
 
-def name_to_remove(ctx: click.Context, words: tuple[str, ...]) -> str:
+def name_to_remove(ctx: click.Context, file: HostFile, words: tuple[str, ...]) -> str:
     """Return the name to remove: TARGET itself, or the name under which TARGET would have been added."""
     command: list[str] | None = ctx.meta.get(COMMAND)
     if command:
         return name_of_command(command)
     if len(words) != 1:
         raise click.UsageError("Give the name of the server to remove.", ctx)
-    if words[0].startswith(("http://", "https://")):
-        return name_of_url(words[0])
+    word = words[0]
+    if file.find(word) is not None:
+        return word
+    if word.startswith(("http://", "https://")):
+        return name_of_url(word)
     from wharfinger.cli.serving.server_loader import split_place
+    from wharfinger.source import UnusableSource
+    from wharfinger.sources.registry import parse_word
 
-    file = words[0] if words[0].endswith(".py") else split_place(words[0])[0]
-    if file.endswith(".py"):
-        return slug(Path(file).stem, fallback="server")
-    if os.sep in words[0] or words[0] in (".", ".."):
-        return slug(absolute(Path(words[0])).name)
-    return words[0]
+    script = word if word.endswith(".py") else split_place(word)[0]
+    if script.endswith(".py"):
+        return slug(Path(script).stem, fallback="server")
+    try:
+        parsed = parse_word(word)
+    except UnusableSource:
+        return word
+    is_name = not parsed.scheme and parsed.label is None and os.sep not in word and word not in (".", "..")
+    return word if is_name else slug(label_of(parsed))
 
 
 def present_names(file: Path, name: str) -> str:
