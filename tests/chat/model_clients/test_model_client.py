@@ -346,6 +346,19 @@ def test_ollama_gets_a_context_window_that_fits_the_conversation() -> None:
         assert server.requests[-1]["options"]["num_ctx"] == 16384
 
 
+@pytest.mark.parametrize("in_result", [True, False])
+def test_ollama_gets_a_label_only_with_pictures_of_results(in_result: bool) -> None:
+    """A bug: a picture without text, as a server may send it by sampling, had the label of a tool's result."""
+    picture = t.ImageContent(data=PNG, mime_type="image/png")
+    content = t.ToolResultContent(tool_use_id="1", content=[picture]) if in_result else picture
+    with endpoint("ollama") as server:
+        server.answer("a chart")
+        ask(server, user(content))
+        message = server.requests[-1]["messages"][-1]
+    assert message["images"] == [base64.b64encode(PNG).decode()]
+    assert message["content"] == ("Pictures in the results:" if in_result else "")
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("", None), ("0", 0.0), ("12", 12.0), ("1.5", 1.5), ("-1", None), ("soon", None), ("9" * 40, None),

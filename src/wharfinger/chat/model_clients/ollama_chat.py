@@ -67,7 +67,7 @@ def write_message(message: t.SamplingMessage, names: dict[str, str]) -> list[dic
     texts: list[str] = []
     pictures: list[str] = []
     calls: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for block in blocks_of(message):
         if isinstance(block, t.ToolUseContent):
             names[block.id] = block.name
@@ -75,20 +75,18 @@ def write_message(message: t.SamplingMessage, names: dict[str, str]) -> list[dic
         elif isinstance(block, t.ToolResultContent):
             text, result_pictures = result_parts(block)
             text = f"Error: {text}" if block.is_error is True else text or "(no content)"
-            results.append({"role": "tool", "tool_name": names.get(block.tool_use_id, ""), "content": text})
+            messages.append({"role": "tool", "tool_name": names.get(block.tool_use_id, ""), "content": text})
             pictures += [base64_text(picture.data) for picture in result_pictures]
         elif (picture := picture_of(block)) is not None:
             pictures.append(base64_text(picture.data))
         else:
             texts.append(block_text(block))
     if texts or calls or pictures:
-        content = "\n\n".join(texts) or ("Pictures in the results:" if pictures else "")
-        members: dict[str, Any] = {
-            **({"tool_calls": calls} if calls else {}),
-            **({"images": pictures} if pictures else {}),
-        }
-        results.append({"role": message.role, "content": content, **members})
-    return results
+        content = "\n\n".join(texts) or ("Pictures in the results:" if messages and pictures else "")
+        tool_calls = {"tool_calls": calls} if calls else {}
+        images = {"images": pictures} if pictures else {}
+        messages.append({"role": message.role, "content": content, **tool_calls, **images})
+    return messages
 
 
 class OllamaAnswerReader:

@@ -61,7 +61,7 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
     """
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for block in blocks_of(message):
         if isinstance(block, t.ToolUseContent):
             arguments = msgspec.json.encode(block.input).decode()
@@ -69,13 +69,12 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
         elif isinstance(block, t.ToolResultContent):
             text, pictures = result_parts(block)
             text = f"Error: {text}" if block.is_error is True else text
-            results.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": text or "(no content)"})
+            messages.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": text or "(no content)"})
             parts += [part for picture in pictures for part in (label_part(block), picture_part(picture))]
         elif (picture := picture_of(block)) is not None:
             parts.append(picture_part(picture))
         else:
             parts.append({"type": "text", "text": block_text(block)})
-    messages = list(results)
     if message.role == "assistant":
         text = "".join(str(part.get("text", "")) for part in parts)
         messages.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
