@@ -11,7 +11,8 @@ import click
 import pytest
 
 from wharfinger.cli import main
-from wharfinger.cli.targets.configured_servers import look_up, resolve
+from wharfinger.cli.targets.configured_servers import look_up, resolve, with_distinct_names
+from wharfinger.upstreams import ServerConfig
 from wharfinger.upstreams.config_files import all_servers, servers_in
 from wharfinger.upstreams.host_formats import HOSTS, user_file
 from wharfinger.upstreams.placeholders import InvalidConfiguration, variable_of
@@ -215,3 +216,17 @@ def test_an_expanded_secret_is_not_printed(capfd: pytest.CaptureFixture[str], mo
     assert main(["inspect", "it"]) == 3
     output = capfd.readouterr()
     assert "s3cret" not in output.out + output.err
+
+
+@pytest.mark.parametrize(
+    ("names", "distinct_names"),
+    [
+        (["tide", "tide", "tide"], ["tide", "tide_2", "tide_3"]),
+        (["tide", "tide", "tide_2"], ["tide", "tide_3", "tide_2"]),
+        (["tide_2", "tide", "tide", "tide_2"], ["tide_2", "tide", "tide_3", "tide_2_2"]),
+    ],
+)
+def test_servers_of_the_same_name_get_numbers(names: list[str], distinct_names: list[str]) -> None:
+    """A bug: a number could make the name of another server. `browse` failed, and `chat` could trust the wrong one."""
+    configs = [ServerConfig(name=name, target="http://harbour.test/mcp") for name in names]
+    assert [config.name for config in with_distinct_names(configs)] == distinct_names

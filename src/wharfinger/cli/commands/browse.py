@@ -107,6 +107,7 @@ def read_targets(ctx: click.Context, words: tuple[str, ...], options: Connection
     """
     from pathlib import Path
 
+    from wharfinger.cli.targets.configured_servers import with_distinct_names
     from wharfinger.upstreams.config import read_config, read_host_config
     from wharfinger.upstreams.host_formats import HOSTS
 
@@ -148,21 +149,3 @@ def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, wo
         cwd=target.cwd,
         timeout_seconds=options.timeout,
     )
-
-
-def with_distinct_names(configs: list[ServerConfig]) -> list[ServerConfig]:
-    """Return the servers, with a number after each name that has occurred before."""
-    from itertools import count
-
-    import msgspec
-
-    given_names = {config.name for config in configs}
-    names: set[str] = set()
-    for index, config in enumerate(configs):
-        name = config.name
-        if name in names:
-            numbered = (f"{config.name}_{number}" for number in count(2))
-            name = next(name for name in numbered if name not in names | given_names)
-            configs[index] = msgspec.structs.replace(config, name=name)
-        names.add(name)
-    return configs

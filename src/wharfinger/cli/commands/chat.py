@@ -133,6 +133,7 @@ def read_servers(
     """
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.suggestions import nearest
+    from wharfinger.cli.targets.configured_servers import with_distinct_names
     from wharfinger.upstreams import ServerConfig
     from wharfinger.upstreams.public_names import name_of_target
 
@@ -149,14 +150,14 @@ def read_servers(
         configs.append(ServerConfig(name=slug(name_of_target(command), fallback="server"), target=command))
     if len(configs) > MAX_SERVERS:
         raise click.UsageError(f"A chat has at most {MAX_SERVERS} servers.", ctx)
-    names = number_repeated([config.name for config in configs])
+    configs = with_distinct_names(configs)
+    names = [config.name for config in configs]
     for name in trust:
         if name not in names:
             similar = nearest(name, names)
             suggestion = f" Did you mean {similar!r}?" if similar else ""
             raise click.UsageError(f"--trust {name}: the servers are {', '.join(names) or 'none'}.{suggestion}", ctx)
-    named = [replace(config, name=name) for config, name in zip(configs, names, strict=True)]
-    trusted = [replace(config, trusted=True) if config.name in trust else config for config in named]
+    trusted = [replace(config, trusted=True) if config.name in trust else config for config in configs]
     return with_options(ctx, trusted, connection)
 
 
@@ -200,18 +201,6 @@ def name_of_word(word: str) -> str:
         return slug((urlsplit(word).hostname or "").removeprefix("www."), fallback="server")
     path = Path(word.partition(".py:")[0])
     return slug(path.resolve().name.removesuffix(".py"), fallback="server", limit=24)
-
-
-def number_repeated(names: list[str]) -> list[str]:
-    """Return the names, with a number after each that has occurred before."""
-    names_so_far: list[str] = []
-    for name in names:
-        number = 2
-        free = name
-        while free in names_so_far:
-            free, number = f"{name}-{number}", number + 1
-        names_so_far.append(free)
-    return names_so_far
 
 
 def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:

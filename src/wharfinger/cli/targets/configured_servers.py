@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec.structs import replace
 
 from wharfinger.client.host_entry import HostEntry, read_entry
 from wharfinger.upstreams.config import no_answer
 from wharfinger.upstreams.config_files import ConfiguredServer, all_servers, expanded
 from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
 
-__all__ = ["ask_at_terminal", "look_up", "resolve"]
+if TYPE_CHECKING:
+    from wharfinger.upstreams import ServerConfig
+
+__all__ = ["ask_at_terminal", "look_up", "resolve", "with_distinct_names"]
 
 
 def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServer | None:
@@ -87,3 +92,16 @@ def options_of(described: Mapping[str, Any]) -> list[str]:
         if isinstance(value, str):
             options.append(value)
     return options
+
+
+def with_distinct_names(configs: Sequence[ServerConfig]) -> list[ServerConfig]:
+    """Return the servers, with a number after each name that has occurred before, as in `harbour_2`."""
+    given_names = {config.name for config in configs}
+    names: dict[str, ServerConfig] = {}
+    for config in configs:
+        name = config.name
+        if name in names:
+            numbered = (f"{config.name}_{number}" for number in count(2))
+            name = next(name for name in numbered if name not in given_names and name not in names)
+        names[name] = replace(config, name=name)
+    return list(names.values())
