@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["TargetCommand", "Verbosity", "connection_options", "json_option", "verbosity_options"]
+__all__ = ["TargetCommand", "Verbosity", "connection_options", "json_option", "verbosity_of", "verbosity_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,6 +19,11 @@ class Verbosity:
     def __init__(self) -> None:
         self.level = 0
         self.quiet = False
+
+
+def verbosity_of(ctx: click.Context) -> Verbosity:
+    """Return how much a command prints."""
+    return ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
 
 
 def set_level(ctx: click.Context, param: click.Parameter, value: int) -> None:
@@ -152,13 +157,9 @@ class TargetCommand(click.Command):
             args = args[:end]
         return super().parse_args(ctx, args)
 
-    def make_metavar_usage(self) -> str:
-        """Return the end of the usage line."""
-        return "[-- COMMAND…]"
-
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Add the command after `--` to the usage line."""
-        return [*super().collect_usage_pieces(ctx), self.make_metavar_usage()]
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND…]"]
 
 
 CONFIG = "wharfinger.config"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.error_report import CommandError
-from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, Verbosity, verbosity_options
+from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, verbosity_of, verbosity_options
 from wharfinger.cli.render.formatting import printable, slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
@@ -287,5 +287,5 @@ def present_names(file: Path, name: str) -> str:
 
 def print_line(ctx: click.Context, line: str) -> None:
     """Print a line, unless `-q`."""
-    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+    if not verbosity_of(ctx).quiet:
         click.echo(printable(line))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
-from wharfinger.cli.options import Verbosity, json_option, verbosity_options
+from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
 
 if TYPE_CHECKING:
     from wharfinger.auth.client.grants import Grant
@@ -120,7 +120,7 @@ def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_bro
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     grant = run(sign_in(check_url(url), signing, options["allow_private_networks"]))
-    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+    if not verbosity_of(ctx).quiet:
         scopes = f" for {' '.join(grant.scope)}" if grant.scope else ""
         say(f"Signed in to {grant.server} by {grant.issuer}{scopes}. The token is saved in {tokens.folder}.")
 

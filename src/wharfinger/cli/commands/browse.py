@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
-from wharfinger.cli.options import COMMAND, TargetCommand, Verbosity, connection_options, verbosity_options
+from wharfinger.cli.options import COMMAND, TargetCommand, connection_options, verbosity_of, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import Target, parse_target
 
 if TYPE_CHECKING:
     from wharfinger.cli.targets.open_client import ConnectionOptions
-    from wharfinger.client import ClientOptions
     from wharfinger.upstreams.config import ServerConfig
 
 __all__ = ["browse"]
@@ -54,10 +53,11 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     host, such as claude-desktop. The page is for this machine only. Its URL has a token, which works once.
     """
     from wharfinger.cli.stderr_log import log_to_stderr
-    from wharfinger.cli.targets.open_client import check_revision, take_connection_options
+    from wharfinger.cli.targets.open_client import check_revision, saved_sign_in, take_connection_options
+    from wharfinger.client import ClientOptions
     from wharfinger.transports.accepting import AddressInUse
 
-    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    verbosity = verbosity_of(ctx)
     log_to_stderr(verbosity)
     connection = take_connection_options(options)
     check_revision(ctx, connection)
@@ -66,7 +66,9 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     from wharfinger.web.page_server import run_page
 
     name = configs[0].name if len(configs) == 1 else f"{len(configs)} servers"
-    site = BrowseSite(lambda principal: configs, name=name, options=client_options(configs, connection))
+    auth = saved_sign_in(config.target for config in configs)
+    client_options = ClientOptions(revision=connection.revision, auth=auth)
+    site = BrowseSite(lambda principal: configs, name=name, options=client_options)
     opens_browser = sys.stdout.isatty() if opens is None else opens
 
     def ready(url: str) -> None:
@@ -84,18 +86,6 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
         else:
             return CTRL_C_EXIT_CODE if signal == SIGINT else 0
     raise click.UsageError(f"The ports {first} to {first + TRIED_PORTS - 1} are in use: choose one with --port.")
-
-
-def client_options(configs: list[ServerConfig], options: ConnectionOptions) -> ClientOptions:
-    """Return the options of the clients: the revision, and for URLs the sign-ins of `wharfinger auth login`."""
-    from wharfinger.client import ClientOptions
-
-    settings = ClientOptions() if options.revision is None else ClientOptions(revision=options.revision)
-    if any(isinstance(config.target, str) and config.target.startswith("http") for config in configs):
-        from wharfinger.auth import FileTokens, SignIn
-
-        settings["auth"] = SignIn(tokens=FileTokens(), interactive=False)
-    return settings
 
 
 def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_of, verbosity_options
 from wharfinger.cli.targets.call_arguments import NOT_JSON, json_hint, parse_arguments, read_input
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
@@ -83,7 +83,7 @@ def call(
     from wharfinger.cli.targets.open_client import take_connection_options, with_client
     from wharfinger.errors import ToolError
 
-    callbacks = ClientCallbacks(ctx.obj)
+    callbacks = ClientCallbacks(verbosity_of(ctx))
 
     async def work(client: Client) -> Any:
         try:

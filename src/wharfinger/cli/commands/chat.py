@@ -16,9 +16,9 @@ from wharfinger.cli.options import (
     CONFIG,
     NearChoice,
     TargetCommand,
-    Verbosity,
     connection_options,
     json_option,
+    verbosity_of,
     verbosity_options,
 )
 from wharfinger.cli.targets.shell_completion import complete_words
@@ -118,7 +118,7 @@ def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
         check_terminal(ctx, as_json=options["as_json"])
     from wharfinger.cli.targets.chat_runner import ChatRunner
 
-    log_to_stderr(ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity())
+    log_to_stderr(verbosity_of(ctx))
     exit_code = ChatRunner(ctx, connection, options).run(choice, configs, question)
     ctx.exit(exit_code)
 

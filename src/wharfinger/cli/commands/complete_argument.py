@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_of, verbosity_options
 from wharfinger.cli.targets.call_arguments import parse_texts
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
@@ -68,7 +68,7 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
 
     print_rows([(value,) for value in completion.values])
     more = more_values(completion)
-    if more and not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+    if more and not verbosity_of(ctx).quiet:
         click.echo(more, err=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from wharfinger.cli.options import Verbosity, json_option, verbosity_options
+from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
 
 __all__ = ["hosts"]
 
@@ -57,7 +57,7 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
         elif not configuration.servers:
             click.echo("  no server")
         print_rows([("  " + server.name, shown_target(server), remark(server)) for server in configuration.servers])
-    quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
+    quiet = verbosity_of(ctx).quiet
     if not configuration_files and not quiet:
         from wharfinger.upstreams.config_files import config_files
 

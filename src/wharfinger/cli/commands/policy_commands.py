@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from wharfinger.cli.options import json_option, verbosity_options
+from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
 
 if TYPE_CHECKING:
     from wharfinger.cli.serving.published_lists import ServerLists
@@ -71,7 +71,7 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     text = first_policy(lists.published, lists.harmless, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
-    if not ctx.obj.quiet:
+    if not verbosity_of(ctx).quiet:
         click.echo(f"Wrote {printable(str(path))}. Check it with: wharfinger policy check {name} {words}")
         for remark in omitted:
             click.echo(remark)

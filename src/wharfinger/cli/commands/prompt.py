@@ -8,7 +8,7 @@ import click
 
 from wharfinger.cli.commands.ls import other_lists
 from wharfinger.cli.error_report import CommandError
-from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_of, verbosity_options
 from wharfinger.cli.targets.call_arguments import parse_texts
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
@@ -49,7 +49,9 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
         async with suggest_names(name, (client.list_prompts, "name")):
             return await client.get_prompt(name, arguments or None)
 
-    result = with_client(ctx, target, take_connection_options(options), work, **ClientCallbacks(ctx.obj).handlers)
+    result = with_client(
+        ctx, target, take_connection_options(options), work, **ClientCallbacks(verbosity_of(ctx)).handlers
+    )
     if as_json:
         from wharfinger.cli.render.output import print_json
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_of, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
 
@@ -57,7 +57,9 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
             await save_windows(ctx, client, result.contents, output)
         return result
 
-    result = with_client(ctx, target, take_connection_options(options), work, **ClientCallbacks(ctx.obj).handlers)
+    result = with_client(
+        ctx, target, take_connection_options(options), work, **ClientCallbacks(verbosity_of(ctx)).handlers
+    )
     contents, remarks = split_remarks(result.contents)
     if as_json and output == "-":
         from wharfinger.cli.render.output import print_bytes
@@ -115,7 +117,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
         async for data in windows(client, contents):
             file.write(data)
         total = file.tell()
-    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+    if not verbosity_of(ctx).quiet:
         click.echo(f"Wrote {output} ({size(total)}).", err=True)
 
 
@@ -155,7 +157,7 @@ def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents])
     for content in contents:
         kind = content.mime_type if isinstance(content.mime_type, str) else ""
         path = new_file(folder, name_of_uri(content.uri), kind, bytes_of(content))
-        if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+        if not verbosity_of(ctx).quiet:
             click.echo(f"Wrote {path} ({size(len(bytes_of(content)))}).", err=True)
 
 
@@ -164,7 +166,7 @@ def save(ctx: click.Context, output: Path, data: bytes) -> None:
     from wharfinger.cli.render.formatting import size
 
     output.write_bytes(data)
-    if not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
+    if not verbosity_of(ctx).quiet:
         click.echo(f"Wrote {output} ({size(len(data))}).", err=True)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.options import Verbosity, verbosity_of, verbosity_options
 from wharfinger.cli.serving.policy_option import set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.serving_options import HttpSettings, ServingCommand, choose_transport, serving_options
@@ -47,7 +47,7 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     """
     policy, report_only = serving.pop("policy"), serving.pop("policy_report_only")
     settings = choose_transport(ctx, **serving)
-    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    verbosity = verbosity_of(ctx)
     if dev:
         verbosity.level = max(verbosity.level, 1)
     if settings is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import Verbosity, verbosity_options
+from wharfinger.cli.options import Verbosity, verbosity_of, verbosity_options
 from wharfinger.cli.serving.policy_option import INLINE, set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.server_file import server_file_option
@@ -123,7 +123,7 @@ def serve(ctx: click.Context, /, **_: Any) -> int | None:
     with ExitStack() as stack:
         settings, server, sources = build(ctx, stack)
         set_record(ctx, server, stdio=settings is None and ctx.params["unix"] is None)
-        verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+        verbosity = verbosity_of(ctx)
         if settings is None:
             from wharfinger.cli.serving.serve_runner import serve_stream
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wharfinger.cli.options import json_option, verbosity_options
+from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
 
 __all__ = ["token"]
 
@@ -65,7 +65,7 @@ def create(
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     click.echo(secret)
-    if not ctx.obj.quiet:
+    if not verbosity_of(ctx).quiet:
         click.echo(f"This is shown once. To revoke it: wharfinger token revoke {file} {record.id}", err=True)
 
 
@@ -118,7 +118,7 @@ def revoke(ctx: click.Context, file: str, id: str) -> None:
     from wharfinger.auth.server.static_tokens import revoke_token
 
     record = revoke_token(file, id)
-    if not ctx.obj.quiet:
+    if not verbosity_of(ctx).quiet:
         click.echo(f"Revoked the token {record.id} of {record.sub}.")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import TargetCommand, Verbosity, connection_options, json_option, verbosity_options
+from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_of, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
 
@@ -66,7 +66,7 @@ def watch(
     from wharfinger.cli.suggestions import suggest_names
     from wharfinger.cli.targets.open_client import take_connection_options, with_client
 
-    quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
+    quiet = verbosity_of(ctx).quiet
 
     async def work(client: Client) -> None:
         watches = [client.watch(*uris)] if uris else []

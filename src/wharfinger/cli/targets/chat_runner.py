@@ -18,9 +18,9 @@ from wharfinger.chat.conversation import Conversation
 from wharfinger.chat.conversation_store import ConversationStore
 from wharfinger.chat.model_clients import ModelChoice, ModelClient, choose_model
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
-from wharfinger.cli.options import Verbosity
+from wharfinger.cli.options import verbosity_of
 from wharfinger.cli.render.formatting import count, printable
-from wharfinger.cli.targets.open_client import ConnectionOptions, on_ctrl_c
+from wharfinger.cli.targets.open_client import ConnectionOptions, on_ctrl_c, saved_sign_in
 from wharfinger.cli.targets.terminal_approval import SamplingApproval, TerminalApproval
 from wharfinger.cli.targets.terminal_forms import TerminalForms
 from wharfinger.errors import MissingExtra, StoreUnusable
@@ -39,7 +39,7 @@ class ChatRunner:
     """One run of the command, with its options."""
 
     def __init__(self, ctx: click.Context, connection: ConnectionOptions, options: dict[str, Any]) -> None:
-        self._verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+        self._verbosity = verbosity_of(ctx)
         self._connection = connection
         self._options = options
         self._display: ChatDisplay = TerminalDisplay(quiet=self._verbosity.quiet)
@@ -97,11 +97,6 @@ class ChatRunner:
 
         approval = TerminalApproval(self._forms, self._options["approve"], self._display.note)
         review = SamplingApproval(self._forms, self._options["approve"], self._display.note)
-        options: dict[str, Any] = {}
-        if any(isinstance(config.target, str) and config.target.startswith("http") for config in configs):
-            from wharfinger.auth import FileTokens, SignIn
-
-            options["auth"] = SignIn(tokens=FileTokens(), interactive=False)
         return Host(
             configs,
             approve=None if self._options["approve"] == "never" else hiding_prompt(approval),
@@ -112,7 +107,7 @@ class ChatRunner:
             timeout=self._connection.timeout,
             revision=self._connection.revision,
             stderr=self._show_stderr,
-            **options,
+            auth=saved_sign_in(config.target for config in configs),
         )
 
     async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
@@ -170,7 +165,11 @@ class ChatRunner:
         from wharfinger.chat.terminal_chat import TerminalChat
 
         await chat.host.ready(START_SECONDS)
-        self._greet(chat)
+        servers = ", ".join(chat.host.servers) or "no server"
+        self._display.note(f"{chat.model.choice} with {servers}. /help lists commands.")
+        if chat.conversation.messages:
+            messages = count(len(chat.conversation.messages), "message")
+            self._display.note(f"Continues: {chat.conversation.title} ({messages})")
         self._note_servers(chat.host)
 
         def make_client(name: str) -> ModelClient:
@@ -179,20 +178,12 @@ class ChatRunner:
         commands = ChatCommands(chat, make_client, self._display.note, store.forget_file)
         await TerminalChat(chat, commands, self._display, save).run()
 
-    def _greet(self, chat: Chat) -> None:
-        conversation = chat.conversation
-        self._display.note(
-            f"{chat.model.choice} with {', '.join(chat.host.servers) or 'no server'}. /help lists commands."
-        )
-        if conversation.messages:
-            self._display.note(f"Continues: {conversation.title} ({count(len(conversation.messages), 'message')})")
-
     def _note_servers(self, host: Host) -> None:
         from wharfinger.chat.chat_commands import server_line
 
         for server in host.servers.values():
             if server.status not in ("ready", "idle"):
-                self._display.note(f"{server_line(server)}")
+                self._display.note(server_line(server))
 
 
 def check_servers(host: Host) -> None:

@@ -18,9 +18,9 @@ __all__ = ["ClientCallbacks"]
 class ClientCallbacks:
     """The callbacks: `handlers` are arguments of `with_client`, `progress` is for one call."""
 
-    def __init__(self, verbosity: object) -> None:
-        self.verbosity = verbosity if isinstance(verbosity, Verbosity) else Verbosity()
-        bar = ProgressBar(self.verbosity)
+    def __init__(self, verbosity: Verbosity) -> None:
+        self.verbosity = verbosity
+        bar = ProgressBar(verbosity)
         self.clear = bar.clear
         self.progress = bar.progress
         forms = TerminalForms(self.clear)
@@ -32,13 +32,13 @@ class ClientCallbacks:
         """Print a log message of the server."""
         data = message.data if isinstance(message.data, str) else msgspec.json.encode(message.data).decode()
         logger = f" {message.logger}:" if isinstance(message.logger, str) else ""
-        self._line(f"{message.level:<7}{logger} {data}")
+        self._print_line(f"{message.level:<7}{logger} {data}")
 
     def say(self, line: str) -> None:
         """Print a line, unless `-q`."""
         if not self.verbosity.quiet:
-            self._line(line)
+            self._print_line(line)
 
-    def _line(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self.clear()
         click.echo(printable(line.replace("\n", " ")), err=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError, report_error
-from wharfinger.cli.options import Verbosity
+from wharfinger.cli.options import verbosity_of
 from wharfinger.cli.targets.target import Target
 from wharfinger.client import Client
 from wharfinger.protocol.interfaces import Authorize
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.cli.tracebacks import ServerStderr
     from wharfinger.errors import WharfingerError
 
-__all__ = ["ConnectionOptions", "make_client", "take_connection_options", "with_client"]
+__all__ = ["ConnectionOptions", "make_client", "saved_sign_in", "take_connection_options", "with_client"]
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def with_client(
     from wharfinger.cli.tracebacks import ServerStderr
     from wharfinger.errors import WharfingerError
 
-    verbosity = ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+    verbosity = verbosity_of(ctx)
     log_to_stderr(verbosity)
     stderr = ServerStderr() if stderr is None else stderr
     stderr.show = verbosity.level > 0
@@ -168,6 +168,7 @@ def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, 
     if target.url and options.env:
         raise click.UsageError("--env is for a command.", ctx)
     headers = merge_headers(target.headers, read_headers(ctx, options))
+    has_token = any(name.lower() == "authorization" for name in headers)
     try:
         return Client(
             target.url or list(target.command),
@@ -177,7 +178,7 @@ def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, 
             headers=headers,
             env={**target.env, **read_environment(ctx, options)},
             cwd=target.cwd,
-            auth=saved_sign_in(target, headers),
+            auth=None if has_token else saved_sign_in([target.url]),
             **handlers,
         )
     except (TypeError, ValueError) as error:
@@ -192,9 +193,9 @@ def check_revision(ctx: click.Context, options: ConnectionOptions) -> None:
         raise click.UsageError(f"No revision {options.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
 
 
-def saved_sign_in(target: Target, headers: Mapping[str, str]) -> Authorize | None:
-    """Return the tokens saved by `wharfinger auth login`, for a URL without an Authorization header."""
-    if not target.url.startswith("http") or any(name.lower() == "authorization" for name in headers):
+def saved_sign_in(targets: Iterable[object]) -> Authorize | None:
+    """Return the tokens saved by `wharfinger auth login`, or None if none of the targets is the URL of a server."""
+    if not any(isinstance(target, str) and target.startswith("http") for target in targets):
         return None
     from wharfinger.auth import FileTokens, SignIn
 
