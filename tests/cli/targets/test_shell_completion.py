@@ -29,6 +29,7 @@ def test_the_shell_completes_targets_and_features_of_a_running_server(
     (tmp_path / "hat.py").write_text("")
     (tmp_path / "hut.txt").write_text("")
     assert shell_completions("wharfinger", "ls", "ha") == ["harbour", "hall", "hat.py"]
+    assert shell_completions("wharfinger", "doctor", "ha") == ["harbour", "hall", "hat.py"]
     assert shell_completions("wharfinger", "call", "harbour", "be") == ["berth"]
     assert shell_completions("wharfinger", "prompt", "harbour", "") == ["briefing"]
     assert shell_completions("wharfinger", "read", "harbour", "log") == ["log://all"]

@@ -106,12 +106,6 @@ def print_report(summary: AuditReport, limit: int) -> None:
     if summary.unrecorded:
         click.echo(f"Not in the log, which could not be written: {summary.unrecorded:,} requests or lines.")
     data = summary.as_dict(limit)
-    words: list[tuple[str, ...]] = [
-        (f"{row['count']:,}", row["query"] or "(words are not recorded)") for row in data["foundNothing"]
-    ]
-    callers: list[tuple[str, ...]] = [
-        (row["who"], count(row["requests"], "request"), size(row["bytes"])) for row in data["callers"]
-    ]
     tables: list[tuple[str, list[tuple[str, ...]]]] = [
         ("Most read", [(f"{row['count']:,}", row["target"]) for row in data["read"]]),
         ("Who read what", [(f"{row['count']:,}", row["who"], row["target"]) for row in data["readBy"]]),
@@ -122,8 +116,14 @@ def print_report(summary: AuditReport, limit: int) -> None:
                 for row in data["refused"]
             ],
         ),
-        (f"Searches that found nothing (of {summary.searches:,})", words),
-        ("Callers", callers),
+        (
+            f"Searches that found nothing (of {summary.searches:,})",
+            [(f"{row['count']:,}", row["query"] or "(words are not recorded)") for row in data["foundNothing"]],
+        ),
+        (
+            "Callers",
+            [(row["who"], count(row["requests"], "request"), size(row["bytes"])) for row in data["callers"]],
+        ),
     ]
     for title, rows in tables:
         if rows:

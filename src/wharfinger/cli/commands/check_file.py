@@ -15,6 +15,7 @@ from wharfinger.cli.options import Verbosity, json_option, verbosity_options
 
 if TYPE_CHECKING:
     from wharfinger.cli.serving.serving_options import HttpSettings
+    from wharfinger.policy import Policy
     from wharfinger.sources.registry import PreparedSource
 
 __all__ = ["check"]
@@ -53,7 +54,7 @@ def check(file: str, online: bool, as_json: bool) -> int:
         rules = rules_in(file)
         problems += source_problems(sources)
         if settings is not None:
-            problems += list(http_problems(settings, online))
+            problems += http_problems(settings, online)
         has_policy = bool(rules.rules)
         lists = read_server_lists(server, lambda uris: unmatched_beginnings(rules, uris)) if has_policy else None
         findings, public = check_policy(rules, lists)
@@ -166,7 +167,7 @@ async def find_unreachable(issuers: Sequence[str]) -> list[str]:
     return problems
 
 
-def issuer_problems(rules: Any, settings: HttpSettings) -> list[str]:
+def issuer_problems(rules: Policy, settings: HttpSettings) -> list[str]:
     """Return why the rules do not fit the issuers that the server trusts."""
     from wharfinger.policy import UnusablePolicy
 

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
-from wharfinger.cli.targets.target import split_words
+from wharfinger.cli.targets.shell_completion import complete_words
+from wharfinger.cli.targets.target import only_target
 
 if TYPE_CHECKING:
     from wharfinger.cli.doctor.checks import DoctorFinding
@@ -34,7 +35,7 @@ Examples:
 
 Exit codes: 0 no problems (there may be advice), 1 problems, 2 usage, 3 cannot connect, 4 not authorised.""",
 )
-@click.argument("words", nargs=-1, metavar="TARGET")
+@click.argument("words", nargs=-1, metavar="TARGET", shell_complete=complete_words())
 @click.option(
     "--sample",
     type=click.IntRange(min=0),
@@ -63,26 +64,19 @@ def doctor(
     command again for each). Calls no tool and gets no prompt. A problem keeps a host or model from using something;
     advice makes the server better. The end shows what the definitions of the tools cost a model.
     """
-    target, rest = split_words(ctx, words, ())
-    if rest:
-        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    target = only_target(ctx, words)
     from wharfinger.cli.doctor.checks import check
     from wharfinger.cli.doctor.examine import AllTools, examine
-    from wharfinger.cli.targets.open_client import make_client, take_connection_options, with_client
-    from wharfinger.cli.targets.revision_probe import PROBE_SECONDS, probe_revisions
+    from wharfinger.cli.targets.open_client import take_connection_options, with_client
+    from wharfinger.cli.targets.revision_probe import probe_revisions
     from wharfinger.cli.tracebacks import ServerStderr, add_location
 
     connection, all_tools = take_connection_options(options), AllTools()
 
-    def connect(revision: str) -> Client:
-        return make_client(
-            ctx, target, connection._replace(revision=revision, timeout=min(connection.timeout, PROBE_SECONDS))
-        )
-
     async def work(client: Client) -> Survey:
         survey = await examine(client, all_tools, sample)
         if not no_probe and connection.revision is None:
-            survey.supported, survey.unsupported = await probe_revisions(client.revision, connect)
+            survey.supported, survey.unsupported = await probe_revisions(ctx, target, connection, client.revision)
         return survey
 
     stderr = ServerStderr()

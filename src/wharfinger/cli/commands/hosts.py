@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
+
+if TYPE_CHECKING:
+    from wharfinger.upstreams.config_files import ConfiguredServer
 
 __all__ = ["hosts"]
 
@@ -19,7 +21,7 @@ class HostConfiguration(NamedTuple):
     host: str
     title: str
     file: Path
-    servers: list[Any]
+    servers: list[ConfiguredServer]
     error: str
 
 
@@ -50,15 +52,16 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
     from wharfinger.cli.render.output import print_rows
 
     for number, configuration in enumerate(configuration_files):
+        if number:
+            click.echo()
         name = f"{configuration.host}  " if configuration.host else ""
-        click.echo(f"{chr(10) if number else ''}{name}{configuration.title}, {printable(str(configuration.file))}")
+        click.echo(f"{name}{configuration.title}, {printable(str(configuration.file))}")
         if configuration.error:
             click.echo(f"  cannot be read: {printable(configuration.error)}")
         elif not configuration.servers:
             click.echo("  no server")
         print_rows([("  " + server.name, shown_target(server), remark(server)) for server in configuration.servers])
-    quiet = verbosity_of(ctx).quiet
-    if not configuration_files and not quiet:
+    if not configuration_files and not verbosity_of(ctx).quiet:
         from wharfinger.upstreams.config_files import config_files
 
         searched = ", ".join(map(str, config_files()))
@@ -86,21 +89,20 @@ def configurations() -> list[HostConfiguration]:
     return configured
 
 
-def shown_target(server: Any) -> str:
+def shown_target(server: ConfiguredServer) -> str:
     """Return the URL or the command of a server, without secrets."""
     from wharfinger.content.redaction import redacted, redacted_command
 
     if server.address:
         return redacted(server.address)
-    entry: Mapping[str, Any] = server.entry
     words: list[Any] = []
-    parts: list[Any] = [entry.get("command") or [], entry.get("args") or []]
+    parts: list[Any] = [server.entry.get("command") or [], server.entry.get("args") or []]
     for part in parts:
         words += part if isinstance(part, list) else [part]  # pyright: ignore[reportUnknownArgumentType]
     return redacted_command([str(word) for word in words])
 
 
-def remark(server: Any) -> str:
+def remark(server: ConfiguredServer) -> str:
     """Return a remark if a server is disabled or its entry cannot be used, or else an empty string."""
     if is_disabled(server):
         return "(disabled)"
@@ -108,7 +110,7 @@ def remark(server: Any) -> str:
     return f"({mistake.removesuffix('.')})" if mistake else ""
 
 
-def mistake_in(server: Any) -> str:
+def mistake_in(server: ConfiguredServer) -> str:
     """Return why the entry of a server cannot be used, or an empty string if it can."""
     import os
 
@@ -119,7 +121,7 @@ def mistake_in(server: Any) -> str:
     return redacted_text(invalid).removeprefix(server.name_in_errors).lstrip(": ")
 
 
-def is_disabled(server: Any) -> bool:
+def is_disabled(server: ConfiguredServer) -> bool:
     """Return whether the host would not start a server."""
     return server.entry.get("disabled") is True or server.entry.get("enabled") is False
 

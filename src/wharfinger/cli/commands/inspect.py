@@ -8,11 +8,12 @@ import click
 
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
-from wharfinger.cli.targets.target import Target, split_words
+from wharfinger.cli.targets.target import Target, only_target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterable, Awaitable, Callable
 
+    from wharfinger import types as t
     from wharfinger.client import Client
 
 __all__ = ["inspect"]
@@ -40,29 +41,22 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
     Lists everything once and counts it, and tries every protocol revision (which starts a command again for each).
     Reads no resource and calls no tool. `wharfinger doctor` shows what to change about a server.
     """
-    target, rest = split_words(ctx, words, ())
-    if rest:
-        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    target = only_target(ctx, words)
     import time
 
-    from wharfinger.cli.targets.open_client import make_client, take_connection_options, with_client
-    from wharfinger.cli.targets.revision_probe import PROBE_SECONDS, probe_revisions
+    from wharfinger.cli.targets.open_client import take_connection_options, with_client
+    from wharfinger.cli.targets.revision_probe import probe_revisions
     from wharfinger.cli.tracebacks import ServerStderr, add_location
 
     connection = take_connection_options(options)
     started = time.perf_counter()
-
-    def connect(revision: str) -> Client:
-        return make_client(
-            ctx, target, connection._replace(revision=revision, timeout=min(connection.timeout, PROBE_SECONDS))
-        )
 
     async def work(client: Client) -> InspectedServer:
         connected = time.perf_counter() - started
         inspected = await examine(client, target, connected)
         if no_probe or connection.revision is not None:
             return inspected
-        supported, unsupported = await probe_revisions(client.revision, connect)
+        supported, unsupported = await probe_revisions(ctx, target, connection, client.revision)
         return inspected._replace(supported=supported, unsupported=unsupported)
 
     stderr = ServerStderr()
@@ -98,9 +92,9 @@ class InspectedServer(NamedTuple):
     revision: str
     supported: tuple[str, ...]
     unsupported: tuple[str, ...]
-    server: Any
+    server: t.Implementation | None
     instructions: str | None
-    capabilities: Any
+    capabilities: t.ServerCapabilities
     lists: dict[str, ListTiming]
     connect: float
     round_trips: tuple[float, ...]
@@ -109,13 +103,13 @@ class InspectedServer(NamedTuple):
 async def examine(client: Client, target: Target, connected: float) -> InspectedServer:
     """List everything and measure the round trips of an open client."""
     capabilities = client.capabilities
-    listings: dict[str, tuple[Any, Callable[[], Any]]] = {
+    listings: dict[str, tuple[object, Callable[[], AsyncIterable[object]]]] = {
         "resources": (capabilities.resources, client.list_resources),
         "templates": (capabilities.resources, client.list_resource_templates),
         "tools": (capabilities.tools, client.list_tools),
         "prompts": (capabilities.prompts, client.list_prompts),
     }
-    lists = {kind: await count(listing) for kind, (declared, listing) in listings.items() if declared}
+    lists = {kind: await time_list(listing) for kind, (declared, listing) in listings.items() if declared}
     trips = [await measure(client.ping) for _ in range(ROUND_TRIPS)]
     return InspectedServer(
         target=str(target),
@@ -132,8 +126,8 @@ async def examine(client: Client, target: Target, connected: float) -> Inspected
     )
 
 
-async def count(listing: Callable[[], Any]) -> ListTiming:
-    """Count the items of a list."""
+async def time_list(listing: Callable[[], AsyncIterable[object]]) -> ListTiming:
+    """Read a list to its end, and return the number of its items and the time."""
     import time
 
     from wharfinger.errors import WharfingerError
@@ -183,14 +177,13 @@ def as_object(inspected: InspectedServer) -> dict[str, Any]:
 
 
 def milliseconds(seconds: float) -> float:
-    """Return milliseconds with three places."""
+    """Return milliseconds with three decimals."""
     return round(seconds * 1000, 3)
 
 
 def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     """Return each fact as a label and a text, which may be empty."""
-    from wharfinger.cli.render.formatting import count as counted
-    from wharfinger.cli.render.formatting import duration
+    from wharfinger.cli.render.formatting import count, duration
 
     info = inspected.server
     title = f" ({info.title})" if info and isinstance(info.title, str) else ""
@@ -198,14 +191,14 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     listed = [
         (
             "",
-            f"{counted(timing.number, kind.removesuffix('s'))} in {duration(timing.seconds)}"
+            f"{count(timing.number, kind.removesuffix('s'))} in {duration(timing.seconds)}"
             + (f", then: {timing.error}" if timing.error else ""),
         )
         for kind, timing in inspected.lists.items()
     ]
     if listed:
         listed[0] = ("Lists", listed[0][1])
-    extensions = names(inspected.capabilities.extensions)
+    extensions = sorted(inspected.capabilities.extensions or ())
     instructions = (inspected.instructions or "").strip().splitlines()
     return [
         ("Server", f"{info.name} {info.version}{title}" if info else "unnamed"),
@@ -224,12 +217,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     ]
 
 
-def names(table: Any) -> list[str]:
-    """Return the names in a table, or none if there is no table."""
-    return sorted(cast("dict[str, Any]", table)) if isinstance(table, dict) else []
-
-
-def abilities(capabilities: Any) -> list[str]:
+def abilities(capabilities: t.ServerCapabilities) -> list[str]:
     """Return the names of the capabilities, each with its options."""
     import msgspec
 

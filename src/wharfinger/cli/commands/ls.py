@@ -14,7 +14,7 @@ from msgspec import UNSET
 from wharfinger.cli.error_report import CommandError
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
-from wharfinger.cli.targets.target import split_words
+from wharfinger.cli.targets.target import only_target
 
 if TYPE_CHECKING:
     from wharfinger.client import Client
@@ -79,9 +79,7 @@ def ls(
     a tool or prompt. With --sort modified or priority, each line begins with the time or the priority. With --json each
     line is one object as the server sent it.
     """
-    target, rest = split_words(ctx, words, ())
-    if rest:
-        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    target = only_target(ctx, words)
     if tree and as_json:
         raise click.UsageError("--tree and --json exclude each other.", ctx)
     list_filter = ListFilter(sort, audience, mime, limit)

@@ -61,14 +61,12 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
         ctx, target, take_connection_options(options), work, **ClientCallbacks(verbosity_of(ctx)).handlers
     )
     contents, remarks = split_remarks(result.contents)
-    if as_json and output == "-":
-        from wharfinger.cli.render.output import print_bytes
-
-        print_bytes(json_bytes(result))
+    if as_json and output:
+        save_json(ctx, result, output)
     elif as_json:
         from wharfinger.cli.render.output import print_json
 
-        save(ctx, Path(output), json_bytes(result)) if output else print_json(result)
+        print_json(result)
     elif output and into_folder:
         save_all(ctx, Path(output), contents)
     elif not output:
@@ -103,7 +101,6 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
 
 async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
     """Write the contents, and the windows that follow them, to a file or stdout."""
-    from wharfinger.cli.render.formatting import size
     from wharfinger.cli.render.output import print_bytes
 
     if output == "-":
@@ -117,8 +114,7 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
         async for data in windows(client, contents):
             file.write(data)
         total = file.tell()
-    if not verbosity_of(ctx).quiet:
-        click.echo(f"Wrote {output} ({size(total)}).", err=True)
+    report_written(ctx, output, total)
 
 
 def bytes_of(content: ResourceContents) -> bytes:
@@ -151,27 +147,32 @@ def show(contents: list[ResourceContents]) -> None:
 
 def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents]) -> None:
     """Write each content into a folder, named after the last segment of its URI; no file is replaced."""
-    from wharfinger.cli.render.formatting import size
     from wharfinger.cli.targets.saved_files import name_of_uri, new_file
 
     for content in contents:
         kind = content.mime_type if isinstance(content.mime_type, str) else ""
-        path = new_file(folder, name_of_uri(content.uri), kind, bytes_of(content))
-        if not verbosity_of(ctx).quiet:
-            click.echo(f"Wrote {path} ({size(len(bytes_of(content)))}).", err=True)
+        data = bytes_of(content)
+        path = new_file(folder, name_of_uri(content.uri), kind, data)
+        report_written(ctx, path, len(data))
 
 
-def save(ctx: click.Context, output: Path, data: bytes) -> None:
-    """Write the file and print its size."""
-    from wharfinger.cli.render.formatting import size
-
-    output.write_bytes(data)
-    if not verbosity_of(ctx).quiet:
-        click.echo(f"Wrote {output} ({size(len(data))}).", err=True)
-
-
-def json_bytes(result: Any) -> bytes:
-    """Encode a result as a line of JSON."""
+def save_json(ctx: click.Context, result: Any, output: str) -> None:
+    """Write a result to a file or stdout, as a line of JSON."""
     import msgspec
 
-    return msgspec.json.encode(result) + b"\n"
+    from wharfinger.cli.render.output import print_bytes
+
+    data = msgspec.json.encode(result) + b"\n"
+    if output == "-":
+        print_bytes(data)
+    else:
+        Path(output).write_bytes(data)
+        report_written(ctx, output, len(data))
+
+
+def report_written(ctx: click.Context, path: object, byte_count: int) -> None:
+    """Print the name and size of a written file, unless `-q`."""
+    from wharfinger.cli.render.formatting import size
+
+    if not verbosity_of(ctx).quiet:
+        click.echo(f"Wrote {path} ({size(byte_count)}).", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
 
 import click
 
@@ -75,35 +74,34 @@ def create(
 @verbosity_options
 def list_tokens(file: str, as_json: bool) -> None:
     """List the tokens of FILE: id, caller, groups, scopes and expiry."""
-    from wharfinger.auth.server.static_tokens import IssuedToken, read_tokens
+    from wharfinger.auth.server.static_tokens import read_tokens
     from wharfinger.cli.render.formatting import printable
-
-    def as_object(record: IssuedToken) -> dict[str, Any]:
-        return {
-            "id": record.id,
-            "sub": record.sub,
-            "groups": list(record.groups),
-            "scopes": list(record.scopes),
-            "created": iso(record.created),
-            "expires": None if record.expires is None else iso(record.expires),
-        }
+    from wharfinger.content.text import iso
 
     records = read_tokens(file)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        print_json({"tokens": [as_object(record) for record in records]})
+        objects = [
+            {
+                "id": record.id,
+                "sub": record.sub,
+                "groups": record.groups,
+                "scopes": record.scopes,
+                "created": iso(record.created),
+                "expires": None if record.expires is None else iso(record.expires),
+            }
+            for record in records
+        ]
+        print_json({"tokens": objects})
         return
     now = time.time()
     for record in records:
-        expired = record.expires is not None and record.expires <= now
-        parts = [record.id, record.sub, *(f"group {name}" for name in record.groups), *record.scopes]
-        end = (
-            "does not expire"
-            if record.expires is None
-            else f"{'expired' if expired else 'until'} {iso(record.expires)}"
-        )
-        click.echo(printable("  ".join([*parts, end])))
+        end = "does not expire"
+        if record.expires is not None:
+            end = f"{'expired' if record.expires <= now else 'until'} {iso(record.expires)}"
+        parts = [record.id, record.sub, *(f"group {name}" for name in record.groups), *record.scopes, end]
+        click.echo(printable("  ".join(parts)))
     if not records:
         click.echo(f"{file} has no tokens: wharfinger token create {file} --sub NAME", err=True)
 
@@ -120,8 +118,3 @@ def revoke(ctx: click.Context, file: str, id: str) -> None:
     record = revoke_token(file, id)
     if not verbosity_of(ctx).quiet:
         click.echo(f"Revoked the token {record.id} of {record.sub}.")
-
-
-def iso(seconds: float) -> str:
-    """Return a time in ISO 8601, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

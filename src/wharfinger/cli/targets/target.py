@@ -13,7 +13,7 @@ import click
 
 from wharfinger.cli.options import COMMAND, CONFIG
 
-__all__ = ["Target", "parse_target", "split_words"]
+__all__ = ["Target", "only_target", "parse_target", "split_words"]
 
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -71,6 +71,14 @@ def split_words(
     return target, rest
 
 
+def only_target(ctx: click.Context, words: tuple[str, ...]) -> Target:
+    """Return the target of a command that takes no other argument. Raises click.UsageError."""
+    target, rest = split_words(ctx, words, ())
+    if rest:
+        raise click.UsageError(f"Give one TARGET only, without {rest[0]!r}.", ctx)
+    return target
+
+
 def check_quotes(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Raise click.UsageError if the words are one path with spaces, which the shell has split."""
     if os.path.exists(words[0]):  # unlike Path.exists, it accepts words that are too long for a path
@@ -96,7 +104,13 @@ def parse_target(ctx: click.Context, word: str) -> Target:
     if "://" in word or word.startswith("unix:"):
         hint = " Write unix:/path with the absolute path." if word.startswith("unix:") else ""
         raise click.UsageError(f"{word}: only http:// and https:// URLs and unix:/path are supported.{hint}", ctx)
-    return configured_target(ctx, word, only_chosen_file=True) or local_target(ctx, word) or named_target(ctx, word)
+    # A path takes precedence over a name, except in a file that was chosen with --config.
+    readers = (configured_target, local_target) if ctx.meta.get(CONFIG) else (local_target, configured_target)
+    for read in readers:
+        target = read(ctx, word)
+        if target is not None:
+            return target
+    raise unknown_target(ctx, word)
 
 
 def local_target(ctx: click.Context, word: str) -> Target | None:
@@ -122,14 +136,11 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
     return None
 
 
-def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) -> Target | None:
-    """Read a word as the name of a configured server. With `only_chosen_file`, returns None without `--config`."""
-    file: Path | None = ctx.meta.get(CONFIG)
-    if only_chosen_file and file is None:
-        return None
+def configured_target(ctx: click.Context, word: str) -> Target | None:
+    """Read a word as the name of a configured server. Returns None if there is no such server."""
     from wharfinger.cli.targets.configured_servers import look_up, resolve
 
-    configured = look_up(ctx, word, file)
+    configured = look_up(ctx, word, ctx.meta.get(CONFIG))
     if configured is None:
         return None
     server = resolve(ctx, configured)
@@ -137,24 +148,21 @@ def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) 
     return Target(url, command, server.env, server.headers, server.cwd, f"{word} ({configured.file})")
 
 
-def named_target(ctx: click.Context, word: str) -> Target:
-    """Read a word as the name of a configured server, or raise an error with a suggestion."""
-    target = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, only_chosen_file=False)
-    if target is not None:
-        return target
+def unknown_target(ctx: click.Context, word: str) -> click.UsageError:
+    """Return the error for a word that is no target, with a suggestion."""
     file = word.rpartition(":")[0] if ".py:" in word else word
     if file.endswith(".py"):
-        raise click.UsageError(f"{file}: no such file.{near_file(file)}", ctx)
+        return click.UsageError(f"{file}: no such file.{near_file(file)}", ctx)
     host = word.split("/")[0]
     if word.isdigit():
-        raise click.UsageError(f"{word}: for a server on this port write http://127.0.0.1:{word}/mcp", ctx)
+        return click.UsageError(f"{word}: for a server on this port write http://127.0.0.1:{word}/mcp", ctx)
     if ":" in host or host == "localhost" or "." in host.strip("."):
         local = host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
         url = f"http{'' if local else 's'}://{word}{'' if '/' in word else '/mcp'}"
-        raise click.UsageError(f"{word}: no such folder; for a URL write {url}", ctx)
+        return click.UsageError(f"{word}: no such folder; for a URL write {url}", ctx)
     if word.endswith(("/", os.sep)):
-        raise click.UsageError(f"{word}: no such folder.{near_file(word)}", ctx)
-    raise click.UsageError(
+        return click.UsageError(f"{word}: no such folder.{near_file(word)}", ctx)
+    return click.UsageError(
         f"{word}: no folder, file or configured server has this name.{near_server(ctx, word) or near_file(word)}"
         f" {searched_files(ctx)} Or give a URL, or a command after `--`.",
         ctx,
