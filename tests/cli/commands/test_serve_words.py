@@ -22,11 +22,9 @@ from click.testing import CliRunner
 from wharfinger import Client
 from wharfinger.cli import main
 from wharfinger.cli.app import wharfinger
-from wharfinger.cli.commands.serve import SOURCE_OPTIONS
 from wharfinger.cli.serving.publish import instructions, make_server
 from wharfinger.cli.serving.startup_info import (
     FACTS_CHARACTERS,
-    HOST_OPTIONS,
     collect_startup_info,
     host_arguments,
     omitted_secrets,
@@ -290,7 +288,6 @@ def test_options_and_upstreams_are_added_as_a_serve_command(folder: Path) -> Non
     assert words[-4:] == ("--allow-command", "--every", "2", f"{folder}/docs")
     words = host_arguments({**DEFAULT_OPTIONS, "encoding": "latin-1"}, make_sources(["docs"]))
     assert words[-3:] == ("--encoding", "latin-1", f"{folder}/docs")
-    assert set(SOURCE_OPTIONS) <= set(HOST_OPTIONS)
 
 
 def test_variables_that_a_source_reads_are_listed_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:

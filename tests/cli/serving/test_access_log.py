@@ -31,6 +31,11 @@ def logged_lines(action: ClientAction, *, name: str = "tester", revision: str | 
     async def broken() -> str:
         raise RuntimeError("secret")
 
+    @server.resource("tide://elsewhere")
+    async def elsewhere() -> str:
+        async with Client(server) as client:
+            return str(await client.read_resource("tide://no"))
+
     @server.tool
     async def rise(by: int) -> str:
         server.resource_updated("tide://now")
@@ -69,6 +74,10 @@ def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> N
         (
             lambda client: client.read_resource("tide://broken"),
             "read    tide://broken  failed: RuntimeError  TIME  tester 1.0",
+        ),
+        (
+            lambda client: client.read_resource("tide://elsewhere"),
+            "read    tide://elsewhere  failed: RemoteResourceNotFound  TIME  tester 1.0",
         ),
         (lambda client: client.call_tool("rise", {"by": 1}), 'call    rise {"by":1}  TIME  tester 1.0'),
         (lambda client: client.call_tool("sink"), "call    sink  tool error  TIME  tester 1.0"),

@@ -142,7 +142,7 @@ def build(
         click.UsageError: options are missing, or do not fit together.
         WharfingerError: something cannot be published, or the policy cannot be used.
     """
-    from wharfinger.cli.serving.publish import check_options, is_given, make_server
+    from wharfinger.cli.serving.publish import SOURCE_OPTIONS, check_options, is_given, make_server
 
     rest = dict(ctx.params)
     words, no_tools, no_search = rest.pop("words"), rest.pop("no_tools"), rest.pop("no_search")
@@ -179,24 +179,6 @@ def build(
     if policy:
         set_policy(ctx, server, rules, report_only)
     return settings, server, sources
-
-
-SOURCE_OPTIONS = (
-    "include",
-    "exclude",
-    "hidden",
-    "max_size",
-    "absolute_uris",
-    "allow_command",
-    "allow_operations",
-    "base_url",
-    "allow_private_networks",
-    "encoding",
-    "every",
-    "max_clone_size",
-    "patience",
-)
-"""Options that only some kinds of data take."""
 
 
 def copy_demo(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:

@@ -51,16 +51,17 @@ def start_page(banner: Banner, items: PageItems | None = None) -> str:
     on this machine or uses HTTPS: elsewhere, browsers do not say which site caused a request.
     """
 
-    def item(title: str, text: str, remark: str) -> str:
+    def row_html(title: str, text: str, remark: str) -> str:
         suffix = f" {escape(remark)}" if remark else ""
         return f"<dt>{escape(title)}{suffix}</dt><dd><code>{escape(printable(text))}</code></dd>"
 
     heads = "".join(
-        f"<p>{escape(item.verb)} <strong>{escape(printable(item.what))}</strong> {escape(printable(item.facts))}</p>"
-        for item in banner.published
+        f"<p>{escape(source.verb)} <strong>{escape(printable(source.what))}</strong>"
+        f" {escape(printable(source.facts))}</p>"
+        for source in banner.published
     )
     rows = "\n".join(
-        item(row.title, row.text, row.remark) for row in (UsageLine("MCP", banner.address.mcp), *banner.rows)
+        row_html(row.title, row.text, row.remark) for row in (UsageLine("MCP", banner.address.mcp), *banner.rows)
     )
     title = escape(printable(banner.name))
     return (

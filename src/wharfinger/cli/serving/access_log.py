@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.cli.render.formatting import count, duration, printable, size
+from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.server.middleware.chain import transparent
 
 if TYPE_CHECKING:
@@ -127,9 +129,9 @@ def elapsed(started: float) -> str:
 
 def failure(error: BaseException) -> str:
     """Return in a few words why there is no result, without the text of the exception."""
-    if type(error).__name__ == "CancelledError":
+    if isinstance(error, asyncio.CancelledError):
         return "cancelled"
-    if type(error).__name__ in ("ResourceNotFound", "PermissionDenied"):
+    if type(error) in (ResourceNotFound, PermissionDenied):  # RemoteResourceNotFound is an internal error here
         return "not found"
     return f"failed: {type(error).__name__}"
 

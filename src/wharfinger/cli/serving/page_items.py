@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.cli.render.start_page import PageItem, PageItems
 
 if TYPE_CHECKING:
-    from wharfinger.client import Client
     from wharfinger.server import Server
 
 __all__ = ["PageData"]
@@ -87,29 +86,29 @@ class PageData:
                 asyncio.timeout(LIST_SECONDS),
                 Client(self._server, info=t.Implementation(name="page", version=""), cache=False) as client,
             ):
-                for kind in ("resources", "templates"):
-                    page_items = await self._add_list(client, kind, page_items)
+                if client.capabilities.resources:
+                    resources, more = await first_items(client.list_resources())
+                    page_items = PageItems(resources, more_resources=more)
+                    templates, more = await first_items(client.list_resource_templates())
+                    page_items = page_items._replace(templates=templates, more_templates=more)
         except (WharfingerError, TimeoutError):
             return page_items._replace(complete=False)
         return page_items
 
-    async def _add_list(self, client: Client, kind: str, found: PageItems) -> PageItems:
-        if not client.capabilities.resources:
-            return found
-        items: AsyncIterable[Any] = client.list_resources() if kind == "resources" else client.list_resource_templates()
-        page_items: list[PageItem] = []
-        number = 0
-        async for listed in items:
-            number += 1
-            if number <= SHOWN_ITEMS:
-                page_items.append(item_of(listed))
-            if number > COUNTED_ITEMS:
-                break
-        hidden_items = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
-        more = "" if hidden_items <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{hidden_items:,} more"
-        if kind == "resources":
-            return found._replace(resources=tuple(page_items), more_resources=more)
-        return found._replace(templates=tuple(page_items), more_templates=more)
+
+async def first_items(listing: AsyncIterable[Any]) -> tuple[tuple[PageItem, ...], str]:
+    """Return the first items of a list, and a text with the number of the others, empty if there are none."""
+    page_items: list[PageItem] = []
+    number = 0
+    async for listed in listing:
+        number += 1
+        if number <= SHOWN_ITEMS:
+            page_items.append(item_of(listed))
+        if number > COUNTED_ITEMS:
+            break
+    hidden_items = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
+    more = "" if hidden_items <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{hidden_items:,} more"
+    return tuple(page_items), more
 
 
 def item_of(listed: Any) -> PageItem:

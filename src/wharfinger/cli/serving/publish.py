@@ -12,8 +12,24 @@ if TYPE_CHECKING:
     from wharfinger.source import Source
     from wharfinger.sources.registry import PreparedSource, SourceKind
 
-__all__ = ["check_options", "flag_of", "instructions", "is_given", "make_server"]
+__all__ = ["SOURCE_OPTIONS", "check_options", "flag_of", "instructions", "is_given", "make_server"]
 
+SOURCE_OPTIONS = (
+    "include",
+    "exclude",
+    "hidden",
+    "max_size",
+    "absolute_uris",
+    "allow_command",
+    "allow_operations",
+    "base_url",
+    "allow_private_networks",
+    "encoding",
+    "every",
+    "max_clone_size",
+    "patience",
+)
+"""Options that only some kinds of data take."""
 NAMED_SOURCES = 20
 """Maximum number of sources that the instructions name."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -28,12 +28,11 @@ ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
 """A function that takes the listed URIs, and returns other URIs to read, to find out whether they exist."""
 
 
-class ServerLists:
+class ServerLists(NamedTuple):
     """What a server lists without a policy; `harmless` has the names of its tools that only read."""
 
-    def __init__(self, published: Published, harmless: tuple[str, ...]) -> None:
-        self.published = published
-        self.harmless = harmless
+    published: Published
+    harmless: tuple[str, ...]
 
 
 def read_target_lists(
@@ -90,8 +89,7 @@ def read_server_lists(server: Server, choose_probes: ChooseProbes = lambda uris:
     def roots(directory: str) -> list[str]:
         return patterns_in(directory, sources)
 
-    lists.published = lists.published._replace(roots=roots)
-    return lists
+    return lists._replace(published=lists.published._replace(roots=roots))
 
 
 async def _read_lists(client: Client, choose_probes: ChooseProbes) -> ServerLists:
@@ -128,11 +126,10 @@ async def _first(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:
 async def _exists(client: Client, uri: str) -> bool:
     from wharfinger.errors import RemoteInvalidParams, RemoteResourceNotFound
 
-    reading: Awaitable[Any] = client.read_resource(uri)
     try:
-        await reading
+        await client.read_resource(uri)
     except (RemoteResourceNotFound, RemoteInvalidParams):
         return False
     except WharfingerError:  # it exists, but cannot be read now
-        return True
+        pass
     return True

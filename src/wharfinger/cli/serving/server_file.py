@@ -130,7 +130,11 @@ class FileValues:
         Raises:
             UnusableServerFile: a key is unknown, or a value is of the wrong kind.
         """
-        return {str(self._param(key).name): self._value(key, value) for key, value in table.items()}
+        values: dict[str, Any] = {}
+        for key, value in table.items():
+            param = self._param(key)
+            values[str(param.name)] = self._value(param, key, value)
+        return values
 
     def _param(self, key: str) -> click.Parameter:
         param = self.params.get(key)
@@ -144,8 +148,7 @@ class FileValues:
             raise UnusableServerFile(f"{self.path}: unknown key {key!r}. {hint}")
         return param
 
-    def _value(self, key: str, value: Any) -> Any:
-        param = self._param(key)
+    def _value(self, param: click.Parameter, key: str, value: Any) -> Any:
         if key == "limits" and isinstance(value, dict):
             value = [f"{name}={amount}" for name, amount in cast("dict[str, object]", value).items()]
         if getattr(param, "is_flag", False):

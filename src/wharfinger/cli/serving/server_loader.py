@@ -45,7 +45,8 @@ def load_server(place: str) -> Server:
     where, name = split_place(place)
     if Path(where).is_dir() and not (Path(where) / "__init__.py").exists():
         raise click.UsageError(f"{where} is a folder: publish it with `wharfinger serve {where}`.")
-    module = import_file(source_file(place)) if source_file(place) else import_named(where)
+    file = source_file(place)
+    module = import_file(file) if file else import_named(where)
     return find_server(module, where, name)
 
 
@@ -112,7 +113,7 @@ def find_server(module: ModuleType, place: str, name: str) -> Server:
         if isinstance(value, Server):
             return value
         problem = f"is a {type(value).__name__}, not a Server" if hasattr(module, name) else "does not exist"
-        raise click.UsageError(f"{name!r} {problem} in {place}; it has {server_names(module)}.")
+        raise click.UsageError(f"{name!r} {problem} in {place}; it has {', '.join(servers(module)) or 'no Server'}.")
     choices = {name: server for name, server in servers(module).items() if not server.parents}
     for usual in PREFERRED_NAMES:
         if usual in choices:
@@ -132,8 +133,3 @@ def servers(module: ModuleType) -> dict[str, Server]:
     from wharfinger.server import Server
 
     return {name: value for name, value in vars(module).items() if isinstance(value, Server)}
-
-
-def server_names(module: ModuleType) -> str:
-    """Return the names of a module's servers."""
-    return ", ".join(servers(module)) or "no Server"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from wharfinger.cli.render.banner import PublishedSource
+from wharfinger.cli.serving.publish import SOURCE_OPTIONS, flag_of, is_given
 
 if TYPE_CHECKING:
     from wharfinger.sources.registry import PreparedSource
@@ -89,19 +90,7 @@ def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
     return max(ranks, default=None)
 
 
-HOST_OPTIONS = (
-    *("include", "exclude", "hidden", "max_size", "absolute_uris", "no_tools", "no_search"),
-    "allow_command",
-    "allow_operations",
-    "base_url",
-    "encoding",
-    "every",
-    "patience",
-    "allow_private_networks",
-    "allow_query",
-    "limits",
-    "max_clone_size",
-)
+HOST_OPTIONS = (*SOURCE_OPTIONS, "no_tools", "no_search", "allow_query", "limits")
 """Options that change the published data, so that the command for a host needs them too."""
 
 
@@ -109,7 +98,6 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     """Return the arguments with which `wharfinger add HOST` publishes the same data, without passwords."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.formatting import slug
-    from wharfinger.cli.serving.publish import flag_of, is_given
     from wharfinger.sources.registry import absolute_word, parse_word
 
     # The copy that --demo makes is temporary: publish the folder itself.
