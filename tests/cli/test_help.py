@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -16,6 +17,18 @@ def test_help_explains_with_examples(command: str) -> None:
     result = CliRunner().invoke(wharfinger, [command, "--help"])
     assert result.exit_code == 0
     assert "Examples:\n  wharfinger " + command in result.output.replace("    wharfinger", "  wharfinger")
+
+
+@pytest.mark.parametrize("group", ["auth", "policy", "token", "audit"])
+def test_a_group_shows_a_whole_sentence_and_examples_for_each_of_its_commands(group: str) -> None:
+    """A bug: three sentences were cut, and two commands had no examples."""
+    listed = CliRunner().invoke(wharfinger, [group, "--help"]).output
+    assert "..." not in listed.partition("Commands:")[2]
+    command = wharfinger.get_command(click.Context(wharfinger), group)
+    assert isinstance(command, click.Group)
+    for name in command.commands:
+        output = CliRunner().invoke(wharfinger, [group, name, "--help"]).output
+        assert f"Examples:\n    wharfinger {group} {name}" in output
 
 
 def test_the_group_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

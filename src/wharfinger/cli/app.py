@@ -57,6 +57,7 @@ Examples:
 A TARGET is a URL, a folder, a Python file, unix:/path, the name of a server in a host's
 configuration, or a command after `--`. Most options can also be set in the environment, for
 example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
+
 Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
 
 

@@ -51,9 +51,10 @@ Examples:
 def explain(
     url: str, client_id: str | None, client_metadata_url: str | None, allow_private_networks: bool, as_json: bool
 ) -> None:
-    """Run the discovery of a sign-in, and show for each step the request, the result and what to fix.
+    """Show the steps of a sign-in, and what to fix.
 
-    Registers no client and does not sign in. The exit code is 4 if signing in is not possible.
+    Runs the discovery, and shows the request and the result of each step. Registers no client and does not sign in. The
+    exit code is 4 if signing in is not possible.
     """
     from wharfinger.auth.client.explain import explain as explain_sign_in
     from wharfinger.auth.client.registration import ClientIdentity
@@ -93,14 +94,21 @@ Examples:
 @click.option("--client-metadata-url", metavar="URL", help="URL of the client's own metadata document.")
 @click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="Scope to request. Repeatable.")
 @click.option(
-    "--redirect-port", type=click.IntRange(0, 65535), default=0, help="Port of the redirect URI. Default: any."
+    "--redirect-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Port of the redirect URI. Default: any.",
 )
 @click.option("--allow-private-networks", is_flag=True, help="Allow an authorization server in a private network.")
 @click.option("--no-browser", is_flag=True, help="Print the address of the page instead of opening it.")
 @verbosity_options
 @click.pass_context
 def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_browser: bool, **options: Any) -> None:
-    """Sign in with the browser, and save the token for the other commands (in files that only you can read)."""
+    """Sign in with the browser, and save the token.
+
+    The other commands use it. It is saved in a file that only you can read.
+    """
     import os
 
     from wharfinger.auth import FileTokens, SignIn

@@ -53,7 +53,8 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     """Write a first policy for what TARGET publishes.
 
     TARGET is what `wharfinger serve` publishes (a folder, git:PATH, a database's URL, several of them), or a server.
-    It lets local callers, and callers with a token, read everything that does not look private. Change it as you need.
+    The policy lets local callers, and callers with a token, read everything that does not look private. Change it as
+    you need.
     """
     from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.serving.published_lists import read_target_lists
@@ -243,11 +244,11 @@ Examples:
 @verbosity_options
 @click.pass_context
 def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bool, **options: Any) -> int:
-    """Say whether a caller may do ACTION on URI, and which rule decides.
+    """Say whether a caller may do ACTION on URI, and why.
 
-    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, the nearest
-    rules are listed: those for which the caller lacks only one thing. FILE may be a wharfinger.toml. Exit codes: 0
-    allowed, 1 refused, 2 an error.
+    Names the rule that decides. ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no
+    rule allows it, the nearest rules are listed: those for which the caller lacks only one thing. FILE may be a
+    wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2 an error.
     """
     from wharfinger.policy.explanation import explain as explained
     from wharfinger.policy.rule import action_and_target

@@ -20,7 +20,7 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Print the completion script for SHELL (default: $SHELL)."""
+    """Print the completion script for a shell, by default the one in $SHELL."""
     from click.shell_completion import get_completion_class
 
     name = shell or PurePath(os.environ.get("SHELL", "")).name

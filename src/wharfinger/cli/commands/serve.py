@@ -53,7 +53,8 @@ Examples:
   wharfinger serve -f wharfinger.toml
 
 \b
-In the file of -f, an option is written without the leading dashes and with _ for -; WORDs are `sources`:
+In the file of -f, an option is written without the leading dashes and with _ for -. WORDs are `sources`,
+--limit is `limits`, and --allow-operation is `allow_operations`:
   sources = ["./docs", "git:."]
   http = "127.0.0.1:9000"
   tokens = "tokens.json"
@@ -73,7 +74,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 @click.option(
     "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
 )
-@click.option("--encoding", metavar="NAME", help="Encoding of CSV tables. Default: detected, of each file.")
+@click.option("--encoding", metavar="NAME", help="Encoding of CSV tables. Default: detected for each file.")
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
 @click.option(
     "--every",
@@ -82,7 +83,9 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     help="Time between runs of a command, or between requests to an API (default: 5), a web site or a remote "
     "repository (default of both: 60).",
 )
-@click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a remote repository. Default: 2GiB.")
+@click.option(
+    "--max-clone-size", metavar="SIZE", help="Maximum size of the clone of a remote repository. Default: 2GiB."
+)
 @click.option(
     "--allow-operation",
     "allow_operations",

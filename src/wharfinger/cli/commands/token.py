@@ -68,7 +68,12 @@ def create(
         click.echo(f"This is shown once. To revoke it: wharfinger token revoke {file} {record.id}", err=True)
 
 
-@token.command("list")
+@token.command(
+    "list",
+    epilog="""\b
+Examples:
+  wharfinger token list tokens.json""",
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @json_option
 @verbosity_options
@@ -106,7 +111,11 @@ def list_tokens(file: str, as_json: bool) -> None:
         click.echo(f"{file} has no tokens: wharfinger token create {file} --sub NAME", err=True)
 
 
-@token.command()
+@token.command(
+    epilog="""\b
+Examples:
+  wharfinger token revoke tokens.json 0a1b2c3d4e5f"""
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("id")
 @verbosity_options

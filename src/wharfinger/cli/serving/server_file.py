@@ -1,8 +1,8 @@
 """`serve -f wharfinger.toml`: a server in one file.
 
-Its keys are the options of `serve`, with `_` for `-`, and `sources` for the arguments. The values become the defaults
-of the options, so the command line overrides the file. Rules (`[[allow]]`, `[[deny]]`, `[[limit]]`, `[[test]]`) may be
-in the same file.
+Its keys are the parameters of the function `serve`, which are named after the options, and `sources` for the words. The
+values become the defaults of the options, so the command line overrides the file. Rules (`[[allow]]`, `[[deny]]`,
+`[[limit]]`, `[[test]]`) may be in the same file.
 """
 
 from __future__ import annotations
