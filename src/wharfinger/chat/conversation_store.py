@@ -75,7 +75,12 @@ class ConversationStore:
             data = msgspec.json.encode(conversation)
         if self._file is None:
             self._file = self.folder / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
-        self._write(self._file, data)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check()
+            replace_privately(self._file, data)
+        except OSError as error:
+            raise self._unusable(error) from None
         for old in self._files()[:-MAX_CONVERSATIONS]:
             with contextlib.suppress(OSError):
                 old.unlink()
@@ -96,14 +101,6 @@ class ConversationStore:
         except OSError as error:
             raise self._unusable(error) from None
         return [self.folder / name for _, name in sorted(dated_names)]
-
-    def _write(self, path: Path, data: bytes) -> None:
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check()
-            replace_privately(path, data)
-        except OSError as error:
-            raise self._unusable(error) from None
 
     def _check(self) -> None:
         """Raise StoreUnusable if others may enter the folder: they could read conversations, or replace them."""

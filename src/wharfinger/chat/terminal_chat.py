@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -60,29 +60,24 @@ class TerminalChat:
                 return
             if not line.strip():
                 continue
+            self._task = asyncio.ensure_future(self._answer(line.strip()))
             try:
-                await self._stoppable(self._answer(line.strip()))
+                await self._task
             except ChatExit:
                 return
-            except asyncio.CancelledError:
+            except asyncio.CancelledError:  # `_interrupt`
                 self._display.end()
                 self._display.note("Stopped.")
             except WharfingerError as error:
-                self._display.note(f"{error}")
+                self._display.note(str(error))
+            finally:
+                self._task = None
             self._save()
 
     def _interrupt(self) -> None:
         """Stop the current answer, if any."""
         if self._task is not None:
             self._task.cancel()
-
-    async def _stoppable(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run some work. Raises CancelledError if Ctrl-C cancels it."""
-        self._task = asyncio.ensure_future(work)
-        try:
-            await self._task
-        finally:
-            self._task = None
 
     async def _answer(self, line: str) -> None:
         question: str | None = line

@@ -71,9 +71,7 @@ def verbosity_options(command: F) -> F:
 
 def json_option(command: F) -> F:
     """Add `--json`."""
-    return click.option(
-        "--json", "as_json", is_flag=True, envvar="WHARFINGER_JSON", help="Print JSON as the protocol writes it."
-    )(command)
+    return click.option("--json", "as_json", is_flag=True, envvar="WHARFINGER_JSON", help="Print JSON.")(command)
 
 
 def connection_options(command: F) -> F:

@@ -114,8 +114,10 @@ def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
     connection = take_connection_options(options)
     configs = read_servers(ctx, words, connection, options.pop("trust"))
     question = read_question(ctx, options.pop("question"))
-    if question is None:
-        check_terminal(ctx, as_json=options["as_json"])
+    if question is None and options["as_json"]:
+        raise click.UsageError("--json answers one question: give it with -p, or pipe it in.", ctx)
+    if question is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("There is no terminal to chat at: give the question with -p, or pipe it in.", ctx)
     from wharfinger.cli.targets.chat_runner import ChatRunner
 
     log_to_stderr(verbosity_of(ctx))
@@ -214,14 +216,14 @@ def with_options(ctx: click.Context, configs: list[ServerConfig], connection: Co
     if connection.env and len(commands) != 1:
         raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
     headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
-    return [
-        replace(config, headers=merge_headers(config.headers, headers))
-        if config in urls
-        else replace(config, env={**config.env, **env})
-        if config in commands
-        else config
-        for config in configs
-    ]
+    changed: list[ServerConfig] = []
+    for config in configs:
+        if config in urls:
+            config = replace(config, headers=merge_headers(config.headers, headers))
+        elif config in commands:
+            config = replace(config, env={**config.env, **env})
+        changed.append(config)
+    return changed
 
 
 def read_question(ctx: click.Context, question: str | None) -> str | None:
@@ -248,11 +250,3 @@ def read_piped(ctx: click.Context) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise click.UsageError("stdin is not text in UTF-8: publish the file as a resource.", ctx) from None
-
-
-def check_terminal(ctx: click.Context, *, as_json: bool) -> None:
-    """Refuse to chat without a terminal, and with `--json`."""
-    if as_json:
-        raise click.UsageError("--json answers one question: give it with -p, or pipe it in.", ctx)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("There is no terminal to chat at: give the question with -p, or pipe it in.", ctx)

@@ -68,7 +68,7 @@ class TerminalForms:
             for line in lines:
                 show(line)
             try:
-                typed = await self._line(prompt)
+                typed = await self._read_line(prompt)
                 return typed.lower() if lower else typed
             except FormDeclined:
                 return ""
@@ -102,7 +102,7 @@ class TerminalForms:
         show(f"  Host: {plain_host(host)}{'' if secure else '  (not encrypted)'}")
         show(f"  Page: {url}")
         while True:
-            answer = await self._line("If you trust this host, open the page and type y; n declines> ")
+            answer = await self._read_line("If you trust this host, open the page and type y; n declines> ")
             if answer.lower() in YES:
                 return {}
             if answer.lower() in NO or not answer:
@@ -114,7 +114,7 @@ class TerminalForms:
         fields = {} if schema is UNSET else schema.properties
         required = () if schema is UNSET or schema.required is UNSET else schema.required
         show("  (Ctrl-D declines)" if fields else "  (y agrees, n declines)")
-        if not fields and (await self._line("  ")).lower() not in YES:
+        if not fields and (await self._read_line("  ")).lower() not in YES:
             raise FormDeclined
         answers: dict[str, Any] = {}
         for name, field in fields.items():
@@ -131,7 +131,7 @@ class TerminalForms:
             show(f"    {number}. {label}" + (f" ({value})" if value != label else ""))
         default = "" if field.default is UNSET else f" [{default_text(field.default)}]"
         while True:
-            typed = await self._line(f"  {name}{default}> ")
+            typed = await self._read_line(f"  {name}{default}> ")
             if not typed and field.default is not UNSET:
                 return field.default
             if not typed and not required:
@@ -141,7 +141,7 @@ class TerminalForms:
             except ValueError as error:
                 show(f"    {error}")
 
-    async def _line(self, prompt: str) -> str:
+    async def _read_line(self, prompt: str) -> str:
         sys.stderr.write(printable(prompt))
         sys.stderr.flush()
         while b"\n" not in self._rest:
