@@ -136,6 +136,18 @@ def test_ctrl_c_at_a_form_ends_with_130(terminal: StartTerminal, harbour: str) -
     assert "Traceback" not in session.output
 
 
+def test_text_typed_before_a_form_does_not_answer_it(terminal: StartTerminal, harbour: str) -> None:
+    """A bug: the next line that a person had typed, such as a question in a chat, was sent to the server."""
+    session = terminal("call", harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
+    session.press("south\n7\n")
+    session.wait_for("quay> ")
+    session.press("north\n")
+    session.wait_for("tugs [1]> ")
+    session.press("\n")
+    assert session.wait_for_exit() == 0
+    assert '{"ship":"Mary","quay":"north","tugs":1}' in session.output
+
+
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 def test_url_elicitation_shows_the_host_and_needs_consent(

@@ -30,7 +30,10 @@ class FormDeclined(Exception):
 
 
 class TerminalForms:
-    """Asks a person the questions of servers, one at a time. `before` is called before each question is printed."""
+    """Asks a person the questions of servers, one at a time. `before` is called before each question is printed.
+
+    Text that was typed before a question is dropped, because it does not answer it: a server must not get it.
+    """
 
     def __init__(self, before: Callable[[], None] | None = None) -> None:
         self._before = before
@@ -55,16 +58,12 @@ class TerminalForms:
     async def choose(self, lines: Sequence[str], prompt: str, *, lower: bool = True) -> str:
         """Show lines and return the typed text, in lower case unless `lower` is False.
 
-        Returns an empty string without a terminal, and for Ctrl-D. Text that was typed before the question is dropped,
-        because it does not answer the question.
+        Returns an empty string without a terminal, and for Ctrl-D.
         """
         async with self._turn:
-            if self._before is not None:
-                self._before()
+            self._begin()
             if not self.has_terminal:
                 return ""
-            self._rest = b""
-            drop_typed()
             for line in lines:
                 show(line)
             try:
@@ -78,8 +77,7 @@ class TerminalForms:
     ) -> dict[str, Any] | None:
         """Ask a question after the questions before it. Returns None if it is declined."""
         async with self._turn:
-            if self._before is not None:
-                self._before()
+            self._begin()
             if not self.has_terminal:
                 show(
                     f"wharfinger: declined the question {question.message!r} of the server:"
@@ -91,6 +89,14 @@ class TerminalForms:
             except FormDeclined:
                 show("Declined.")
                 return None
+
+    def _begin(self) -> None:
+        """Prepare the terminal for a question."""
+        if self._before is not None:
+            self._before()
+        self._rest = b""
+        if self.has_terminal:
+            drop_typed()
 
     async def _ask_consent(self, question: t.ElicitRequestParams) -> dict[str, Any]:
         url = question.url if isinstance(question.url, str) else ""
