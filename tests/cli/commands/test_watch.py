@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import subprocess
@@ -10,8 +11,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import TIDE_SERVER, RunCli
+import pytest
+
+from tests.cli.conftest import TIDE_SERVER, RunCli, run_server_file
 from wharfinger import Client
+from wharfinger.cli import main
 
 
 def test_watch_prints_each_change_and_the_content(run_cli: RunCli, tide_url: str) -> None:
@@ -31,7 +35,7 @@ def test_watch_prints_each_change_and_the_content(run_cli: RunCli, tide_url: str
         seen.set()
         riser.join(20)
     assert code == 0
-    assert re.fullmatch(r"(\d\d:\d\d:\d\d changed tide://now\n\d+ m){2}", out)
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d changed tide://now\n\d+ m\n){2}", out)
     assert err == "Watching tide://now: Ctrl-C stops.\n"
 
 
@@ -61,6 +65,28 @@ def test_a_watch_reports_the_loss_and_return_of_the_connection(
     address = url[0].removeprefix("http://").removesuffix("/mcp")
     start("run", "--http", address, "harbour.py", stdin=subprocess.DEVNULL)
     assert "reconnected, may have changed: tide://now" in watcher.stdout.readline()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_read_that_fails_does_not_end_the_watch(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path, as_json: bool
+) -> None:
+    """A bug: it did, and the change was not printed."""
+    (tmp_path / "harbour.py").write_text(TIDE_SERVER.replace("    return f", "    1 / (height - 1)\n    return f", 1))
+    with run_server_file(tmp_path / "harbour.py") as url:
+        watcher = start("watch", "--read", *["--json"] * as_json, url, "tide://now")
+        assert watcher.stdout is not None
+        assert watcher.stderr is not None
+        assert watcher.stderr.readline().startswith("Watching")
+        assert main(["call", "-q", url, "rise", "by:=1"]) == 0
+        if as_json:
+            assert json.loads(watcher.stdout.readline())["error"].startswith("Internal error")
+        else:
+            assert "changed tide://now" in watcher.stdout.readline()
+            assert watcher.stderr.readline().startswith("wharfinger: it cannot be read: Internal error")
+        assert main(["call", "-q", url, "rise", "by:=1"]) == 0
+        line = watcher.stdout.readline()
+        assert "2 m" in (line if as_json else watcher.stdout.readline())
 
 
 def test_ctrl_c_ends_a_watch_with_130(start: Callable[..., subprocess.Popen[str]], tide_url: str) -> None:

@@ -126,6 +126,7 @@ def bytes_of(content: ResourceContents) -> bytes:
 
 def show(contents: list[ResourceContents]) -> None:
     """Print the contents."""
+    from wharfinger.cli.render.content_blocks import with_line_end
     from wharfinger.cli.render.formatting import printable, size
     from wharfinger.cli.render.highlighting import print_highlighted, summary
     from wharfinger.cli.render.output import print_bytes, print_text, to_terminal
@@ -136,7 +137,7 @@ def show(contents: list[ResourceContents]) -> None:
             amount = size(len(bytes_of(content)))
             click.echo(printable(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
-            text = content.text + ("\n" if len(contents) > 1 and not content.text.endswith("\n") else "")
+            text = content.text if len(contents) == 1 else with_line_end(content.text)
             if not (to_terminal() and print_highlighted(text, kind, content.uri)):
                 print_text(text)
         elif to_terminal():

@@ -96,11 +96,15 @@ def print_interruption(error: WharfingerError) -> None:
     """Print that the connection was lost. After it is back, `print_change` prints what may have changed."""
     import time
 
+    click.echo(f"{time.strftime('%H:%M:%S')} connection lost, reconnecting ({first_line(error)})", err=True)
+
+
+def first_line(error: WharfingerError) -> str:
+    """Return the first line of an error's message, without secrets, control characters and the full stop."""
     from wharfinger.cli.render.formatting import printable
     from wharfinger.content.redaction import redacted_text
 
-    reason = redacted_text(str(error).partition("\n")[0]).rstrip(".")
-    click.echo(f"{time.strftime('%H:%M:%S')} connection lost, reconnecting ({printable(reason)})", err=True)
+    return printable(redacted_text(str(error).partition("\n")[0]).rstrip("."))
 
 
 async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
@@ -129,31 +133,38 @@ async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
 
 
 async def print_change(client: Client, change: Change, reads: bool, as_json: bool) -> None:
-    """Print one change and, if `reads` is true, the new content of the resource."""
+    """Print one change and, if `reads` is true, the new content of the resource. If it cannot be read, print why."""
     import time
 
+    from wharfinger.cli.render.content_blocks import with_line_end
     from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.render.output import print_json, print_text
-    from wharfinger.errors import ResourceNotFound
+    from wharfinger.errors import ResourceNotFound, WharfingerError
 
     result = None
     deleted = False
+    failure = ""
     if reads and change.uri:
         try:
             result = (await client.read_resource(change.uri, bypass_cache=True)).result
         except ResourceNotFound:
             deleted = True
+        except WharfingerError as error:  # the watch continues: the next read may succeed
+            failure = first_line(error)
     if as_json:
         missed = {"missed": True} if change.missed else {}
         read = {"result": result} if result else {}
-        print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read})
+        failed = {"error": failure} if failure else {}
+        print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read, **failed})
         return
     subject = change.uri or f"the list of {change.kind}"
     verb = "reconnected, may have changed:" if change.missed else "changed"
     click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(subject)}{'  (deleted)' if deleted else ''}")
+    if failure:
+        click.echo(f"wharfinger: it cannot be read: {failure}.", err=True)
     for content in result.contents if result else ():
         if isinstance(content.text, str):
-            print_text(content.text)
+            print_text(with_line_end(content.text))
 
 
 async def run_command(command: str, change: Change) -> None:

@@ -8,7 +8,7 @@ import click
 
 from wharfinger import types as t
 
-__all__ = ["binary_of", "print_block"]
+__all__ = ["binary_of", "print_block", "with_line_end"]
 
 
 def binary_of(block: Any) -> tuple[str, bytes] | None:
