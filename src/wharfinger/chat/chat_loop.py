@@ -89,7 +89,7 @@ class Chat:
         self._limit = asyncio.Semaphore(CONCURRENT_CALLS)
 
     async def aclose(self) -> None:
-        """Close the client of the present model, which may have replaced the first one."""
+        """Close the client of the current model, which may have replaced the first one."""
         await self.model.close()
 
     async def ask(self, question: str) -> ChatAnswer:

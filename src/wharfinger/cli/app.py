@@ -46,7 +46,7 @@ MODULES = {
     "complete": "complete_argument",
     "completion": "print_completion",
 }
-"""The modules of the sub-commands that are not in the module of their own name."""
+"""The modules whose name differs from their sub-command."""
 
 EXAMPLES = """\b
 Examples:

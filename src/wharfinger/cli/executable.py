@@ -68,7 +68,7 @@ def _installed(name: str) -> bool:
 
 
 def absolute_command(words: list[str]) -> tuple[str, ...]:
-    """Make the executable, and every argument that is clearly a path in the current folder, absolute.
+    """Make the executable, and every argument that clearly names an existing file or folder, absolute.
 
     Raises:
         FileNotFoundError: there is no such executable.
@@ -83,7 +83,7 @@ def absolute_command(words: list[str]) -> tuple[str, ...]:
 
 
 def is_path(word: str) -> bool:
-    """Return whether an argument clearly names a file or folder. A word without slash or suffix may be a command."""
+    """Return whether an argument clearly names an existing file or folder. A plain word may be a command."""
     path = Path(word)
     looks_like_path = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
     return looks_like_path and not word.startswith("-") and path.exists()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 __all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "ending_lines", "frames_of", "place_of"]
 
 SHOWN_FRAMES = 3
-"""Maximum number of frames of the author's code that are shown. The innermost frames are shown."""
+"""Maximum number of frames of the author's code that are shown: the innermost ones."""
 MESSAGE_LINES = 6
 """Maximum number of lines of an exception's text that are shown."""
 KEPT_LINES = 2000

@@ -145,7 +145,7 @@ class AnthropicAnswerReader:
         return text
 
     def _count_tokens(self, usage: dict[str, Any]) -> None:
-        """Keep the counts of an event: totals. `message_delta` has those of the input only if they have changed."""
+        """Keep the totals that an event reports. `message_delta` has those of the input only if they have changed."""
         cached = as_number(usage.get("cache_read_input_tokens"))
         sent = as_number(usage.get("input_tokens")) + cached + as_number(usage.get("cache_creation_input_tokens"))
         self._usage.input = sent or self._usage.input

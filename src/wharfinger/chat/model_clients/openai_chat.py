@@ -42,7 +42,7 @@ def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if request.max_tokens is not None:  # OpenAI's own models refuse `max_tokens`
+    if request.max_tokens is not None:  # OpenAI's own models refuse `max_tokens`, older endpoints the new name
         body["max_tokens" if "max_completion_tokens" in omit else "max_completion_tokens"] = request.max_tokens
     if request.tools:
         body["tools"] = request.tools

@@ -16,9 +16,10 @@ __all__ = ["hosts"]
 
 
 class HostConfiguration(NamedTuple):
-    """A file that configures servers: `host` is its name for `Host.from_config`, or empty: then pass the path."""
+    """A file that configures servers."""
 
     host: str
+    """The name of the file for `Host.from_config`, or an empty string if that takes only its path."""
     title: str
     file: Path
     servers: list[ConfiguredServer]

@@ -53,7 +53,7 @@ def parse(words: Iterable[str]) -> dict[str, float]:
 
 
 def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
-    """Return the defaults of a struct by their names in `--limit`: after `http_` if `Limits` has the same name."""
+    """Return the defaults of a struct by their names in `--limit`. A name that `Limits` has too begins with `http_`."""
     protocol_names = () if kind is Limits else Limits.__struct_fields__
     return {
         f"http_{field.name}" if field.name in protocol_names else field.name: field.default
@@ -62,7 +62,7 @@ def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
 
 
 def changes(kind: type[msgspec.Struct], values: dict[str, float]) -> dict[str, Any]:
-    """Return those of the given values that are for this struct, by the names of its fields and in their types."""
+    """Return the values that are for this struct, by the names of its fields and converted to their types."""
     default_values = defaults(kind)
     field_names = dict(zip(default_values, kind.__struct_fields__, strict=True))
     return {

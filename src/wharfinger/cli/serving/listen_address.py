@@ -13,7 +13,7 @@ __all__ = ["DEFAULT", "ListenAddress", "is_any_address", "looks_like_address", "
 
 
 class ListenAddress(NamedTuple):
-    """An address to listen on. `chosen`: the user named the port, so it is never replaced with a free one."""
+    """An address to listen on. If the user has `chosen` the port, it is never replaced with a free one."""
 
     host: str
     port: int
