@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.content.text import iso, many, printable, shown, size_text
+from wharfinger.content.text import escape_controls, iso, many, printable, shown, size_text
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_a_number_agrees_with_its_noun(number: int, noun: str, text: str) -> Non
 
 @pytest.mark.parametrize(
     ("octets", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10 << 10, "10 KiB"), (2 << 50, "2048 TiB")],
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (2150, "2.1 KiB"), (10 << 10, "10 KiB"), (2 << 50, "2048 TiB")],
 )
 def test_a_size_is_short(octets: int, text: str) -> None:
     assert size_text(octets) == text
@@ -33,6 +33,27 @@ def test_an_untrusted_text_is_shown_in_one_short_line() -> None:
     assert printable("x" * 64) == "x" * 64
     assert printable("x" * 65) == "x" * 64 + "…"
     assert printable("abc", 2) == "ab…"
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "expected"),
+    [
+        ("file:///a/b.txt", "file:///a/b.txt"),
+        ("zoë – 港", "zoë – 港"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("two\nlines", "two\\x0alines"),
+        ("\x9b31m", "\\x9b31m"),
+        ("txt.\u202eexe", "txt.\\u202eexe"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_control_characters_are_escaped(untrusted: str, expected: str) -> None:
+    """File names, URIs, titles and client names are untrusted."""
+    assert escape_controls(untrusted) == expected
+
+
+def test_line_breaks_may_be_kept() -> None:
+    assert escape_controls("a\n\tb\x07", keep="\n\t") == "a\n\tb\\x07"
 
 
 def test_a_time_that_cannot_be_written_is_empty() -> None:

@@ -101,10 +101,10 @@ def usage_line(error: click.UsageError) -> str:
 
 def say(line: str) -> None:
     """Print one line on stderr, with the control characters escaped."""
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
     try:
-        sys.stderr.write(printable(line.replace("\n", " ")) + "\n")
+        sys.stderr.write(escape_controls(line.replace("\n", " ")) + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):  # stderr is closed
         pass

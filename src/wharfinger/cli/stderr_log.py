@@ -6,7 +6,7 @@ import logging
 import sys
 
 from wharfinger.cli.options import Verbosity
-from wharfinger.cli.render.formatting import printable
+from wharfinger.content.text import escape_controls
 
 __all__ = ["log_to_stderr"]
 
@@ -24,7 +24,7 @@ class LineFormatter(logging.Formatter):
         """Format a record with the control characters escaped."""
         head = f"{self.formatTime(record, self.datefmt)} {record.levelname.lower():<7} {record.getMessage()}"
         if record.exc_info and self.tracebacks:
-            return printable(head) + "\n" + printable(self.formatException(record.exc_info), keep="\n\t")
+            return escape_controls(head) + "\n" + escape_controls(self.formatException(record.exc_info), keep="\n\t")
         if record.exc_info and record.exc_info[1] is not None:
             from wharfinger.cli.tracebacks import place_of
 
@@ -32,7 +32,7 @@ class LineFormatter(logging.Formatter):
             text, location = f"{type(error).__name__}: {error}", place_of(error)
             missing = [part for part in (location, text) if part and part not in head]
             head = ": ".join([head, *missing]) + " (-v shows the traceback)"
-        return printable(head)
+        return escape_controls(head)
 
 
 def log_to_stderr(verbosity: Verbosity, *, tracebacks: bool = False) -> None:

@@ -77,10 +77,10 @@ class ServerStderr:
         """Keep one line."""
         self.lines.append(line)
         if self.show:
-            from wharfinger.cli.render.formatting import printable
             from wharfinger.content.redaction import redacted_text
+            from wharfinger.content.text import escape_controls
 
-            print(f"  | {printable(redacted_text(line))}", file=sys.stderr, flush=True)
+            print(f"  | {escape_controls(redacted_text(line))}", file=sys.stderr, flush=True)
 
 
 def cause_in(lines: Iterable[str], message: str) -> list[str]:

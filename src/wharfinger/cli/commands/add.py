@@ -12,9 +12,10 @@ import click
 
 from wharfinger.cli.error_report import CommandError
 from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, verbosity_of, verbosity_options
-from wharfinger.cli.render.formatting import printable, slug
+from wharfinger.cli.render.formatting import slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
+from wharfinger.content.text import escape_controls
 from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
 
 if TYPE_CHECKING:
@@ -288,4 +289,4 @@ def present_names(file: Path, name: str) -> str:
 def print_line(ctx: click.Context, line: str) -> None:
     """Print a line, unless `-q`."""
     if not verbosity_of(ctx).quiet:
-        click.echo(printable(line))
+        click.echo(escape_controls(line))

@@ -212,9 +212,9 @@ async def open_nothing(url: str) -> None:
 
 def print_url(url: str) -> None:
     """Print where to sign in."""
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
-    click.echo(f"Sign in at: {printable(url)}", err=True)
+    click.echo(f"Sign in at: {escape_controls(url)}", err=True)
 
 
 def print_step(step: TraceStep) -> None:
@@ -237,6 +237,6 @@ def expiry(grant: Grant) -> str:
 
 def say(line: str) -> None:
     """Print a line with the control characters escaped."""
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
-    click.echo(printable(line))
+    click.echo(escape_controls(line))

@@ -52,10 +52,10 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     TARGET is a server as in the other commands, the configuration file of a host, such as mcp.json, or the name of a
     host, such as claude-desktop. The page is for this machine only. Its URL has a token, which works once.
     """
-    from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.stderr_log import log_to_stderr
     from wharfinger.cli.targets.open_client import check_revision, saved_sign_in, take_connection_options
     from wharfinger.client import ClientOptions
+    from wharfinger.content.text import escape_controls
     from wharfinger.transports.accepting import AddressInUse
 
     verbosity = verbosity_of(ctx)
@@ -73,7 +73,7 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     opens_browser = sys.stdout.isatty() if opens is None else opens
 
     def ready(url: str) -> None:
-        names = ", ".join(printable(config.name) for config in configs)
+        names = ", ".join(escape_controls(config.name) for config in configs)
         click.echo(f"Browsing {names}\n  page  {url}    Ctrl-C stops")
         if opens_browser:
             click.launch(url)

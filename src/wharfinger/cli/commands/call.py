@@ -148,13 +148,14 @@ def is_same_content(text: str, structured: Any) -> bool:
 def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[Path, str]]:
     """Write the binary blocks into a folder. Returns the file and size of each, by the index of the block."""
     from wharfinger.cli.render.content_blocks import binary_of
-    from wharfinger.cli.render.formatting import size, slug
+    from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.targets.saved_files import new_file
+    from wharfinger.content.text import size_text
 
     saved: dict[int, tuple[Path, str]] = {}
     for index, block in enumerate(blocks):
         binary = binary_of(block)
         if binary is not None:
             kind, data = binary
-            saved[index] = (new_file(folder, slug(name, fallback="result"), kind, data), size(len(data)))
+            saved[index] = (new_file(folder, slug(name, fallback="result"), kind, data), size_text(len(data)))
     return saved

@@ -69,11 +69,11 @@ def check(file: str, online: bool, as_json: bool) -> int:
             report |= {"findings": [finding._asdict() for finding in findings], "anyone": public._asdict()}
         print_json(report)
         return 1 if failed else 0
-    from wharfinger.cli.render.formatting import count, printable
+    from wharfinger.content.text import escape_controls, many
 
     for problem in problems:
-        click.echo(printable(problem))
-    click.echo(f"{count(len(sources), 'source')}, {'with' if has_policy else 'no'} policy.")
+        click.echo(escape_controls(problem))
+    click.echo(f"{many(len(sources), 'source')}, {'with' if has_policy else 'no'} policy.")
     if has_policy:
         print_findings(findings, public, lists)
     elif not problems:

@@ -121,13 +121,14 @@ def as_object(survey: Survey, findings: list[DoctorFinding]) -> dict[str, Any]:
 def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> None:
     """Print a report for people."""
     from wharfinger.cli.doctor.survey import CHARACTERS_PER_TOKEN, tokens, tool_costs
-    from wharfinger.cli.render.formatting import columns, count, printable
+    from wharfinger.cli.render.formatting import columns
+    from wharfinger.content.text import escape_controls, many
 
-    amounts = [count(len(getattr(survey, kind).items), kind.removesuffix("s")) for kind in KINDS]
+    amounts = [many(len(getattr(survey, kind).items), kind.removesuffix("s")) for kind in KINDS]
     lines = [
         f"{survey.name or 'A server without a name'} {survey.version}".rstrip() + f" at {target}",
         f"Supports {', '.join(survey.supported)}",
-        f"Offers {', '.join(amounts)}; {count(len(survey.reads), 'resource')} read",
+        f"Offers {', '.join(amounts)}; {many(len(survey.reads), 'resource')} read",
     ]
     for severity, title in (("problem", "Problems"), ("advice", "Advice")):
         listed = [finding for finding in findings if finding.severity == severity]
@@ -137,14 +138,14 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
     costs = tool_costs(survey)
     if costs or survey.instructions:
         total = sum(cost.tokens for cost in costs)
-        sums = f"{total:,} for {count(len(costs), 'tool')}, {tokens(survey.instructions):,} for the instructions"
+        sums = f"{total:,} for {many(len(costs), 'tool')}, {tokens(survey.instructions):,} for the instructions"
         lines += [
             "",
             f"Tokens of every conversation ({CHARACTERS_PER_TOKEN} characters each): {sums}",
             *columns([(f"{cost.tokens:,}".rjust(8), cost.name) for cost in costs[:SHOWN_COSTS]]),
         ]
     for line in lines:
-        click.echo(printable(line))
+        click.echo(escape_controls(line))
 
 
 def places(finding: DoctorFinding) -> str:

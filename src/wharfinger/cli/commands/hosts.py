@@ -49,16 +49,16 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
         for configuration in configuration_files:
             print_json(as_object(configuration))
         return
-    from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.render.output import print_rows
+    from wharfinger.content.text import escape_controls
 
     for number, configuration in enumerate(configuration_files):
         if number:
             click.echo()
         name = f"{configuration.host}  " if configuration.host else ""
-        click.echo(f"{name}{configuration.title}, {printable(str(configuration.file))}")
+        click.echo(f"{name}{configuration.title}, {escape_controls(str(configuration.file))}")
         if configuration.error:
-            click.echo(f"  cannot be read: {printable(configuration.error)}")
+            click.echo(f"  cannot be read: {escape_controls(configuration.error)}")
         elif not configuration.servers:
             click.echo("  no server")
         print_rows([("  " + server.name, shown_target(server), remark(server)) for server in configuration.servers])

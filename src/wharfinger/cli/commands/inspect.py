@@ -183,7 +183,8 @@ def milliseconds(seconds: float) -> float:
 
 def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     """Return each fact as a label and a text, which may be empty."""
-    from wharfinger.cli.render.formatting import count, duration
+    from wharfinger.cli.render.formatting import duration
+    from wharfinger.content.text import many
 
     info = inspected.server
     title = f" ({info.title})" if info and isinstance(info.title, str) else ""
@@ -191,7 +192,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     listed = [
         (
             "",
-            f"{count(timing.number, kind.removesuffix('s'))} in {duration(timing.seconds)}"
+            f"{many(timing.number, kind.removesuffix('s'))} in {duration(timing.seconds)}"
             + (f", then: {timing.error}" if timing.error else ""),
         )
         for kind, timing in inspected.lists.items()

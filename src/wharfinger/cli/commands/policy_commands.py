@@ -56,9 +56,9 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     The policy lets local callers, and callers with a token, read everything that does not look private. Change it as
     you need.
     """
-    from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.serving.published_lists import read_target_lists
     from wharfinger.cli.serving.server_loader import split_place
+    from wharfinger.content.text import escape_controls
     from wharfinger.policy.first_policy import first_policy
 
     path = Path(output)
@@ -68,12 +68,12 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     place = split_place(targets[0])[0]
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
     shown, omitted = shown_words(targets)
-    words, name = (printable(shlex.join(each)) for each in (shown, (str(path),)))
+    words, name = (escape_controls(shlex.join(each)) for each in (shown, (str(path),)))
     text = first_policy(lists.published, lists.harmless, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not verbosity_of(ctx).quiet:
-        click.echo(f"Wrote {printable(str(path))}. Check it with: wharfinger policy check {name} {words}")
+        click.echo(f"Wrote {escape_controls(str(path))}. Check it with: wharfinger policy check {name} {words}")
         for remark in omitted:
             click.echo(remark)
 
@@ -194,26 +194,26 @@ def check_policy(rules: Policy, lists: ServerLists | None) -> tuple[list[Finding
 
 def print_findings(findings: Sequence[Finding], public: PublicView, lists: ServerLists | None) -> None:
     """Print findings, and what anyone may do."""
-    from wharfinger.cli.render.formatting import count, printable
+    from wharfinger.content.text import escape_controls, many
 
     for finding in findings:
         head = f"{finding.rule}: " if finding.rule else ""
-        click.echo(printable(f"{head}{finding.message}{'' if finding.problem else ' (note)'}"))
+        click.echo(escape_controls(f"{head}{finding.message}{'' if finding.problem else ' (note)'}"))
     if not public.rules:
         click.echo("Without a token, nobody may do anything.")
     elif lists is None:
-        click.echo(printable(f"Without a token, anyone may do what {', '.join(public.rules)} allows."))
+        click.echo(escape_controls(f"Without a token, anyone may do what {', '.join(public.rules)} allows."))
     else:
         published = lists.published
         more = "" if published.complete else "more than "
         examples = ", ".join(public.examples)
-        share = f"{public.number:,} of {more}{count(len(published.uris), 'resource')}"
+        share = f"{public.number:,} of {more}{many(len(published.uris), 'resource')}"
         example_list = f": {examples}{', …' if public.number > len(public.examples) else ''}" if examples else ""
-        click.echo(printable(f"Without a token, anyone may read {share}{example_list}."))
+        click.echo(escape_controls(f"Without a token, anyone may read {share}{example_list}."))
         if public.tools or public.prompts:
-            click.echo(printable(f"And use {', '.join((*public.tools, *public.prompts))}."))
+            click.echo(escape_controls(f"And use {', '.join((*public.tools, *public.prompts))}."))
     problems = sum(finding.problem for finding in findings)
-    click.echo(f"{count(problems, 'problem')}." if problems else "No problems.")
+    click.echo(f"{many(problems, 'problem')}." if problems else "No problems.")
 
 
 @policy.command(
@@ -268,7 +268,7 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
         near_misses = [miss._asdict() for miss in explanation.near_misses]
         print_json({**explanation._asdict(), "near_misses": near_misses, "action": verb, "target": target})
         return 0 if explanation.allowed else 1
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
     if explanation.allowed:
         reason = f"allowed by {explanation.rule}"
@@ -276,11 +276,11 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
         reason = f"refused by {explanation.rule}"
     else:
         reason = "refused: no rule allows it"
-    click.echo(printable(f"{verb} {target}: {reason}."))
+    click.echo(escape_controls(f"{verb} {target}: {reason}."))
     if explanation.missing_scopes:
-        click.echo(printable(f"The refusal names the missing scopes: {' '.join(explanation.missing_scopes)}."))
+        click.echo(escape_controls(f"The refusal names the missing scopes: {' '.join(explanation.missing_scopes)}."))
     for miss in explanation.near_misses:
-        click.echo(printable(f"{miss.rule} would allow it, but {miss.needs}."))
+        click.echo(escape_controls(f"{miss.rule} would allow it, but {miss.needs}."))
     if explanation.remark:
         click.echo(explanation.remark)
     if server is None and rules.has_roots:

@@ -63,8 +63,8 @@ def prompt(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **optio
 def show(result: Any) -> None:
     """Print each message below its role."""
     from wharfinger.cli.render.content_blocks import print_block
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
     for message in result.messages:
-        click.echo(f"[{printable(message.role)}]")
+        click.echo(f"[{escape_controls(message.role)}]")
         print_block(message.content, advice="--json shows it")

@@ -72,10 +72,10 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
     elif not output:
         show(contents)
     if remarks and not as_json and (into_folder or not output):
-        from wharfinger.cli.render.formatting import printable
+        from wharfinger.content.text import escape_controls
 
         for remark in remarks:
-            click.echo(printable(str(remark.text).strip()), err=True)
+            click.echo(escape_controls(str(remark.text).strip()), err=True)
 
 
 def split_remarks(contents: list[ResourceContents]) -> tuple[list[ResourceContents], list[ResourceContents]]:
@@ -127,21 +127,21 @@ def bytes_of(content: ResourceContents) -> bytes:
 def show(contents: list[ResourceContents]) -> None:
     """Print the contents."""
     from wharfinger.cli.render.content_blocks import with_line_end
-    from wharfinger.cli.render.formatting import printable, size
     from wharfinger.cli.render.highlighting import print_highlighted, summary
     from wharfinger.cli.render.output import print_bytes, print_text, to_terminal
+    from wharfinger.content.text import escape_controls, size_text
 
     for content in contents:
         kind = content.mime_type if isinstance(content.mime_type, str) else ""
         if len(contents) > 1:
-            amount = size(len(bytes_of(content)))
-            click.echo(printable(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
+            amount = size_text(len(bytes_of(content)))
+            click.echo(escape_controls(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
             text = content.text if len(contents) == 1 else with_line_end(content.text)
             if not (to_terminal() and print_highlighted(text, kind, content.uri)):
                 print_text(text)
         elif to_terminal():
-            click.echo(printable(summary(bytes_of(content), kind)))
+            click.echo(escape_controls(summary(bytes_of(content), kind)))
         else:
             print_bytes(bytes_of(content))
 
@@ -173,7 +173,7 @@ def save_json(ctx: click.Context, result: Any, output: str) -> None:
 
 def report_written(ctx: click.Context, path: object, byte_count: int) -> None:
     """Print the name and size of a written file, unless `-q`."""
-    from wharfinger.cli.render.formatting import size
+    from wharfinger.content.text import size_text
 
     if not verbosity_of(ctx).quiet:
-        click.echo(f"Wrote {path} ({size(byte_count)}).", err=True)
+        click.echo(f"Wrote {path} ({size_text(byte_count)}).", err=True)

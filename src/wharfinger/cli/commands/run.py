@@ -134,7 +134,7 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
 
 def feature_counts(server: Server) -> str:
     """Return the numbers of resources, templates, sources, tools and prompts as text, such as `2 tools, 1 prompt`."""
-    from wharfinger.cli.render.formatting import count
+    from wharfinger.content.text import many
 
     numbers = (
         (len(server.resources.static), "resource"),
@@ -143,4 +143,4 @@ def feature_counts(server: Server) -> str:
         (len(server.tools.features), "tool"),
         (len(server.prompts.features), "prompt"),
     )
-    return ", ".join(count(number, noun) for number, noun in numbers if number) or "nothing yet"
+    return ", ".join(many(number, noun) for number, noun in numbers if number) or "nothing yet"

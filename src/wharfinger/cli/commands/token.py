@@ -80,8 +80,7 @@ Examples:
 def list_tokens(file: str, as_json: bool) -> None:
     """List the tokens of FILE: id, caller, groups, scopes and expiry."""
     from wharfinger.auth.server.static_tokens import read_tokens
-    from wharfinger.cli.render.formatting import printable
-    from wharfinger.content.text import iso
+    from wharfinger.content.text import escape_controls, iso
 
     records = read_tokens(file)
     if as_json:
@@ -106,7 +105,7 @@ def list_tokens(file: str, as_json: bool) -> None:
         if record.expires is not None:
             end = f"{'expired' if record.expires <= now else 'until'} {iso(record.expires)}"
         parts = [record.id, record.sub, *(f"group {name}" for name in record.groups), *record.scopes, end]
-        click.echo(printable("  ".join(parts)))
+        click.echo(escape_controls("  ".join(parts)))
     if not records:
         click.echo(f"{file} has no tokens: wharfinger token create {file} --sub NAME", err=True)
 

@@ -101,10 +101,10 @@ def print_interruption(error: WharfingerError) -> None:
 
 def first_line(error: WharfingerError) -> str:
     """Return the first line of an error's message, without secrets, control characters and the full stop."""
-    from wharfinger.cli.render.formatting import printable
     from wharfinger.content.redaction import redacted_text
+    from wharfinger.content.text import escape_controls
 
-    return printable(redacted_text(str(error).partition("\n")[0]).rstrip("."))
+    return escape_controls(redacted_text(str(error).partition("\n")[0]).rstrip("."))
 
 
 async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
@@ -137,8 +137,8 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
     import time
 
     from wharfinger.cli.render.content_blocks import with_line_end
-    from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.render.output import print_json, print_text
+    from wharfinger.content.text import escape_controls
     from wharfinger.errors import ResourceNotFound, WharfingerError
 
     result = None
@@ -159,7 +159,7 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
         return
     subject = change.uri or f"the list of {change.kind}"
     verb = "reconnected, may have changed:" if change.missed else "changed"
-    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {printable(subject)}{'  (deleted)' if deleted else ''}")
+    click.echo(f"{time.strftime('%H:%M:%S')} {verb} {escape_controls(subject)}{'  (deleted)' if deleted else ''}")
     if failure:
         click.echo(f"wharfinger: it cannot be read: {failure}.", err=True)
     for content in result.contents if result else ():

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from wharfinger.cli.render.formatting import printable
+from wharfinger.content.text import escape_controls
 
 __all__ = ["Banner", "PublishedSource", "ServerAddress", "UsageLine", "banner_text", "make_banner", "without_content"]
 
@@ -130,16 +130,20 @@ def compact(value: Any) -> str:
 
 def banner_text(banner: Banner, width: int = 16) -> str:
     """Return the banner as lines for a terminal."""
-    lines = [f"{item.verb} {printable(item.what)}  {printable(item.facts)}".rstrip() for item in banner.published]
+    lines = [
+        f"{item.verb} {escape_controls(item.what)}  {escape_controls(item.facts)}".rstrip() for item in banner.published
+    ]
     lines.append(f"  MCP  {banner.address.mcp}    page  {banner.address.page}    Ctrl-C stops")
     if banner.address.issuers:
-        lines.append(f"  Hosts sign in at {', '.join(map(printable, banner.address.issuers))} when they first connect.")
+        lines.append(
+            f"  Hosts sign in at {', '.join(map(escape_controls, banner.address.issuers))} when they first connect."
+        )
     if banner.address.tokens:
         create = shlex.join((*banner.program, "token", "create", banner.address.tokens, "--sub", "NAME"))
         sender = "A program that cannot sign in sends" if banner.address.issuers else "Each user's host sends"
-        lines.append(f"  {sender} a token. To make one: {printable(create)}")
+        lines.append(f"  {sender} a token. To make one: {escape_controls(create)}")
     lines += [
-        f"  {row.title:<{width}}{printable(row.text)}" + (f"    {row.remark}" if row.remark else "")
+        f"  {row.title:<{width}}{escape_controls(row.text)}" + (f"    {row.remark}" if row.remark else "")
         for row in banner.rows
     ]
     return "\n".join(lines) + "\n"

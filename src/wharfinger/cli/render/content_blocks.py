@@ -23,17 +23,17 @@ def binary_of(block: Any) -> tuple[str, bytes] | None:
 
 def print_block(block: Any, advice: str = "-o DIR saves it, --json shows it") -> None:
     """Print a block. A binary block is only described, with `advice` on how to get it."""
-    from wharfinger.cli.render.formatting import printable, size
     from wharfinger.cli.render.output import print_text
+    from wharfinger.content.text import escape_controls, size_text
 
     binary = binary_of(block)
     if isinstance(block, t.TextContent):
         print_text(with_line_end(block.text))
     elif binary is not None:
         uri = f"{block.resource.uri}  " if isinstance(block, t.EmbeddedResource) else ""
-        click.echo(printable(f"[{uri}{binary[0]}, {size(len(binary[1]))}: {advice}]"))
+        click.echo(escape_controls(f"[{uri}{binary[0]}, {size_text(len(binary[1]))}: {advice}]"))
     elif isinstance(block, t.ResourceLink):
-        click.echo(printable(f"{block.uri}  {block.title or block.name}"))
+        click.echo(escape_controls(f"{block.uri}  {block.title or block.name}"))
     elif isinstance(block, t.EmbeddedResource) and isinstance(block.resource.text, str):
         print_text(with_line_end(block.resource.text))
     else:

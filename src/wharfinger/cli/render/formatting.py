@@ -1,12 +1,8 @@
-"""Formats sizes, durations, numbers, names and foreign text for people."""
+"""Formats durations, names and columns for people; `content.text` has what other packages use too."""
 
 from __future__ import annotations
 
-from wharfinger.content.text import escape_controls as printable
-from wharfinger.content.text import many as count
-from wharfinger.content.text import size_text as size
-
-__all__ = ["columns", "count", "duration", "printable", "size", "slug", "variables_of"]
+__all__ = ["columns", "duration", "slug", "variables_of"]
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import os
 import struct
 import sys
 
-from wharfinger.cli.render.formatting import printable, size
+from wharfinger.content.text import escape_controls, size_text
 
 __all__ = ["print_highlighted", "summary"]
 
@@ -40,7 +40,7 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
     if not language:
         return False
     highlighted = Syntax("", language, theme="ansi_dark", background_color="default").highlight(
-        printable(text, keep="\n\t\r")
+        escape_controls(text, keep="\n\t\r")
     )
     if not text.endswith("\n"):
         highlighted.rstrip()
@@ -85,7 +85,7 @@ SIGNATURES = (
 def summary(data: bytes, kind: str) -> str:
     """Return a line that describes binary content and says how to get it."""
     format_name = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
-    parts = [kind or "binary", size(len(data)), format_name + dimensions(data)]
+    parts = [kind or "binary", size_text(len(data)), format_name + dimensions(data)]
     return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
 
 

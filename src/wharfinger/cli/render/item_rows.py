@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wharfinger.cli.render.formatting import size
+from wharfinger.content.text import size_text
 
 __all__ = ["ROWS", "text_or_empty"]
 
 
 def resource_row(item: Any) -> tuple[str, ...]:
     """Return size, MIME type, URI, and the title if the URI does not end with it."""
-    amount = size(item.size) if isinstance(item.size, int) else "-"
+    amount = size_text(item.size) if isinstance(item.size, int) else "-"
     title = item.title or item.name
     return (
         amount.rjust(8),

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.cli.render.formatting import columns, printable
+from wharfinger.cli.render.formatting import columns
+from wharfinger.content.text import escape_controls
 
 __all__ = ["print_bytes", "print_json", "print_rows", "print_text", "to_terminal"]
 
@@ -41,22 +42,24 @@ def printable_json(line: str) -> str:
     """Escape the control characters that JSON allows in a text: DEL, C1 controls and direction marks."""
     if line.isascii() and line.isprintable():
         return line
-    safe_line = printable(line)
+    safe_line = escape_controls(line)
     if safe_line == line:
         return line
-    return "".join(character if printable(character) == character else f"\\u{ord(character):04x}" for character in line)
+    return "".join(
+        character if escape_controls(character) == character else f"\\u{ord(character):04x}" for character in line
+    )
 
 
 def print_rows(rows: list[tuple[str, ...]]) -> None:
     """Print rows in columns, with the control characters escaped."""
-    for line in columns([tuple(printable(cell) for cell in row) for row in rows]):
+    for line in columns([tuple(escape_controls(cell) for cell in row) for row in rows]):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def print_text(text: str) -> None:
     """Print text: unchanged into a file or pipe, with the control characters escaped at a terminal."""
-    data = printable(text, keep="\n\t\r") if to_terminal() else text
+    data = escape_controls(text, keep="\n\t\r") if to_terminal() else text
     print_bytes(data.encode("utf-8", "surrogatepass"))
     if to_terminal() and not text.endswith("\n"):
         print_bytes(b"\n")

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from wharfinger.cli.options import Verbosity
-from wharfinger.cli.render.formatting import printable
+from wharfinger.content.text import escape_controls
 
 __all__ = ["ProgressBar"]
 
@@ -26,7 +26,7 @@ class ProgressBar:
         """Show a progress of `done` of `total`, as a bar if the total is known."""
         text = f"{done:g}/{total:g}" if total else f"{done:g}"
         if message:
-            text += f" {printable(message)}"
+            text += f" {escape_controls(message)}"
         if self.draws:
             if total and total > 0:
                 full = round(BAR_WIDTH * min(1.0, max(0.0, done / total)))

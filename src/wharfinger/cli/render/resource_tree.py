@@ -6,8 +6,9 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wharfinger.cli.render.formatting import columns, count, printable, size
+from wharfinger.cli.render.formatting import columns
 from wharfinger.cli.render.item_rows import ROWS
+from wharfinger.content.text import escape_controls, many, size_text
 from wharfinger.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncItera
         else:
             lines += [f"  {line}" for line in columns([ROWS[kind](item) for item in listed])]
         if more and limit is None:
-            lines.append(f"  … more than {count(TREE_ITEMS, 'item')}: `ls --{kind}` lists them all")
-    sys.stdout.write("".join(printable(line) + "\n" for line in lines))
+            lines.append(f"  … more than {many(TREE_ITEMS, 'item')}: `ls --{kind}` lists them all")
+    sys.stdout.write("".join(escape_controls(line) + "\n" for line in lines))
     sys.stdout.flush()
 
 
@@ -93,7 +94,7 @@ def segments(uri: str) -> list[str]:
 def details_of(item: Any) -> str:
     """Return size, MIME type and title of a resource."""
     title = item.title if isinstance(item.title, str) else item.name
-    amount = size(item.size) if isinstance(item.size, int) else ""
+    amount = size_text(item.size) if isinstance(item.size, int) else ""
     kind = item.mime_type if isinstance(item.mime_type, str) else ""
     parts = [amount, kind, "" if item.uri.endswith(title) else title]
     return "  ".join(part for part in parts if part)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from wharfinger.cli.render.banner import Banner, UsageLine
-from wharfinger.cli.render.formatting import printable, variables_of
+from wharfinger.cli.render.formatting import variables_of
+from wharfinger.content.text import escape_controls
 from wharfinger.net import is_loopback
 
 __all__ = ["PageItem", "PageItems", "start_page"]
@@ -53,17 +54,17 @@ def start_page(banner: Banner, items: PageItems | None = None) -> str:
 
     def row_html(title: str, text: str, remark: str) -> str:
         suffix = f" {escape(remark)}" if remark else ""
-        return f"<dt>{escape(title)}{suffix}</dt><dd><code>{escape(printable(text))}</code></dd>"
+        return f"<dt>{escape(title)}{suffix}</dt><dd><code>{escape(escape_controls(text))}</code></dd>"
 
     heads = "".join(
-        f"<p>{escape(source.verb)} <strong>{escape(printable(source.what))}</strong>"
-        f" {escape(printable(source.facts))}</p>"
+        f"<p>{escape(source.verb)} <strong>{escape(escape_controls(source.what))}</strong>"
+        f" {escape(escape_controls(source.facts))}</p>"
         for source in banner.published
     )
     rows = "\n".join(
         row_html(row.title, row.text, row.remark) for row in (UsageLine("MCP", banner.address.mcp), *banner.rows)
     )
-    title = escape(printable(banner.name))
+    title = escape(escape_controls(banner.name))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width"><title>{title}: MCP server</title>'
@@ -77,7 +78,7 @@ def item_lists(banner: Banner, items: PageItems) -> str:
     """Return the lists of resources and templates as HTML."""
 
     def shown(text: str) -> str:
-        return escape(printable(text if len(text) <= NAME_CHARACTERS else text[: NAME_CHARACTERS - 1] + "…"))
+        return escape(escape_controls(text if len(text) <= NAME_CHARACTERS else text[: NAME_CHARACTERS - 1] + "…"))
 
     client = ("--token-env", banner.address.header_env) if banner.address.header_env else ()
     url = urlsplit(banner.address.page)
@@ -101,11 +102,11 @@ def item_lists(banner: Banner, items: PageItems) -> str:
                 name = f'<a href="/read?uri={quote(item.uri, safe="", errors="surrogateescape")}">{name}</a>'
             parts.append(
                 f"<details><summary>{name} <small>{facts}</small></summary>"
-                f"<code>{escape(printable(item.uri))}</code><code>{escape(printable(command))}</code></details>"
+                f"<code>{escape(escape_controls(item.uri))}</code><code>{escape(escape_controls(command))}</code></details>"
             )
         if more:
             command = shlex.join((*banner.program, "ls", f"--{title.lower()}", *client, banner.address.mcp))
-            parts.append(f"<p>{escape(more)}:</p><code>{escape(printable(command))}</code>")
+            parts.append(f"<p>{escape(more)}:</p><code>{escape(escape_controls(command))}</code>")
     if not items.complete:
         parts.append("<p>The lists are incomplete: the server answered with an error, or not in time.</p>")
     return "\n".join(parts) + ("\n" if parts else "")

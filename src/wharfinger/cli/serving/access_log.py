@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wharfinger.cli.render.formatting import count, duration, printable, size
+from wharfinger.cli.render.formatting import duration
+from wharfinger.content.text import escape_controls, many, size_text
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.server.middleware.chain import transparent
 
@@ -86,11 +87,11 @@ class AccessLog:
 
     def _log_change(self, uri: str, watchers: int) -> None:
         """Log a change and how many watchers were notified."""
-        self._write_line("changed", uri, f"notified {count(watchers, 'watcher')}")
+        self._write_line("changed", uri, f"notified {many(watchers, 'watcher')}")
 
     def _write_line(self, verb: str, *parts: str) -> None:
         """Write one line, with each part shortened and its control characters escaped."""
-        line = "  ".join(shortened(printable(part)) for part in parts if part)
+        line = "  ".join(shortened(escape_controls(part)) for part in parts if part)
         self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {line}")
 
 
@@ -143,7 +144,7 @@ def outcome(result: Any) -> str:
     contents = getattr(result, "contents", None)
     if contents is None:
         return ""
-    return size(sum(byte_count(item) for item in contents))
+    return size_text(sum(byte_count(item) for item in contents))
 
 
 def byte_count(item: Any) -> int:

@@ -113,10 +113,10 @@ async def first_items(listing: AsyncIterable[Any]) -> tuple[tuple[PageItem, ...]
 
 def item_of(listed: Any) -> PageItem:
     """Return the item of the page for a resource or template."""
-    from wharfinger.cli.render.formatting import size
+    from wharfinger.content.text import size_text
 
     uri = getattr(listed, "uri", None) or listed.uri_template
     title = listed.title if isinstance(listed.title, str) else listed.name
     kind = listed.mime_type if isinstance(listed.mime_type, str) else ""
     amount = getattr(listed, "size", None)
-    return PageItem(uri, title, kind, size(amount) if isinstance(amount, int) else "")
+    return PageItem(uri, title, kind, size_text(amount) if isinstance(amount, int) else "")

@@ -19,10 +19,10 @@ from wharfinger.chat.conversation_store import ConversationStore
 from wharfinger.chat.model_clients import ModelChoice, ModelClient, choose_model
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
 from wharfinger.cli.options import verbosity_of
-from wharfinger.cli.render.formatting import count, printable
 from wharfinger.cli.targets.open_client import ConnectionOptions, on_ctrl_c, saved_sign_in
 from wharfinger.cli.targets.terminal_approval import SamplingApproval, TerminalApproval
 from wharfinger.cli.targets.terminal_forms import TerminalForms
+from wharfinger.content.text import escape_controls, many
 from wharfinger.errors import MissingExtra, StoreUnusable
 from wharfinger.host import Host
 
@@ -117,7 +117,7 @@ class ChatRunner:
 
     def _show_stderr(self, line: str) -> None:
         if self._verbosity.level:
-            click.echo(printable(line), err=True)
+            click.echo(escape_controls(line), err=True)
 
     def _chat_options(self) -> ChatOptions:
         options = self._options
@@ -168,7 +168,7 @@ class ChatRunner:
         servers = ", ".join(chat.host.servers) or "no server"
         self._display.note(f"{chat.model.choice} with {servers}. /help lists commands.")
         if chat.conversation.messages:
-            messages = count(len(chat.conversation.messages), "message")
+            messages = many(len(chat.conversation.messages), "message")
             self._display.note(f"Continues: {chat.conversation.title} ({messages})")
         self._note_servers(chat.host)
 

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from wharfinger.cli.options import Verbosity
-from wharfinger.cli.render.formatting import printable
 from wharfinger.cli.render.progress_bar import ProgressBar
 from wharfinger.cli.targets.terminal_forms import TerminalForms
+from wharfinger.content.text import escape_controls
 
 __all__ = ["ClientCallbacks"]
 
@@ -41,4 +41,4 @@ class ClientCallbacks:
 
     def _print_line(self, line: str) -> None:
         self.clear()
-        click.echo(printable(line.replace("\n", " ")), err=True)
+        click.echo(escape_controls(line.replace("\n", " ")), err=True)

@@ -70,11 +70,11 @@ def ask_at_terminal(name: str, described: Mapping[str, Any]) -> str | None:
     """Ask for the value of an input at the terminal. Returns None if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
 
     default = described.get("default")
     answer = click.prompt(
-        printable(str(described.get("description") or name)),
+        escape_controls(str(described.get("description") or name)),
         default=default if isinstance(default, str) else None,
         hide_input=described.get("password") is True,
         type=click.Choice(options_of(described)) if options_of(described) else str,

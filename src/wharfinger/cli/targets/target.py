@@ -211,14 +211,14 @@ SHOWN_NAMES = 12
 
 def searched_files(ctx: click.Context) -> str:
     """Return a sentence that names the searched configuration files and their servers."""
-    from wharfinger.cli.render.formatting import printable
+    from wharfinger.content.text import escape_controls
     from wharfinger.upstreams.config_files import all_servers, config_files
 
     chosen: Path | None = ctx.meta.get(CONFIG)
     servers, unreadable = all_servers(chosen)
     listed_files: list[str] = []
     for file in [chosen] if chosen else config_files():
-        names = list(dict.fromkeys(printable(server.name) for server in servers if server.file == file))
+        names = list(dict.fromkeys(escape_controls(server.name) for server in servers if server.file == file))
         more = ", …" if len(names) > SHOWN_NAMES else ""
         if names or file.exists():
             listed_files.append(f"{file} ({', '.join(names[:SHOWN_NAMES])}{more})" if names else f"{file} (no server)")

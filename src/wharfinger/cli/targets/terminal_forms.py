@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.cli.render.formatting import printable
+from wharfinger.content.text import escape_controls
 
 __all__ = ["TerminalForms", "choices_of", "read_field"]
 
@@ -148,7 +148,7 @@ class TerminalForms:
                 show(f"    {error}")
 
     async def _read_line(self, prompt: str) -> str:
-        sys.stderr.write(printable(prompt))
+        sys.stderr.write(escape_controls(prompt))
         sys.stderr.flush()
         while b"\n" not in self._rest:
             data = await typed_bytes()
@@ -220,7 +220,7 @@ async def threaded_read(fd: int) -> bytes:
 
 def show(line: str) -> None:
     """Print a line with the control characters escaped."""
-    sys.stderr.write(printable(line) + "\n")
+    sys.stderr.write(escape_controls(line) + "\n")
     sys.stderr.flush()
 
 
