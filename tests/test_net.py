@@ -10,6 +10,7 @@ import pytest
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import (
     is_address,
+    is_http_url,
     is_loopback,
     is_public,
     join_headers,
@@ -174,3 +175,18 @@ def test_a_body_over_the_limit_is_refused() -> None:
 )
 def test_an_origin_is_normalized_or_refused(url: str, origin: str | None) -> None:
     assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://a", True),
+        ("https://a/mcp", True),
+        ("ftp://a", False),
+        ("http:/a", False),
+        ("a http://b", False),
+        ("", False),
+    ],
+)
+def test_a_url_of_http_has_one_of_its_two_schemes(text: str, expected: bool) -> None:
+    assert is_http_url(text) is expected

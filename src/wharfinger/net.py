@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressRefused",
     "is_address",
+    "is_http_url",
     "is_loopback",
     "is_public",
     "join_headers",
@@ -47,6 +48,11 @@ def is_address(host: str) -> bool:
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host.partition("%")[0]))
     return False
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is a URL with the scheme `http` or `https`."""
+    return text.startswith(("http://", "https://"))
 
 
 _NOT_PUBLIC = [
@@ -155,7 +161,7 @@ def proxy_for(scheme: str, host: str) -> str | None:
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
-    if not proxy.startswith(("http://", "https://")):
+    if not is_http_url(proxy):
         kind = proxy.partition(":")[0]
         raise ConnectionFailed(f"The environment names a {kind} proxy for {host}: only HTTP proxies can be used.")
     return proxy

@@ -144,7 +144,9 @@ def suggestion(word: str) -> str:
     """Return a sentence that suggests a sub-command for an unknown word, or an empty string."""
     if word.endswith(".py"):
         return f" Run it with `wharfinger run {word}`, or list its resources with `wharfinger ls {word}`."
-    if word.startswith(("http://", "https://")):
+    from wharfinger.net import is_http_url
+
+    if is_http_url(word):
         return f" List what a server offers with `wharfinger ls {word}`."
     if word in SUGGESTIONS:
         return f" Did you mean `wharfinger {SUGGESTIONS[word]}`?"

@@ -35,6 +35,7 @@ from wharfinger.errors import (
     WharfingerError,
     remote_error,
 )
+from wharfinger.net import is_http_url
 from wharfinger.protocol.interfaces import Authorize, Link, LinkEvents, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -133,7 +134,7 @@ def check_target(target: Any) -> CheckedTarget:
         'a URL, a command as a list such as ["python", "server.py"], an entry of a '
         "configuration, an existing Python file, unix:/path, or a Server"
     )
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
+    if isinstance(target, str) and is_http_url(target):
         return target
     if isinstance(target, str | os.PathLike):
         text = str(cast("str | os.PathLike[str]", target))

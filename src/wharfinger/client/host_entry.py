@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from wharfinger.net import is_http_url
+
 __all__ = ["HostEntry", "read_entry"]
 
 
@@ -43,7 +45,7 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     if (url is None) == (command is None):
         raise ValueError('An entry of a configuration needs either "url" or "command".')
     if url is not None:
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        if not isinstance(url, str) or not is_http_url(url):
             raise ValueError('"url" of an entry must be an http:// or https:// URL.')
         return HostEntry(url, _texts(entry, "headers"), {}, None)
     arguments = entry.get("args", [])

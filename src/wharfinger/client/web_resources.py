@@ -101,8 +101,8 @@ class WebResourceStep:
         except (ConnectionFailed, TimeoutError) as error:
             logger.info("%s is read through its server: %s", redacted(uri), error)
             return None
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if answer.status != 200 or (declared and kind != declared.partition(";")[0].strip().lower()):
+        kind = mime.essence_of(answer.headers.get("content-type", ""))
+        if answer.status != 200 or (declared and kind != mime.essence_of(declared)):
             logger.info("%s is read through its server: the web has %s %s", redacted(uri), answer.status, kind)
             return None
         return t.ReadResourceResult(contents=[_content(uri, kind, answer)])

@@ -17,6 +17,8 @@ from itertools import count
 from typing import cast
 from urllib.parse import urlsplit
 
+from wharfinger.net import is_http_url
+
 __all__ = [
     "MAX_NAME_CHARACTERS",
     "distinct_names",
@@ -108,7 +110,7 @@ def name_of_target(target: object) -> str:
             target = read_entry(target).target  # pyright: ignore[reportUnknownArgumentType]
         except ValueError:
             return "server"
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
+    if isinstance(target, str) and is_http_url(target):
         return urlsplit(target).hostname or "server"
     if isinstance(target, str | os.PathLike):
         path = str(cast("str | os.PathLike[str]", target))

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from wharfinger import types as t
-from wharfinger.content.mime import OCTETS, SNIFFED_BYTES, by_signature, decode_text, is_text, sniff
+from wharfinger.content.mime import OCTETS, SNIFFED_BYTES, by_signature, decode_text, essence_of, is_text, sniff
 from wharfinger.content.mime_check import contradiction
 from wharfinger.content.text import many, size_text
 from wharfinger.web.content_shelf import ContentShelf
@@ -67,7 +67,7 @@ class ContentPreview:
         text = content.text if isinstance(content.text, str) else None
         blob = content.blob if text is None and isinstance(content.blob, bytes) else b""
         declared = content.mime_type if isinstance(content.mime_type, str) else ""
-        kind = declared.partition(";")[0].strip().lower() or ("text/plain" if text is not None else sniff(blob))
+        kind = essence_of(declared) or ("text/plain" if text is not None else sniff(blob))
         if text is None and is_text(kind):
             decoded = decode_text(blob)
             text = None if decoded is None else decoded[0]

@@ -19,6 +19,7 @@ from wharfinger.chat.model_clients.model_errors import ModelError, ModelNotAutho
 from wharfinger.chat.model_clients.ollama_chat import OllamaAnswerReader, ollama_body, ollama_headers
 from wharfinger.chat.model_clients.openai_chat import OpenAIAnswerReader, error_text, openai_body, openai_headers
 from wharfinger.chat.model_clients.streamed_answer import AnswerReader, AnswerRequest, ModelAnswer
+from wharfinger.content.mime import essence_of
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.content.text import printable
 from wharfinger.net import proxy_for
@@ -288,7 +289,7 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
     It takes a chunk, or b"" at the end of the stream, and returns the events or lines that the chunk completes. It
     raises EventTooLarge.
     """
-    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+    if essence_of(content_type) == "text/event-stream":
         decoder = EventDecoder(MAX_EVENT_BYTES)
         # Endpoints that end the stream without an empty line lose no event.
         return lambda chunk: [event.data for event in decoder.feed(chunk or b"\n\n")]

@@ -16,6 +16,7 @@ from wharfinger.cli.render.formatting import slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
 from wharfinger.content.text import escape_controls
+from wharfinger.net import is_http_url
 from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def read_target(
     """Return the server that TARGET describes, and a name for it."""
     command: list[str] | None = ctx.meta.get(COMMAND)
     first = words[0] if words else ""
-    if command is None and first.startswith(("http://", "https://")):
+    if command is None and is_http_url(first):
         if not host.url:
             raise click.UsageError(
                 f"{host.title}'s file accepts servers on stdio only: give a folder, a Python file or `-- command…`"
@@ -257,7 +258,7 @@ def name_to_remove(ctx: click.Context, file: HostFile, words: tuple[str, ...]) -
     word = words[0]
     if file.find(word) is not None:
         return word
-    if word.startswith(("http://", "https://")):
+    if is_http_url(word):
         return name_of_url(word)
     from wharfinger.cli.serving.server_loader import split_place
     from wharfinger.source import UnusableSource

@@ -10,6 +10,7 @@ import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
 from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
+from wharfinger.net import is_http_url
 
 if TYPE_CHECKING:
     from wharfinger.auth.client.grants import Grant
@@ -201,7 +202,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def check_url(url: str) -> str:
     """Return the URL of a server, or raise click.UsageError."""
-    if not url.startswith(("http://", "https://")):
+    if not is_http_url(url):
         raise click.UsageError(f"{url}: only servers at http:// and https:// URLs have a sign-in.")
     return url
 

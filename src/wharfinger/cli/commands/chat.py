@@ -23,6 +23,7 @@ from wharfinger.cli.options import (
 )
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import check_quotes, parse_target
+from wharfinger.net import is_http_url
 
 if TYPE_CHECKING:
     from wharfinger.cli.targets.open_client import ConnectionOptions
@@ -199,7 +200,7 @@ def name_of_word(word: str) -> str:
 
     from wharfinger.cli.render.formatting import slug
 
-    if word.startswith(("http://", "https://")):
+    if is_http_url(word):
         return slug((urlsplit(word).hostname or "").removeprefix("www."), fallback="server")
     path = Path(word.partition(".py:")[0])
     return slug(path.resolve().name.removesuffix(".py"), fallback="server", limit=24)

@@ -15,6 +15,7 @@ from wharfinger.cli.error_report import CommandError
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import only_target
+from wharfinger.content.mime import essence_of
 
 if TYPE_CHECKING:
     from wharfinger.client import Client
@@ -129,7 +130,7 @@ class ListFilter(NamedTuple):
         """Return whether an item is shown; one without an audience is for everyone."""
         if self.mime:
             mime_type = item.mime_type if isinstance(item.mime_type, str) else ""
-            if not fnmatchcase(mime_type.partition(";")[0].strip().lower(), self.mime.lower()):
+            if not fnmatchcase(essence_of(mime_type), self.mime.lower()):
                 return False
         audience = annotation(item, "audience") if self.audience else UNSET
         return not audience or self.audience in audience

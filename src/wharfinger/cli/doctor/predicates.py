@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import Survey, SurveyedList, page_of, text_of
+from wharfinger.content.mime import essence_of
 from wharfinger.content.mime_check import contradiction
 
 LISTS = ("tools", "prompts", "resources", "templates")
@@ -198,7 +199,7 @@ def wrong_mime_types(survey: Survey) -> Iterator[str]:
     types = {item.uri: text_of(item.mime_type) for item in survey.resources.items}
     for uri, parts in own_contents(survey):
         read, listed = text_of(parts[0].mime_type) if parts else "", types.get(uri, "")
-        if read and listed not in ("", "inode/directory") and essence(read) != essence(listed):
+        if read and listed not in ("", "inode/directory") and essence_of(read) != essence_of(listed):
             yield f"{uri} ({read}, listed {listed})"
 
 
@@ -222,11 +223,6 @@ def own_contents(survey: Survey) -> Iterator[tuple[str, list[t.ResourceContents]
     for uri, read in survey.reads.items():
         if not read.error:
             yield uri, [part for part in read.contents if part.uri == uri]
-
-
-def essence(mime_type: str) -> str:
-    """Return a MIME type without its parameters."""
-    return mime_type.partition(";")[0].strip().casefold()
 
 
 def outages(survey: Survey) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 
+from wharfinger.content.mime import essence_of
 from wharfinger.content.text import escape_controls, size_text
 
 __all__ = ["print_highlighted", "summary"]
@@ -51,7 +52,7 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
 
 def language_of(kind: str, uri: str) -> str:
     """Return the language for a MIME type or the suffix of a URI, or an empty string if it is plain or unknown."""
-    base = kind.partition(";")[0].strip().lower()
+    base = essence_of(kind)
     language = LANGUAGES.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
     if language:
         return language

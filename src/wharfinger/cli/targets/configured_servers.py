@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +15,7 @@ from wharfinger.client.host_entry import HostEntry, read_entry
 from wharfinger.upstreams.config import no_answer
 from wharfinger.upstreams.config_files import ConfiguredServer, all_servers, expanded
 from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
+from wharfinger.upstreams.public_names import distinct_names
 
 if TYPE_CHECKING:
     from wharfinger.upstreams import ServerConfig
@@ -96,12 +96,5 @@ def options_of(described: Mapping[str, Any]) -> list[str]:
 
 def with_distinct_names(configs: Sequence[ServerConfig]) -> list[ServerConfig]:
     """Return the servers, with a number after each name that has occurred before, as in `harbour_2`."""
-    given_names = {config.name for config in configs}
-    names: dict[str, ServerConfig] = {}
-    for config in configs:
-        name = config.name
-        if name in names:
-            numbered = (f"{config.name}_{number}" for number in count(2))
-            name = next(name for name in numbered if name not in given_names and name not in names)
-        names[name] = replace(config, name=name)
-    return list(names.values())
+    names = distinct_names([config.name for config in configs])
+    return [replace(config, name=name) for config, name in zip(configs, names, strict=True)]

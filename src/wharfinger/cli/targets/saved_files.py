@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from wharfinger.content.mime import essence_of
 from wharfinger.content.text import BIDI
 
 __all__ = ["name_of_uri", "new_file"]
@@ -36,7 +37,7 @@ def new_file(folder: Path, name: str, mime_type: str, data: bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     stem, suffix = Path(name).stem, Path(name).suffix
     if not suffix:
-        suffix = mimetypes.guess_extension(mime_type.partition(";")[0].strip()) or ".bin"
+        suffix = mimetypes.guess_extension(essence_of(mime_type)) or ".bin"
     number = 1
     while True:
         path = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import click
 
 from wharfinger.cli.options import COMMAND, CONFIG
+from wharfinger.net import is_http_url
 
 __all__ = ["Target", "only_target", "parse_target", "split_words"]
 
@@ -93,7 +94,7 @@ def check_quotes(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 def parse_target(ctx: click.Context, word: str) -> Target:
     """Read one word as a target. Raises click.UsageError."""
-    if word.startswith(("http://", "https://")):
+    if is_http_url(word):
         check_url(ctx, word)
         return Target(word, ())
     if word.startswith("unix:/"):

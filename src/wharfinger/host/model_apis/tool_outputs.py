@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.content.mime import by_signature
+from wharfinger.content.mime import by_signature, essence_of
 from wharfinger.content.text import printable, size_text
 from wharfinger.host.model_apis.tool_calls import ModelToolCall
 
@@ -123,7 +123,7 @@ def _file(data: bytes, declared: str, name: str, limits: OutputLimits) -> str | 
     """Return the file, or a text that says why it is not sent."""
     kind = by_signature(data)
     described = " ".join(filter(None, [name, f"({_label(declared)}, {size_text(len(data))})"]))
-    if kind not in (*IMAGES, PDF) and declared.partition(";")[0].strip().lower() in (*IMAGES, PDF):
+    if kind not in (*IMAGES, PDF) and essence_of(declared) in (*IMAGES, PDF):
         return f"[{described} is not sent: its bytes are of another type.]"
     if kind not in limits.file_types:
         return f"[{described} is not sent: this model takes no such file as the result of a tool.]"
