@@ -12,7 +12,10 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.client.output_schemas import OutputSchemas
-from wharfinger.errors import InvalidResponse
+from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout
+from wharfinger.protocol.interfaces import LinkEvents
+from wharfinger.protocol.limits import Limits
+from wharfinger.transports.memory import MemoryLink
 
 SHIP = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -92,5 +95,94 @@ def test_the_result_of_a_listed_tool_is_validated_unless_validate_is_false() -> 
         if call.method == "tools/call":
             result.structured_content = {"name": 1}
         return result
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+class Target:
+    """Connects to the server that was started last, which has one tool."""
+
+    def __init__(self, returned: Any, kind: Any) -> None:
+        self.start(returned, kind)
+
+    def start(self, returned: Any, kind: Any) -> None:
+        """Start a server whose tool `ship` returns this value, of this type."""
+        self.server = Server("shipyard")
+
+        async def ship() -> Any:
+            return returned
+
+        ship.__annotations__["return"] = kind
+        self.server.tool(ship)
+
+    async def open_link(self, limits: Limits, events: LinkEvents) -> MemoryLink:
+        self.events, self.link = events, MemoryLink(self.server, limits, events)
+        await self.link.open()
+        return self.link
+
+    def restart(self, returned: Any, kind: Any) -> None:
+        """End the connection, and start another server."""
+        self.start(returned, kind)
+        self.events.on_lost(self.link, ConnectionLost("gone"))
+
+
+@pytest.mark.parametrize("kind", [dict[str, int], Any])
+def test_a_result_is_checked_by_the_schema_of_a_restarted_server(kind: Any) -> None:
+    """A bug: it was checked by the schema of the server before, until the tools were listed again."""
+    listings: list[str] = []
+
+    async def count(call: Any, next: Any) -> Any:
+        if call.method == "tools/list":
+            listings.append(call.method)
+        return await next(call)
+
+    async def test() -> None:
+        target = Target({"name": "Mary"}, dict[str, str])
+        async with Client(target, middleware=[count]) as client:
+            await client.list_tools()
+            target.restart({"name": 1}, kind)
+            for _ in range(2):
+                assert (await client.call_tool("ship")).data == {"name": 1}
+                assert len(listings) == 2
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_a_tool_that_is_no_longer_listed_has_no_schema() -> None:
+    hidden: list[bool] = []
+
+    async def hide(call: Any, next: Any) -> Any:
+        result = await next(call)
+        if call.method == "tools/list" and hidden:
+            result.tools = []
+        return result
+
+    async def test() -> None:
+        target = Target({"name": "Mary"}, dict[str, str])
+        async with Client(target, middleware=[hide]) as client:
+            await client.list_tools()
+            target.restart({"name": 1}, dict[str, int])
+            hidden.append(True)
+            assert (await client.call_tool("ship")).data == {"name": 1}
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_a_mismatch_is_reported_if_the_tools_cannot_be_listed_again() -> None:
+    refused: list[bool] = []
+
+    async def refuse(call: Any, next: Any) -> Any:
+        if call.method == "tools/list" and refused:
+            raise RequestTimeout("no answer")
+        return await next(call)
+
+    async def test() -> None:
+        target = Target({"name": "Mary"}, dict[str, str])
+        async with Client(target, middleware=[refuse]) as client:
+            await client.list_tools()
+            target.restart({"name": 1}, dict[str, int])
+            refused.append(True)
+            with pytest.raises(InvalidResponse, match="name: expected a string"):
+                await client.call_tool("ship")
 
     asyncio.run(asyncio.wait_for(test(), 20))

@@ -27,7 +27,7 @@ from wharfinger.client.settings import ClientOptions, settings_of
 from wharfinger.client.subscriptions import Watch
 from wharfinger.client.task_polling import CALL_AS_TASK
 from wharfinger.client.templates import Template
-from wharfinger.errors import RemoteError, ToolError, WharfingerError
+from wharfinger.errors import InvalidResponse, RemoteError, ToolError, WharfingerError
 from wharfinger.protocol.methods import METHODS, Method
 
 if TYPE_CHECKING:
@@ -306,7 +306,10 @@ class Client:
             if result.is_error is True:
                 raise ToolError(text_of(result) or "The tool failed, without a reason.", result=result)
         if tools.schemas is not None and name in tools.schemas.by_tool:
-            tools.schemas.check(name, result)
+            try:
+                tools.schemas.check(name, result)
+            except InvalidResponse:
+                await tools.check_again(name, result, self._list_again(options.get("timeout")))
         return ToolResult(data_of(result, returns), result)
 
     @overload
@@ -465,10 +468,10 @@ class Client:
 
     async def _was_called_wrongly(self, name: str, failure: Any, timeout: float | None) -> bool:
         """Return whether the tool must be called in another way; its listing is read again to find out."""
-        agreed = self._session.agreed
-        return await self._tools.was_called_wrongly(
-            name, failure, agreed, lambda: self.list_tools(timeout=timeout, bypass_cache=True)
-        )
+        return await self._tools.was_called_wrongly(name, failure, self._session.agreed, self._list_again(timeout))
+
+    def _list_again(self, timeout: float | None) -> Callable[[], Listing[t.Tool]]:
+        return lambda: self.list_tools(timeout=timeout, bypass_cache=True)
 
 
 def _reference(ref: Ref) -> t.CompletionReference:

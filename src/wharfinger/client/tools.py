@@ -11,7 +11,7 @@ from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import text_of
 from wharfinger.client.retry_step import RetryStep
 from wharfinger.client.task_polling import TaskTools
-from wharfinger.errors import HeaderMismatch, RemoteError, RemoteMethodNotFound
+from wharfinger.errors import HeaderMismatch, RemoteError, RemoteMethodNotFound, WharfingerError
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 
 __all__ = ["KnownTools"]
@@ -21,7 +21,7 @@ logger = logging.getLogger("wharfinger.client")
 MAX_HEADER_TOOLS = 10_000
 """The maximum number of tools with remembered header params; the server refuses calls of others that need headers."""
 
-ListAgain = Callable[[], Awaitable[object]]
+ListAgain = Callable[[], Awaitable[list[t.Tool]]]
 """Lists the tools again, which calls `learn`."""
 
 
@@ -91,3 +91,22 @@ class KnownTools:
         was_task = name in self.as_tasks
         await list_again()
         return name not in self.as_tasks if was_task else self.as_tasks.get(name, False)
+
+    async def check_again(self, name: str, result: t.CallToolResult, list_again: ListAgain) -> None:
+        """List the tools again, and check a result that did not match the output schema of its tool.
+
+        The server may have changed the schema since it was listed, for example in a restart. Over stateless HTTP no
+        lost connection shows that.
+
+        Raises:
+            InvalidResponse: it does not match the current schema, or the tools cannot be listed.
+        """
+        assert self.schemas is not None
+        try:
+            tools = await list_again()
+        except WharfingerError as error:
+            logger.debug("the tools cannot be listed again to check the result of %r: %s", name, error)
+        else:
+            if all(tool.name != name for tool in tools):
+                self.schemas.by_tool.pop(name, None)
+        self.schemas.check(name, result)
