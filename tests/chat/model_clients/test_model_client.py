@@ -154,6 +154,7 @@ def test_calls_without_an_id_have_different_ids_in_the_whole_conversation(server
         [{"index": 0, "id": "1"}, {"index": 0, "id": "2"}],
         [{"id": "1"}, {"id": "2"}],
         [{"id": "1"}, {"id": "1"}],
+        [{"index": None, "id": "1"}, {"index": None, "id": "1"}],
         [{}, {}],
         [{"id": ""}, {"id": "2"}],
     ],

@@ -135,7 +135,7 @@ class OpenAIAnswerReader:
 
     def _add_call(self, call: dict[str, Any], position: int) -> None:
         function = as_object(call.get("function"))
-        index = as_number(call["index"]) if "index" in call else None
+        index = call.get("index") if isinstance(call.get("index"), int | str) else None
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # some compatible endpoints send the object itself
             arguments = msgspec.json.encode(arguments).decode()

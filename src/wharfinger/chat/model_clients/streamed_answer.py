@@ -105,7 +105,7 @@ class ToolCallPieces:
         if self._size > MAX_ANSWER_CHARACTERS:
             raise ModelError(f"The model's answer has more than {MAX_ANSWER_CHARACTERS:,} characters.")
 
-    def add(self, index: int | None, id: str, name: str, arguments: str, *, position: int = 0) -> None:
+    def add(self, index: int | str | None, id: str, name: str, arguments: str, *, position: int = 0) -> None:
         """Add a piece of a call, as `StreamedCalls.add` does. Raises ModelError if the answer is over a limit."""
         self.count(id + name + arguments)
         self._streamed.add(index, id, name, arguments, position=position)
