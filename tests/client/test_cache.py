@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -20,10 +21,13 @@ from wharfinger import Client, Context, InvalidArgument, Server
 from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
 from wharfinger.client.cache import ENTRY_OVERHEAD_BYTES, CacheStep, Key
+from wharfinger.client.calls import Call
 from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import Request
+from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.transports.http_server.runner import serve_http
 from wharfinger.transports.memory import MemoryLink
 
@@ -585,6 +589,36 @@ def test_a_result_is_not_cached_if_its_resource_changes_during_the_read() -> Non
             assert await text(client) == newest
             assert server.times(READ) == 2
 
+    run(test())
+
+
+def test_a_result_is_not_cached_if_another_thread_reports_a_change_when_it_arrives() -> None:
+    """A bug: the change was lost between the check for changes and the moment in which the result was cached."""
+
+    class MeasuredURI(str):
+        """A URI of which the cache takes the length before it stores a result."""
+
+        arrived = False
+
+        def __len__(self) -> int:
+            if self.arrived:
+                other = threading.Thread(target=cache.clear)
+                other.start()
+                other.join()
+            return super().__len__()
+
+    async def answer(call: Call) -> Any:
+        call.raw = msgspec.Raw(b"{}")
+        uri.arrived = True
+        return t.ReadResourceResult(contents=[], ttl_ms=60_000)
+
+    async def test() -> None:
+        step = CacheStep(cache, "http://server", {}, t.ClientCapabilities())
+        step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
+        await step(Call(METHODS[READ], t.ReadResourceRequestParams(uri=uri), 10, 10), answer)
+        assert len(cache) == 0
+
+    cache, uri = Cache(), MeasuredURI("notes://n0")
     run(test())
 
 

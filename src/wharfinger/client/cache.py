@@ -193,10 +193,24 @@ class Cache:
                     return entry.data
         return None
 
-    def put(self, key: Key, data: Raw | bytes, seconds: float, *, public: bool, valid: IsValid | None = None) -> None:
-        """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True."""
+    def put(
+        self,
+        key: Key,
+        data: Raw | bytes,
+        seconds: float,
+        *,
+        public: bool,
+        valid: IsValid | None = None,
+        request: InFlight | None = None,
+    ) -> None:
+        """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True.
+
+        Does nothing if its `request` is outdated.
+        """
         size = len(memoryview(data)) + _overhead(key)
         with self._lock:
+            if request is not None and request.outdated:
+                return
             self._forget(key)
             if seconds <= 0 or size > self._max_size or not self._max_entries:
                 return
@@ -216,9 +230,9 @@ class Cache:
         with self._lock:
             for key in [key for key in self._entries if outdated(key)]:
                 self._remove(key)
-        for (_, key), request in list(self.in_flight.items()):
-            if outdated(key):
-                request.outdated = True
+            for (_, key), request in list(self.in_flight.items()):
+                if outdated(key):
+                    request.outdated = True
 
     def is_uncacheable(self, key: Key) -> bool:
         """Return whether the key's last result could not be cached: calls need not wait for the result of another."""
@@ -407,9 +421,8 @@ class CacheStep:
             request.uncacheable = True  # sent with one credential, perhaps answered for another one
             return
         request.raw = call.raw
-        if not request.outdated:
-            public = valid is None and result.cache_scope == "public"
-            self._cache.put(key, call.raw, seconds, public=public, valid=valid)
+        public = valid is None and result.cache_scope == "public"
+        self._cache.put(key, call.raw, seconds, public=public, valid=valid, request=request)
 
     def _handle_failure(self, key: Key, request: InFlight, error: WharfingerError) -> bytes | None:
         """Drop results that an error shows to be outdated. Returns a result to use instead of the error, or None."""
