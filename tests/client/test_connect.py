@@ -322,6 +322,21 @@ def test_a_path_of_a_python_file_is_run(tmp_path: Path) -> None:
     run(test())
 
 
+def test_the_path_of_a_python_file_is_relative_to_the_current_folder_and_not_to_cwd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the file was looked for in the current folder, and run in `cwd`, where there was none."""
+    (tmp_path / "server.py").write_text(PRELUDE + STATELESS, encoding="utf-8")
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    async def test() -> None:
+        async with Client("server.py", cwd="data") as it:
+            assert it.revision == NEWEST
+
+    run(test())
+
+
 # HTTP
 
 

@@ -144,7 +144,7 @@ def check_target(target: Any) -> CheckedTarget:
             if Path(text).is_socket():
                 return Socket(text)
             if text.endswith(".py") and Path(text).is_file():
-                return [sys.executable, text]
+                return [sys.executable, str(Path(text).absolute())]  # it may be run in another folder: `cwd`
         shown = redacted_text(text)
         if " -" in shown:
             shown = redacted_command(shown.split())

@@ -85,7 +85,7 @@ class ClientOptions(HostClientOptions, total=False):
     """Environment variables of a command, in addition to what every program needs. It gets nothing else of this
     process's environment."""
     cwd: str | os.PathLike[str] | None
-    """The folder in which a command runs."""
+    """The folder in which a command or a Python file runs. The path of the file is not relative to it."""
     elicitation: Elicit | None
     """Shows a form to the user. A server may ask only for what has a handler: `elicitation`, `consent`, `sampling`,
     `roots`."""
