@@ -167,6 +167,29 @@ def test_a_progress_function_that_fails_does_not_fail_the_call() -> None:
 
 
 @EACH
+@pytest.mark.parametrize("reset", [False, True])
+def test_middleware_and_the_caller_both_get_progress_once(revision: str, reset: bool) -> None:
+    """A bug: `Call.on_notification` of the middleware was replaced if the call had `progress` or resets on it."""
+    taken: list[str | None] = []
+    reported: list[float] = []
+
+    async def take(call: Call, next: Next) -> Any:
+        if call.method == "tools/call":
+            call.on_notification = lambda message: taken.append(message.method)
+            await next(call)
+        return await next(call)
+
+    async def test() -> None:
+        options: Any = {"reset_on_progress": True} if reset else {"progress": lambda done, *_: reported.append(done)}
+        async with Client(WaitingServer().server, revision=revision, middleware=[take]) as client:
+            await client.call_tool("steps", {"count": 2}, **options)
+        assert taken == ["notifications/progress"] * 4
+        assert reported == ([] if reset else [1, 2, 1, 2])
+
+    run(test())
+
+
+@EACH
 def test_progress_resets_the_timeout_if_reset_on_progress_is_set(revision: str) -> None:
     async def test() -> None:
         async with Client(WaitingServer().server, revision=revision) as client:

@@ -232,6 +232,7 @@ class ProgressStep:
 
     async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
         reports = None if call.progress is None else CallbackQueue(call.progress)
+        other = call.on_notification  # of middleware
         inner, timeout = call, None
         if pausable:
             now = asyncio.get_running_loop().time()
@@ -239,6 +240,8 @@ class ProgressStep:
             inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, deadline=None)
 
         def handle(message: Message) -> None:
+            if other is not None:
+                other(message)
             if message.method != PROGRESS:
                 self._unclaimed(message)
                 return
@@ -257,6 +260,8 @@ class ProgressStep:
             if reports is not None:
                 reports.stop()
             raise
+        finally:
+            inner.on_notification = other  # middleware may send the call again
         call.raw = inner.raw
         if reports is not None:
             await reports.finished()
