@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.client.scripted import QuickLoop
 from wharfinger import types as t
-from wharfinger.errors import InvalidResponse
+from wharfinger.errors import InvalidResponse, RequestTimeout
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.stream_client import MAX_COALESCED_MESSAGES, StreamLink
@@ -79,6 +80,25 @@ def test_a_notification_is_written_before_later_requests() -> None:
         await request
 
     run(test)
+
+
+def test_the_wait_for_a_server_that_does_not_read_counts_toward_the_timeout() -> None:
+    """A bug: the response got the full timeout again."""
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        link = RecordingLink(Limits())
+        link.pause_writing()
+        request = asyncio.ensure_future(link.request("ping", t.RequestParams(), timeout=10))
+        await asyncio.sleep(8)
+        link.resume_writing()
+        with pytest.raises(RequestTimeout, match="ping: no answer from the server within 10 s"):
+            await request
+        assert loop.time() == pytest.approx(10)
+        assert [json.loads(data)["method"] for data in link.written] == ["ping", "notifications/cancelled"]
+
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        runner.run(test())
 
 
 @pytest.mark.parametrize("split", [1, 20, -1])

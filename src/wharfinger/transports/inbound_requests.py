@@ -28,7 +28,7 @@ class RequestResponder:
 
     __slots__ = ("_loop", "_name", "_tasks", "_wait_writable")
 
-    def __init__(self, name: str, wait_writable: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(self, name: str, wait_writable: Callable[[], Awaitable[object]] | None = None) -> None:
         """`wait_writable` returns when the server has read enough of the earlier messages, so that no finished response
         has to be dropped."""
         self._name = name

@@ -148,8 +148,7 @@ class StreamLink:
             InvalidResponse: the response breaks the protocol.
             RequestTimeout: no response in time.
         """
-        if self._blocked is not None:
-            await self._wait_writable(method, timeout)
+        deadline = None if self._blocked is None else await self._wait_writable(method, timeout)
         if self._end is not None:
             raise mark_unsent(self._end())
         call = _PendingCall(method, self._loop.create_future(), on_notification)
@@ -157,7 +156,9 @@ class StreamLink:
         call.id, data = self._peer.request(method, params, call, progress=progress)
         if timeout is not None:
             call.timeout = timeout
-            call.deadline = deadline = self._loop.time() + timeout
+            if deadline is None:
+                deadline = self._loop.time() + timeout
+            call.deadline = deadline
             if deadline < self._timer_at:
                 self._arm_timer(deadline)
         if self._out or len(self._peer.awaited) > 1:
@@ -324,14 +325,19 @@ class StreamLink:
     def _not_open(self, data: bytes) -> None:
         raise RuntimeError("The transport has not been opened.")  # a bug: callers cannot cause it
 
-    async def _wait_writable(self, method: str = "", timeout: float | None = None) -> None:
-        """Wait until the server reads. Raises RequestTimeout after `timeout` seconds, for a request of this method."""
+    async def _wait_writable(self, method: str = "", timeout: float | None = None) -> float | None:
+        """Wait until the server reads. Returns the end of `timeout` by the loop's clock; None if there is no limit.
+
+        Raises:
+            RequestTimeout: the server did not read within `timeout` seconds; for a request of this method.
+        """
         end = None if timeout is None else self._loop.time() + timeout
         while self._blocked is not None:
             blocked = self._blocked
             await asyncio.wait((blocked,), timeout=None if end is None else end - self._loop.time())
             if not blocked.done():
                 raise RequestTimeout(f"{method}: {self.name} has not read earlier messages for {timeout:g} s.")
+        return end
 
     def _cancel(self, call: _PendingCall, reason: str) -> None:
         notification = self._peer.cancel(call.id, reason)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from tests.client.scripted import QuickLoop
 from tests.transports.client_servers import (
     HANDSHAKE,
     LIMITS,
@@ -254,6 +255,46 @@ def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
             assert await reported.get() == 1
 
     run(test())
+
+
+class PausedAuth:
+    """Asks a person for the first credentials, who needs `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def headers(self, url: str) -> dict[str, str]:
+        seconds, self._seconds = self._seconds, 0.0
+        await asyncio.sleep(seconds)
+        return {}
+
+    async def refused(self, *_: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("sign_in", [0.0, 60.0])
+@pytest.mark.parametrize("delay", [4.0, 9.0])
+def test_the_wait_for_the_notification_before_counts_toward_the_timeout(delay: float, sign_in: float) -> None:
+    """A bug: the response got the full timeout again. The time of a sign-in does not count."""
+
+    async def test() -> None:
+        async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            methods.append(request.message["method"])
+            if "id" not in request.message:
+                await asyncio.sleep(delay)
+                write_response(writer, b"", status="202 Accepted")
+
+        methods: list[str] = []
+        async with open_link(serve, rules=HANDSHAKE, auth=PausedAuth(sign_in) if sign_in else None) as link:
+            began = asyncio.get_running_loop().time()
+            link.notify("notifications/initialized", t.UNSET)
+            with pytest.raises(RequestTimeout, match=r"tools/list: no answer from .* within 6 s"):
+                await send_request(link, timeout=6)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(6 + sign_in)
+            assert methods == ["notifications/initialized", *(["tools/list"] if delay < 6 else [])]
+
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        runner.run(test())
 
 
 def test_closing_fails_pending_calls() -> None:

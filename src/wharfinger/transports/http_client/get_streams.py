@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
+from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.client_peer import ClientPeer, Event
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder
@@ -123,12 +123,11 @@ class SessionStream:
         self._opened: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self, rules: Revision, ids: count[int], timeout: float | None) -> None:
+    async def open(self, rules: Revision, ids: count[int]) -> None:
         """Open the stream, unless it is open.
 
         Raises:
             ConnectionFailed: the server has no such stream.
-            RequestTimeout: it did not open in time.
         """
         if self._opened is None:
             loop = asyncio.get_running_loop()
@@ -138,9 +137,7 @@ class SessionStream:
             peer.handles_requests = True
             self._task = loop.create_task(self._run(self._opened, peer))
         opened = self._opened
-        await asyncio.wait((opened,), timeout=timeout)
-        if not opened.done():
-            raise RequestTimeout(f"{self._origin.name} did not open its stream within {timeout:g} s.")
+        await asyncio.wait((opened,))
         opened.result()
 
     async def close(self) -> None:

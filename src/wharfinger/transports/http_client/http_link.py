@@ -52,7 +52,9 @@ MAX_REPLIES = 32
 MAX_SESSION_ID_CHARACTERS = 4096
 """The maximum number of characters of a session id."""
 CLOSE_SECONDS = 2.0
-"""Seconds for ending the session at the server; other messages without a response have five times as many."""
+"""Seconds for ending the session at the server."""
+ONE_WAY_SECONDS = 10.0
+"""Seconds for sending another message that has no response."""
 
 
 class HttpLink:
@@ -83,7 +85,8 @@ class HttpLink:
         self._ids = count(1)
         self._responder = RequestResponder(self.name, lambda: self._posts.wait_below(MAX_REPLIES))
         self._posts = BackgroundTasks()
-        self._notifying: asyncio.Task[None] | None = None
+        self._notifying: tuple[asyncio.Task[None], PausableTimeout] | None = None
+        """The task that sends the last notification, and its timeout; None after a request has waited for it."""
         self._stream = SessionStream(
             self._origin, self._session_headers, self._dispatch, self._lose, lambda: self.events.on_missed(self)
         )
@@ -112,19 +115,18 @@ class HttpLink:
             NotMCP: the server does not speak the protocol.
             RequestTimeout: no response in time.
         """
+        seconds = timeout
+        if self._notifying is not None and self._end is None:  # the server must read notifications/initialized first
+            seconds = await self._wait_notified(method, timeout)
         if self._end is not None:
             raise mark_unsent(self._end())
-        if (notifying := self._notifying) is not None:  # the server must read notifications/initialized first
-            await asyncio.wait((notifying,), timeout=timeout)
-            if self._notifying is notifying:
-                self._notifying = None
         peer: ClientPeer[PendingPost] = ClientPeer(self.limits, self._ids)
         peer.rules = self.rules
         peer.handles_requests = True
         post = PendingPost(on_notification)
         progress = on_notification is not None and method != "subscriptions/listen"
         number, data = peer.request(method, params, post, progress=progress)
-        clock = PausableTimeout(timeout)
+        clock = PausableTimeout(seconds)
         try:
             async with clock:
                 return await self._exchange(method, params, data, peer, post, clock)
@@ -146,7 +148,8 @@ class HttpLink:
     def notify(self, method: str, params: Any) -> None:
         """Send a notification; the next request waits until the server has received it."""
         if self._end is None:
-            self._notifying = self._posts.start(self._post_one_way(encode_notification(method, params)))
+            clock = PausableTimeout(ONE_WAY_SECONDS)
+            self._notifying = self._posts.start(self._post_one_way(encode_notification(method, params), clock)), clock
 
     @property
     def is_lost(self) -> bool:
@@ -164,9 +167,16 @@ class HttpLink:
             return
         if self._end is not None:
             raise self._end()
-        if self._notifying is not None:
-            await asyncio.wait((self._notifying,), timeout=timeout)
-        await self._stream.open(self.rules, self._ids, timeout)
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                if self._notifying is not None:
+                    await asyncio.wait(self._notifying[:1])
+                await self._stream.open(self.rules, self._ids)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise RequestTimeout(f"{self.name} did not open its stream within {timeout:g} s.") from None
 
     async def close(self) -> None:
         """End the session and close every connection. Requests that wait fail with ConnectionLost."""
@@ -300,10 +310,33 @@ class HttpLink:
             headers["MCP-Protocol-Version"] = self.rules.name
         return headers
 
-    async def _post_one_way(self, data: bytes) -> None:
+    async def _wait_notified(self, method: str, timeout: float | None) -> float | None:
+        """Wait until the server has received the last notification. Returns how many seconds of `timeout` remain.
+
+        The time in which a person signs in, so that the notification can be sent, does not count.
+
+        Raises:
+            RequestTimeout: there was no time left, for a request of this method.
+        """
+        assert self._notifying is not None
+        notification = notifying, clock = self._notifying
+        before, remaining = clock.remaining(), timeout
+        while not notifying.done():
+            await asyncio.wait((notifying,), timeout=remaining)
+            if timeout is None:
+                continue
+            remaining = timeout - (before - clock.remaining())
+            if remaining <= 0:
+                raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.")
+        if self._notifying is notification:
+            self._notifying = None
+        return remaining
+
+    async def _post_one_way(self, data: bytes, clock: PausableTimeout | None = None) -> None:
         """Send a message that has no response. A failure is only logged: the next request will raise it."""
+        clock = clock or PausableTimeout(ONE_WAY_SECONDS)
         try:
-            async with PausableTimeout(CLOSE_SECONDS * 5) as clock:
+            async with clock:
                 response = await self._origin.send("POST", self._session_headers(), data, timeout=clock)
                 if response.status >= 400:
                     logger.debug("%s answered a notification with %d", self.name, response.status)
@@ -342,8 +375,8 @@ class HttpLink:
 
     async def _close(self) -> None:
         session_open = self._end is None and self._session_id is not None
-        if self._notifying is not None and not self._notifying.done():
-            await asyncio.wait((self._notifying,), timeout=CLOSE_SECONDS)
+        if self._notifying is not None:
+            await asyncio.wait(self._notifying[:1], timeout=CLOSE_SECONDS)
         self._lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
         await self._stream.close()
         if session_open:
