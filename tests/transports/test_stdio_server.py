@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from wharfinger.transports.stdio_server import READ_BYTES
+
 FIXTURE = [sys.executable, str(Path(__file__).with_name("stdio_fixture.py"))]
 SHORT_TIMEOUTS = [*FIXTURE, "short-timeouts"]
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -123,6 +125,37 @@ def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
     received = messages_by_id((tmp_path / "out").read_bytes())
     assert text(received[1]) == "plain"
     assert base64.b64decode(received[2]["result"]["contents"][0]["blob"]) == b"\xff" * 300_000
+
+
+def test_a_file_as_stdin_is_read_as_fast_as_the_server_handles_it(tmp_path: Path) -> None:
+    """A bug: a thread read the whole file, and queued it in the event loop."""
+    code = """
+import os, sys, time
+from wharfinger import Server
+server = Server("x")
+descriptor, size = map(int, sys.argv[1:])
+
+@server.resource("fix://offset")
+async def offset() -> str:
+    end = time.monotonic() + 0.5
+    while (at := os.lseek(descriptor, 0, os.SEEK_CUR)) < size and time.monotonic() < end:
+        time.sleep(0.001)  # blocks the event loop: it takes nothing from its queue
+    return str(at)
+
+server.run()
+"""
+    size = 100 * READ_BYTES
+    first, last = read_request(1, "fix://offset"), read_request(2, "fix://offset")
+    path = tmp_path / "in"
+    path.write_bytes(first + b"\n" * (size - len(first) - len(last)) + last)
+    with path.open("rb") as stdin:
+        command = [sys.executable, "-c", code, str(stdin.fileno()), str(size)]
+        completed = subprocess.run(
+            command, stdin=stdin, stdout=subprocess.PIPE, pass_fds=(stdin.fileno(),), timeout=40, check=True
+        )
+    received = messages_by_id(completed.stdout)
+    assert int(text(received[1])) <= 5 * READ_BYTES
+    assert int(text(received[2])) == size
 
 
 def test_the_thread_that_writes_to_a_file_ends_with_the_server(tmp_path: Path) -> None:

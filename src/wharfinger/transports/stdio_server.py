@@ -20,6 +20,10 @@ __all__ = ["serve_stdio"]
 
 READ_BYTES = 64 * 1024
 """Bytes read at once: the capacity of a pipe. From 128 KiB each read would map and unmap memory, which takes 10 µs."""
+MAX_QUEUED_READS = 2
+"""The maximum number of reads that wait for the event loop, if a thread reads: a file may be larger than the memory."""
+END_CHECK_SECONDS = 1.0
+"""Seconds between two checks of whether the event loop has ended, in a thread that waits for it."""
 ORPHAN_CHECK_SECONDS = 1.0
 """Seconds between two checks of whether the parent process is alive."""
 
@@ -137,10 +141,20 @@ class _InputProtocol(asyncio.Protocol):
 
 
 def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
+    """Read to the end of the input, at most `MAX_QUEUED_READS` reads ahead of the event loop."""
+    free = threading.Semaphore(MAX_QUEUED_READS)
+
+    def receive(data: bytes) -> None:
+        free.release()
+        stream.data_received(data)
+
     with suppress(RuntimeError):  # the loop has ended
         with suppress(OSError):  # the terminal was closed
             while data := os.read(descriptor, READ_BYTES):
-                loop.call_soon_threadsafe(stream.data_received, data)
+                while not free.acquire(timeout=END_CHECK_SECONDS):
+                    if loop.is_closed():
+                        return
+                loop.call_soon_threadsafe(receive, data)
         loop.call_soon_threadsafe(stream.eof_received)
 
 
