@@ -142,6 +142,20 @@ def test_an_invalid_file_is_refused_with_its_name_and_the_reason(file: Path, con
         StaticTokens(file)
 
 
+@pytest.mark.parametrize("digest", ["é" * 64, "A" * 64, "a" * 63, ""], ids=["not ascii", "capitals", "short", "empty"])
+def test_a_digest_that_is_not_a_sha256_is_refused_with_the_id_of_its_token(file: Path, digest: str) -> None:
+    """A bug: each token with the id of a digest that is not ASCII failed with a TypeError."""
+    token, record = create_token(file, "ann")
+    clock = FakeClock()
+    tokens = StaticTokens(file, clock=clock)
+    file.write_text(file.read_text().replace(record.digest, digest), encoding="utf-8")
+    with pytest.raises(TokenFileError, match=f"tokens.json .*digest of the token '{record.id}'.*Remove its entry"):
+        StaticTokens(file)
+    clock.now += CHECK_INTERVAL_SECONDS
+    with pytest.raises(VerifierUnavailable, match=record.id):
+        verified_subject(tokens, token)
+
+
 def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
     with pytest.raises(TokenFileError, match="No such file"):
         StaticTokens(file)

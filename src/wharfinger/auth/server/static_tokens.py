@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -30,6 +31,7 @@ CHECK_INTERVAL_SECONDS = 1.0
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_NAME_CHARACTERS = 256
 
+_is_digest = re.compile("[0-9a-f]{64}").fullmatch
 _NO_DIGEST = "0" * 64
 """Compared with the digest of an unknown token, so that this takes as long as for a known one."""
 
@@ -223,6 +225,10 @@ def _load(file: Path) -> tuple[Version, dict[str, IssuedToken]]:
         raise _unusable(file, error.strerror or str(error)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _unusable(file, f"{error}. `wharfinger token create` writes such files") from None
+    for record in content.tokens:
+        if not _is_digest(record.digest):
+            wrong = f"the digest of the token {record.id[:40]!r} is not 64 hexadecimal digits (0-9, a-f)"
+            raise _unusable(file, f"{wrong}. Remove its entry, and create another one by `wharfinger token create`")
     return version, {record.id: record for record in content.tokens}
 
 
