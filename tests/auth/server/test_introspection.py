@@ -37,7 +37,7 @@ class Endpoint:
 
 
 def verify(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Principal | None:
-    settings = {"issuer": ISSUER, "client_id": "docs", "client_secret": "s3:cret", "fetch": endpoint} | options
+    settings = {"issuer": ISSUER, "client_id": "docs", "client_secret": "s3:c ret", "fetch": endpoint} | options
     return asyncio.run(IntrospectionVerifier(f"{ISSUER}/introspect", **settings).verify(token))
 
 
@@ -60,7 +60,7 @@ def test_an_active_token_gives_a_principal_with_its_subject() -> None:
     )  # fmt: skip
     assert endpoint.form["token"] == ["a+b"]
     credentials = base64.b64decode(endpoint.headers["Authorization"].removeprefix("Basic "))
-    assert credentials == b"docs:s3%3Acret"
+    assert credentials == b"docs:s3%3Ac+ret"
 
 
 @pytest.mark.parametrize("answer", [{"active": False}, {}, {"active": "true", "sub": "ann"}, {"active": 1}])

@@ -6,10 +6,11 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
+from wharfinger.auth.basic import basic_authorization
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import read_document
 from wharfinger.auth.client.registration import RegisteredClient
@@ -237,9 +238,8 @@ def renew(grant: Grant, now: float) -> Steps[Grant | None]:
 def token_request(purpose: str, endpoint: str, client: RegisteredClient, form: Mapping[str, str]) -> HttpStep:
     """Return a request to the token endpoint, with the client's authentication (RFC 6749 §2.3.1)."""
     if client.method == "client_secret_basic":
-        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
-        basic = base64.b64encode(pair.encode()).decode()
-        return post_form(purpose, endpoint, form, {"Authorization": f"Basic {basic}"})
+        authorization = basic_authorization(client.client_id, client.client_secret or "")
+        return post_form(purpose, endpoint, form, {"Authorization": authorization})
     proof = {"client_id": client.client_id} if "client_assertion" not in form else {}
     if client.method == "client_secret_post":
         proof["client_secret"] = client.client_secret or ""

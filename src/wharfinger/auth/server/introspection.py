@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
+from wharfinger.auth.basic import basic_authorization
 from wharfinger.auth.server.token_verifier import (
     FETCH_SECONDS,
     LEEWAY_SECONDS,
@@ -55,9 +55,7 @@ class IntrospectionVerifier:
         self.issuer = issuer
         self.leeway = leeway
         self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
-        # RFC 6749 §2.3.1: each part is form-encoded before they are joined.
-        pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
-        self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()
+        self._authorization = basic_authorization(client_id, client_secret)
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
@@ -84,7 +82,7 @@ class IntrospectionVerifier:
         """
         headers = {
             "Accept": "application/json",
-            "Authorization": self._credentials,
+            "Authorization": self._authorization,
             "Content-Type": "application/x-www-form-urlencoded",
         }
         body = urlencode({"token": token, "token_type_hint": "access_token"}).encode()
