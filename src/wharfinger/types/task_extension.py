@@ -5,13 +5,12 @@ The tasks of 2025-11-25, in the module `tasks`, have other names and messages.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .base import ErrorObject, Meta, Result, WireStruct
 from .input import InputRequests
 from .requests import InputResponses, RequestParams
+from .tasks import TaskStatus
 
 __all__ = [
     "TASKS",
@@ -19,15 +18,11 @@ __all__ = [
     "TaskParams",
     "TaskStarted",
     "TaskState",
-    "TaskStatus",
     "TaskUpdateParams",
 ]
 
 TASKS = "io.modelcontextprotocol/tasks"
 """The key that both sides declare in `capabilities.extensions`: the client does so in every request."""
-
-TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""The status of a task; the last three are final."""
 
 
 class TaskState(WireStruct, kw_only=True):

@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import ProtocolError
 from wharfinger.protocol.jsonrpc import Message, encode
 from wharfinger.protocol.request import Request
-from wharfinger.types.task_extension import TaskStarted, TaskState, TaskStatus
+from wharfinger.types.task_extension import TaskStarted, TaskState
 
 __all__ = ["RunningTask", "TaskQuestion"]
 
@@ -63,7 +63,7 @@ class RunningTask:
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
-        self.final_status: TaskStatus | None = None
+        self.final_status: t.TaskStatus | None = None
         """The status with which the task ended; None while it runs."""
         self.status_message = ""
         self.questions: dict[str, TaskQuestion] = {}
@@ -118,7 +118,7 @@ class RunningTask:
     # -- status
 
     @property
-    def status(self) -> TaskStatus:
+    def status(self) -> t.TaskStatus:
         """The status for clients."""
         return self.final_status or ("input_required" if self.questions else "working")
 
@@ -177,7 +177,7 @@ class RunningTask:
         """End the task because its client cancelled it."""
         self._end("cancelled", "")
 
-    def _end(self, status: TaskStatus, message: str) -> None:
+    def _end(self, status: t.TaskStatus, message: str) -> None:
         self.final_status, self.status_message = status, message
         self.updated = time.time()
         for handle in (self.timer, self.notify_timer):
