@@ -155,7 +155,7 @@ async def test_large_answers_keep_their_order_and_wait_for_a_slow_reader() -> No
         assert base64.b64decode(blob) == b"\xff" * 1_000_000
         assert max(map(len, wire.chunks)) < 300_000
         wire.stream.resume_writing()
-        assert (len(wire.stream.parked), wire.stream.parked_bytes) == (0, 0)
+        assert (len(wire.stream.queued), wire.stream.queued_bytes) == (0, 0)
 
 
 async def test_the_bytes_that_wait_for_a_slow_reader_are_counted_exactly() -> None:
@@ -174,11 +174,11 @@ async def test_the_bytes_that_wait_for_a_slow_reader_are_counted_exactly() -> No
         for message in messages:
             stream.write(message)
         left = sum(len(message) + 1 for message in messages)
-        while stream.parked:
-            assert (stream.parked_bytes, stream.unread.total) == (left, left)
+        while stream.queued:
+            assert (stream.queued_bytes, stream.unread.total) == (left, left)
             stream.resume_writing()
             left -= len(wire.chunks[-1])
-        assert (left, stream.parked_bytes, stream.parked_small, stream.unread.total) == (0, 0, 0, 0)
+        assert (left, stream.queued_bytes, stream.queued_small_bytes, stream.unread.total) == (0, 0, 0, 0)
 
 
 async def test_notifications_over_the_backlog_limit_are_dropped_and_answers_are_not() -> None:
@@ -197,7 +197,7 @@ async def test_notifications_over_the_backlog_limit_are_dropped_and_answers_are_
         wire.send_request("resources/read", {"uri": "a:b"}, 2)
         while wire.stream.peer.in_flight:
             await asyncio.sleep(0)
-        assert wire.stream.parked_bytes < 11_000
+        assert wire.stream.queued_bytes < 11_000
         wire.stream.resume_writing()
         assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("told", "quick")
         assert 10 < len(wire.notifications) < 100
@@ -420,17 +420,17 @@ async def test_a_lost_connection_cancels_handlers_and_drops_pending_answers() ->
     await handler.entered.wait()
     wire.stream.pause_writing()
     wire.send_request("resources/read", {"uri": "blob:500000"}, 2)
-    await wait_until_parked(wire)
+    await wait_until_queued(wire)
     wire.stream.connection_lost(None)
     assert wire.stream.ended.done()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert (handler.outcomes, wire.answers, wire.stream.parked_bytes) == (["cancelled"], {}, 0)
+    assert (handler.outcomes, wire.answers, wire.stream.queued_bytes) == (["cancelled"], {}, 0)
     assert wire.stream.notify(b"{}") is False
 
 
-async def wait_until_parked(wire: Wire) -> None:
-    while not wire.stream.parked:
+async def wait_until_queued(wire: Wire) -> None:
+    while not wire.stream.queued:
         await asyncio.sleep(0)
 
 
@@ -440,7 +440,7 @@ async def test_after_the_end_of_input_a_slow_reader_gets_its_answers_and_a_stall
         wire = Wire(server)
         wire.stream.pause_writing()
         wire.send_request("resources/read", {"uri": "blob:1000000"}, 1)
-        await wait_until_parked(wire)
+        await wait_until_queued(wire)
         wire.stream.eof_received()
         write = wire.write
 
@@ -489,7 +489,7 @@ async def test_many_requests_leak_nothing() -> None:
             wire.stream.data_received(b"".join(read_request("a:b", number * 100 + n) for n in range(100)))
             await wire.wait_until(lambda number=number: len(wire.answers) == number * 100 + 100)  # type: ignore[misc]
         assert wire.stream.peer.in_flight == {}
-        assert (wire.stream.out, len(wire.stream.parked)) == ([], 0)
+        assert (wire.stream.out, len(wire.stream.queued)) == ([], 0)
         assert asyncio.all_tasks() == before
 
 
@@ -506,7 +506,7 @@ async def test_a_client_that_reads_no_answers_is_refused_and_then_disconnected(r
         wire.stream.pause_writing()
         for number in range(3):
             wire.stream.data_received(read_request("blob:60000", number, revision))
-        while len(wire.stream.parked) < 3:
+        while len(wire.stream.queued) < 3:
             await asyncio.sleep(0)
         wire.stream.data_received(read_request("a:b", "late", revision))
         wire.stream.resume_writing()

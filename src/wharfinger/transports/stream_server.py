@@ -6,10 +6,10 @@ The path of one request:
     serve            the request's task: runs the handler, encodes the result, and calls `write`
     write, flush     collect small messages, and write them together in the next turn of the loop
 
-If the reader is slow (`pause_writing`) or a message is large, messages are queued (`park`) and written in parts as the
-reader accepts them (`pump`). The queue is bounded in steps: above `Limits.backlog` notifications are dropped, above
-`Limits.unread` requests are refused, and a client that keeps sending requests without reading even the refusals is
-disconnected. Large answers of all connections are counted together in `unread`.
+If the reader is slow (`pause_writing`) or a message is large, messages are queued (`enqueue`) and written in parts as
+the reader accepts them (`write_queued`). The queue is bounded in steps: above `Limits.backlog` notifications are
+dropped, above `Limits.unread` requests are refused, and a client that keeps sending requests without reading even the
+refusals is disconnected. Large answers of all connections are counted together in `unread`.
 
 A connection ends in steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels
 the rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
@@ -90,13 +90,13 @@ class StreamServer(asyncio.Protocol):
         self.transport: Any = None
         self.out: list[bytes] = []
         """The small messages of this turn of the loop, which are written together."""
-        self.parked: deque[bytes | Iterator[bytes | memoryview]] = deque()
+        self.queued: deque[bytes | Iterator[bytes | memoryview]] = deque()
         """Messages that wait for the reader, or for a large message before them."""
-        self.parked_bytes = 0
+        self.queued_bytes = 0
         self.counted_bytes = 0
-        """The part of `parked_bytes` that is counted in `unread`."""
-        self.parked_small = 0
-        """The part of `parked_bytes` in small messages: if it keeps growing, the client does not read refusals."""
+        """The part of `queued_bytes` that is counted in `unread`."""
+        self.queued_small_bytes = 0
+        """The part of `queued_bytes` in small messages: if it keeps growing, the client does not read refusals."""
         self.blocked = False
         self.tick = 0
         """The number of deadline checks: the connection's clock, in units of `TICK_SECONDS`."""
@@ -242,15 +242,15 @@ class StreamServer(asyncio.Protocol):
 
     def notify(self, message: bytes) -> bool:
         """Send a notification that belongs to no request. Returns False if the reader is too slow."""
-        if self.parked_bytes > self.service.limits.backlog or self.ended.done():
+        if self.queued_bytes > self.service.limits.backlog or self.ended.done():
             return False
         self.write(message)
         return True
 
     def write(self, data: bytes | ChunkedMessage) -> None:
         """Write one message in its order; small ones are collected, and written once per turn of the loop."""
-        if self.blocked or self.parked or type(data) is not bytes or len(data) > PART_BYTES:
-            self.park(data)
+        if self.blocked or self.queued or type(data) is not bytes or len(data) > PART_BYTES:
+            self.enqueue(data)
             return
         self.out.append(data)
         if len(self.out) == 1:
@@ -265,48 +265,48 @@ class StreamServer(asyncio.Protocol):
             self.transport.write(b"\n".join(self.out))
         self.out.clear()
 
-    def park(self, data: bytes | ChunkedMessage) -> None:
+    def enqueue(self, data: bytes | ChunkedMessage) -> None:
         """Queue a message, so that it is written in its order, and in parts if it is large."""
         self.flush()
-        self.parked_bytes += len(data) + 1
+        self.queued_bytes += len(data) + 1
         if type(data) is bytes and len(data) <= PART_BYTES:
-            self.parked.append(data + b"\n")
-            self.parked_small += len(data) + 1
+            self.queued.append(data + b"\n")
+            self.queued_small_bytes += len(data) + 1
         else:
-            self.parked.extend((_split((data,) if isinstance(data, bytes) else data), b"\n"))
-            self.parked_small += 1  # its line end
+            self.queued.extend((_split((data,) if isinstance(data, bytes) else data), b"\n"))
+            self.queued_small_bytes += 1  # its line end
         if not self.blocked:
-            self.pump()
+            self.write_queued()
         self.count_unread()
         unread = self.service.limits.unread
-        self.peer.refusing = self.parked_bytes > unread
-        if self.parked_small > 2 * unread and self.transport is not None:
+        self.peer.refusing = self.queued_bytes > unread
+        if self.queued_small_bytes > 2 * unread and self.transport is not None:
             log.warning("A client does not read its answers: the connection is closed.")
             self.transport.abort()
             self.connection_lost(None)
 
-    def pump(self) -> None:
+    def write_queued(self) -> None:
         """Write queued messages until the reader is slow."""
-        while self.parked and not self.blocked and self.transport is not None:
-            head = self.parked[0]
+        while self.queued and not self.blocked and self.transport is not None:
+            head = self.queued[0]
             chunk: Any = head if isinstance(head, bytes) else next(head, None)
             if chunk is None or head is chunk:
-                self.parked.popleft()
+                self.queued.popleft()
             if chunk is not None:
                 if isinstance(head, bytes):
-                    self.parked_small -= len(head)
-                self.parked_bytes -= len(chunk)
+                    self.queued_small_bytes -= len(head)
+                self.queued_bytes -= len(chunk)
                 self.transport.write(chunk)
         self.count_unread()
-        self.peer.refusing = self.parked_bytes > self.service.limits.unread
-        if not self.parked and self.draining and not self.peer.in_flight:
+        self.peer.refusing = self.queued_bytes > self.service.limits.unread
+        if not self.queued and self.draining and not self.peer.in_flight:
             self.finish()
 
     def count_unread(self) -> None:
         """Update the server's count of unread bytes by those of this connection."""
-        if self.parked_bytes != self.counted_bytes:
-            self.unread.add(self.owner, self.parked_bytes - self.counted_bytes)
-            self.counted_bytes = self.parked_bytes
+        if self.queued_bytes != self.counted_bytes:
+            self.unread.add(self.owner, self.queued_bytes - self.counted_bytes)
+            self.counted_bytes = self.queued_bytes
 
     def check_unread(self, request: Request, data: bytes | ChunkedMessage | None) -> bytes | ChunkedMessage | None:
         """Return a large answer, or an error in its place if too much is unread already."""
@@ -325,7 +325,7 @@ class StreamServer(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Called by the transport when the reader has caught up."""
         self.blocked = False
-        self.pump()
+        self.write_queued()
 
     # -- beginning and end
 
@@ -336,8 +336,8 @@ class StreamServer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel every request, and drop the messages that wait: the client no longer reads."""
         self.out.clear()
-        self.parked.clear()
-        self.parked_bytes = self.parked_small = 0
+        self.queued.clear()
+        self.queued_bytes = self.queued_small_bytes = 0
         self.count_unread()
         self.blocked, self.transport = False, None
         self.finish()
@@ -366,14 +366,14 @@ class StreamServer(asyncio.Protocol):
         self.flush()
         if self.ended.done():
             return
-        if self.parked:
-            self.loop.call_later(self.service.limits.drain, self.give_up, self.parked_bytes)
+        if self.queued:
+            self.loop.call_later(self.service.limits.drain, self.give_up, self.queued_bytes)
         else:
             self.ended.set_result(None)
 
     def give_up(self, bytes_before: int) -> None:
         """End although messages are queued, unless the reader has accepted some of these `bytes_before`."""
-        if self.parked and self.parked_bytes == bytes_before:
+        if self.queued and self.queued_bytes == bytes_before:
             self.connection_lost(None)
         elif not self.ended.done():
             self.finish()

@@ -219,7 +219,7 @@ def test_a_slow_reader_gets_errors_for_some_reads_and_does_not_delay_others() ->
         assert other.request("ping", id="p")["id"] == "p"
         app = find_app(http)
         assert app.sse is not None
-        buffered = [server.parked_bytes + server.events._size for server in app.sse._table.values()]
+        buffered = [server.queued_bytes + server.events._size for server in app.sse._table.values()]
         assert max(buffered) < 8 * 1024 * 1024
         answers = [slow.stream.event() for _ in range(40)]
         assert sorted(answer["id"] for answer in answers) == list(range(1, 41))
