@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
+from tests.clock import FakeClock
 from wharfinger.client import Cache, Retry
 from wharfinger.errors import ConnectionFailed, InvalidResponse, NotVerified, RemoteError, WharfingerError
 from wharfinger.protocol.json_schema import CompiledSchema
@@ -365,14 +366,6 @@ def test_read_many_raises_the_first_error_or_returns_errors_in_order() -> None:
 # Caching.
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class CacheableServer(Script):
     """A server that answers each read with its number, cacheable for `ttl` milliseconds."""
 
@@ -391,7 +384,7 @@ async def numbers(client: Any, *uris: str, **options: Any) -> list[int]:
 
 def test_a_result_expires_exactly_at_its_ttl() -> None:
     async def test() -> None:
-        clock = Clock()
+        clock = FakeClock(0.0)
         async with CacheableServer() as server, server.client(cache=Cache(clock=clock)) as client:
             for at, number in ((0, 1), (59.999, 1), (60, 2), (119.999, 2), (120, 3)):
                 clock.now = at
@@ -411,7 +404,7 @@ def test_a_result_expires_exactly_at_its_ttl() -> None:
 
 def test_a_ttl_may_be_one_millisecond() -> None:
     async def test() -> None:
-        clock = Clock()
+        clock = FakeClock(0.0)
         for ttl, kept in ((1, True), (0, False), (-1, False)):
             async with CacheableServer(ttl=ttl) as server, server.client(cache=Cache(clock=clock)) as client:
                 assert await numbers(client, "a:b", "a:b") == [1, 1 if kept else 2]
@@ -421,7 +414,7 @@ def test_a_ttl_may_be_one_millisecond() -> None:
 
 def test_a_stale_result_is_returned_for_stale_if_error_seconds_if_the_server_is_gone() -> None:
     async def test() -> None:
-        clock = Clock()
+        clock = FakeClock(0.0)
         cache = Cache(clock=clock, stale_if_error=10)
         async with CacheableServer() as server, server.client(cache=cache, retry=Retry(attempts=1)) as client:
             assert await numbers(client, "a:b") == [1]
@@ -445,7 +438,7 @@ def test_a_stale_result_is_returned_for_stale_if_error_seconds_if_the_server_is_
 
 def test_no_stale_result_is_returned_by_default() -> None:
     async def test() -> None:
-        clock = Clock()
+        clock = FakeClock(0.0)
         async with (
             CacheableServer() as server,
             server.client(cache=Cache(clock=clock), retry=Retry(attempts=1)) as client,

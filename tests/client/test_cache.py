@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.clock import FakeClock
 from wharfinger import Client, Context, InvalidArgument, Server
 from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
@@ -36,16 +37,6 @@ HANDSHAKE = "2025-11-25"
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class CountingServer(Server):
@@ -112,7 +103,7 @@ async def over_http(server: Server, port: int = 0, authenticate: Any = None) -> 
 
 def test_a_result_is_cached_until_it_expires() -> None:
     async def test() -> None:
-        server, clock = CountingServer(ttl=60), Clock()
+        server, clock = CountingServer(ttl=60), FakeClock(1000.0)
         async with Client(server, cache=Cache(clock=clock)) as client:
             first = await text(client)
             clock.now += 59.9
@@ -181,7 +172,7 @@ def test_a_result_is_cached_only_with_a_positive_ttl(hints: dict[str, Any], seco
 
 def test_max_ttl_of_the_client_bounds_the_ttl_of_the_server() -> None:
     async def test() -> None:
-        server, clock = CountingServer(ttl=1e12), Clock()
+        server, clock = CountingServer(ttl=1e12), FakeClock(1000.0)
         async with Client(server, cache=Cache(clock=clock, max_ttl=10)) as client:
             await text(client)
             clock.now += 11
@@ -368,7 +359,7 @@ def test_servers_and_capabilities_do_not_share_results() -> None:
 
 
 def test_a_result_that_became_private_is_no_longer_shared() -> None:
-    cache, clock = Cache(), Clock()
+    cache, clock = Cache(), FakeClock(1000.0)
     mine, yours = (Key("s", READ, "x:y", who, "v") for who in ("me", "you"))
     cache = Cache(clock=clock)
     cache.put(mine, b"{}", 60, public=True)
@@ -624,7 +615,7 @@ def test_a_result_is_not_cached_if_another_thread_reports_a_change_when_it_arriv
 
 def test_a_refused_cursor_invalidates_all_pages_and_restarts_the_list() -> None:
     async def test() -> None:
-        server, clock, valid = CountingServer(), Clock(), ["a"]
+        server, clock, valid = CountingServer(), FakeClock(1000.0), ["a"]
 
         async def listed(request: Request) -> Any:
             server.requested.append("page")
@@ -763,7 +754,7 @@ def test_sessions_do_not_share_lists() -> None:
 
 def test_a_stale_result_is_returned_if_the_server_is_gone_and_stale_if_error_is_set() -> None:
     async def test() -> None:
-        clock = Clock()
+        clock = FakeClock(1000.0)
         cache = Cache(clock=clock, stale_if_error=100)
         async with over_http(CountingServer(ttl=10)) as url:
             client = Client(url, cache=cache, retry=NEVER)
@@ -825,7 +816,7 @@ ops = st.lists(
 
 @given(ops, st.integers(0, 4), st.integers(0, 4 * ENTRY_OVERHEAD_BYTES))
 def test_bounds_and_lifetimes_hold_for_any_sequence_of_operations(steps: list[Any], entries: int, size: int) -> None:
-    clock = Clock()
+    clock = FakeClock(1000.0)
     cache = Cache(entries=entries, size=size, max_ttl=50, clock=clock)
     model: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
 

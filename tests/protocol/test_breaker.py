@@ -9,22 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.clock import FakeClock
 from wharfinger.protocol.breaker import Breaker, BreakerState
-
-
-class FakeClock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
 def clock() -> FakeClock:
-    return FakeClock()
+    return FakeClock(100.0)
 
 
 def test_a_new_breaker_is_closed_and_sends_no_probe(clock: FakeClock) -> None:
@@ -138,7 +129,7 @@ def test_observers_are_notified_only_when_the_breaker_opens_or_closes(clock: Fak
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 @settings(max_examples=50)
 def test_jitter_only_shortens_the_delay(factors: list[float]) -> None:
-    clock = FakeClock()
+    clock = FakeClock(100.0)
     remaining = iter(factors)
     breaker = Breaker(clock, max_delay=8.0, random=lambda: next(remaining))
     for number, factor in enumerate(factors):
@@ -151,7 +142,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @initialize(initial=st.floats(0.1, 5), longest=st.floats(5, 100), quick=st.sampled_from([0.0, 0.25]))
     def begin(self, initial: float, longest: float, quick: float) -> None:
-        self.clock = FakeClock()
+        self.clock = FakeClock(100.0)
         self.initial, self.longest = initial, longest
         self.breaker = Breaker(self.clock, initial_delay=initial, max_delay=longest, quick_below=quick)
         self.calls: list[float] = []

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.clock import FakeClock
 from tests.server.driving import ERAS, Wire, ask, make_request
 from tests.transports.http_support import ServerThread
 from wharfinger import types as t
@@ -18,16 +19,7 @@ from wharfinger.server.app import Server
 from wharfinger.server.middleware.guards import Times, Timing, limit_rate, limit_size, log_calls, outcome_of
 
 
-class Clock:
-    """A clock that the test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def make_server(clock: Clock | None = None) -> Server:
+def make_server(clock: FakeClock | None = None) -> Server:
     """Return a server whose tool moves the clock by its argument."""
     server = Server("s")
 
@@ -56,7 +48,7 @@ async def call(server: Server, principal: str = "mary", **arguments: Any) -> Any
 
 
 async def test_the_log_of_a_call_contains_no_arguments_or_results(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     server = make_server(clock)
     server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
@@ -114,7 +106,7 @@ def test_outcome_of_names_each_result_and_error(answer: Any, outcome: str) -> No
 
 
 async def test_times_are_recorded_and_reported_by_method() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     server = make_server(clock)
     reports: list[Any] = []
     timing = Timing(lambda call, seconds, outcome: reports.append((call.method, seconds, outcome)), clock=clock)
@@ -133,7 +125,7 @@ async def test_times_are_recorded_and_reported_by_method() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_a_caller_above_the_rate_is_refused_with_retry_after(revision: str) -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     server = make_server()
     server.add_middleware(limit_rate(0.5, burst=2, clock=clock), "tools/call")
 
@@ -159,7 +151,7 @@ async def test_a_caller_above_the_rate_is_refused_with_retry_after(revision: str
 
 def test_a_call_above_the_rate_has_status_429_over_http() -> None:
     server = make_server()
-    server.add_middleware(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
+    server.add_middleware(limit_rate(0.1, burst=1, clock=FakeClock(100.0)), "tools/call")
     with ServerThread(cast("Any", server)) as http, http.connect() as client:
         replies = [client.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 429]
@@ -169,7 +161,7 @@ def test_a_call_above_the_rate_has_status_429_over_http() -> None:
 
 async def test_the_rate_of_anonymous_callers_is_limited_by_address() -> None:
     server = make_server()
-    server.add_middleware(limit_rate(1, clock=Clock()))
+    server.add_middleware(limit_rate(1, clock=FakeClock(100.0)))
 
     async def succeeds(peer: str, principal: str = "") -> bool:
         request = make_request(server, "tools/call", {"name": "tool"}, principal=principal)
@@ -191,7 +183,7 @@ async def test_the_rate_of_anonymous_callers_is_limited_by_address() -> None:
 
 
 async def test_callers_above_max_callers_share_one_limit() -> None:
-    server, clock = make_server(), Clock()
+    server, clock = make_server(), FakeClock(100.0)
     server.add_middleware(limit_rate(1, max_callers=2, clock=clock))
     for principal in ("a", "b"):
         assert "result" in await call(server, principal)
@@ -234,7 +226,7 @@ async def test_the_size_limit_counts_the_bytes_that_are_sent() -> None:
 
 
 async def test_a_burst_is_refilled_at_the_rate() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     server = make_server()
     server.add_middleware(limit_rate(2, burst=3, clock=clock))
     assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
@@ -250,7 +242,7 @@ async def test_a_burst_is_refilled_at_the_rate() -> None:
 
 async def test_the_default_burst_is_the_calls_of_one_second_and_at_least_one() -> None:
     for rate, results in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
-        clock = Clock()
+        clock = FakeClock(100.0)
         server = make_server()
         server.add_middleware(limit_rate(rate, clock=clock))
         assert ["result" in await call(server) for _ in range(4)] == results
@@ -296,7 +288,7 @@ async def test_a_name_in_the_log_is_truncated_and_has_no_control_characters(
     name: str, logged_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server()
-    clock = Clock()
+    clock = FakeClock(100.0)
     server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
     await ask(server, "tools/call", {"name": name})
@@ -308,7 +300,7 @@ async def test_a_name_in_the_log_is_truncated_and_has_no_control_characters(
 async def test_a_call_that_needs_input_or_becomes_a_task_is_not_counted_as_failed() -> None:
     async def count_failures(result: Any) -> int:
         server = Server("s")
-        timing = Timing(clock=Clock())
+        timing = Timing(clock=FakeClock(100.0))
         server.tools.add(lambda: "x", name="tool")
         server.add_middleware(timing)
 
