@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Server
+from wharfinger.auth import SignIn
 from wharfinger.errors import ConnectionLost, InvalidArgument, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.upstreams import (
     InvalidConfiguration,
@@ -192,6 +193,16 @@ def test_a_client_that_the_application_closed_is_reopened() -> None:
             assert await pid_of(upstream) != old_pid
 
     run(test())
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization"])
+def test_the_authorization_header_of_a_configuration_takes_precedence_over_auth(name: str) -> None:
+    url = "https://harbour.example/mcp"
+    configs = [ServerConfig(name="a", target=url), ServerConfig(name="b", target=url, headers={name: "Bearer x"})]
+    sign_in = SignIn(interactive=False)
+    upstreams = Upstreams(configs, options=lambda config: {"auth": sign_in})
+    auths = {key: upstream.client._session.connections.settings.auth for key, upstream in upstreams.items()}
+    assert (auths["a"] is None, auths["b"] is None) == (False, True)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

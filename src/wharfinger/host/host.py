@@ -148,9 +148,6 @@ class Host(FunctionCalling):
             )
             merged = {**options, **questions.handlers, "sampling_tools": sampling_tools and sampling is not None}
 
-            if any(name.lower() == "authorization" for name in config.headers):
-                merged.pop("auth", None)
-
             async def guard(call: Call, next: Next) -> Any:
                 return await self._guard(config.name, call, next)
 

@@ -134,6 +134,8 @@ class Upstream:
         )
         connection = {"headers": config.headers, "env": config.env, "cwd": config.cwd}
         client_options |= {name: value for name, value in connection.items() if value}
+        if any(name.lower() == "authorization" for name in config.headers):  # it takes precedence over a sign-in
+            client_options.pop("auth", None)
         try:
             self._client = Client(config.target, **client_options)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:

@@ -98,7 +98,8 @@ class Upstreams(Mapping[str, Upstream]):
     def __init__(
         self, configs: Iterable[ServerConfig], *, options: Callable[[ServerConfig], ClientOptions] | None = None
     ) -> None:
-        """`options` returns the options of a server's client, such as its handlers.
+        """`options` returns the options of a server's client, such as its handlers. `auth` is only used for a server
+        without an Authorization header.
 
         Raises:
             InvalidConfiguration: two servers have the same name or prefix, or a target cannot be a server.

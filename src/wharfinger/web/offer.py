@@ -27,7 +27,7 @@ class Offer:
     ) -> None:
         """With `read_only`, the offer is another principal's view: nothing may be called, and no question is answered.
 
-        `options` are further options of the clients. Its `auth` is for servers without an Authorization header.
+        `options` are further options of the clients.
         """
         self.read_only = read_only
         self._client_options = options or ClientOptions()
@@ -42,8 +42,6 @@ class Offer:
     def _options(self, config: ServerConfig) -> ClientOptions:
         options = self._client_options.copy()
         options["info"] = t.Implementation(name="wharfinger browse", version=__version__)
-        if any(name.lower() == "authorization" for name in config.headers):
-            options.pop("auth", None)
         if not self.read_only:
             questions = self.questions[config.name]
             options["elicitation"], options["consent"] = questions.ask, questions.ask_to_open
