@@ -61,7 +61,7 @@ SCHEMAS: tuple[Row, ...] = (
     must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; external references are refused.", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
          HOSTILE + "test_published_schemas_have_only_internal_references"),
     should("2.22-4", "2026-07-28: basic, JSON Schema", "Depth, subschemas and time are bounded.", "yes", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason", "protocol/test_json_schema.py::test_a_backtracking_pattern_is_evaluated_in_bounded_time"),
-    must("2.22-5", "2026-07-28: server/tools", "Schemas are listed unchanged.", *suite("json-schema-2020-12", R4, R5), "protocol/test_json_schema.py::test_an_explicit_input_schema_is_listed_unchanged"),
+    must("2.22-5", "2026-07-28: server/tools", "Schemas are listed unchanged.", *suite("json-schema-2020-12", R4, R5), "server/signature/test_explicit_schema.py::test_an_explicit_input_schema_is_listed_unchanged"),
     must("2.22-6", "2025-11-25 on: basic, icons", "Icons have the members of the schema, on servers and features alike.", "requirements/test_extensions.py::test_icons_are_sent_unchanged"),
     must("2.22-7", "2026-07-28: basic, tracing", "`traceparent`, `tracestate` and `baggage` in `_meta` are accepted.",
          "requirements/test_extensions.py::test_trace_keys_are_accepted"),

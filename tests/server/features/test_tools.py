@@ -18,7 +18,7 @@ import pydantic
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import ALL, Wire, ask
+from tests.server.driving import ALL, STATELESS, Wire, ask
 from tests.server.signature.test_header_params import post
 from wharfinger import Client, Image
 from wharfinger import types as t
@@ -204,6 +204,26 @@ def test_the_listed_output_schema_matches_the_wrapped_value(
     assert not CompiledSchema(schema, "it").fits({"result": "text"})
     (listed,) = asyncio.run(ask(server, "tools/list", {}))["result"]["tools"]
     assert CompiledSchema(listed["outputSchema"], "it").fits(value)
+
+
+async def test_output_schemas_of_other_types_are_wrapped_for_older_revisions() -> None:
+    server = Server("s")
+
+    @server.tool(output_schema={"type": "array", "items": {"type": "integer"}})
+    def quays():  # type: ignore[no-untyped-def]
+        return [1, 2]
+
+    @server.tool
+    def depth() -> float:
+        return 2.5
+
+    for revision in ALL:
+        tools = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
+        types = ("array", "number") if revision == STATELESS else ("object", "object")
+        assert tuple(tool["outputSchema"]["type"] for tool in tools) == types
+        result = (await ask(server, "tools/call", {"name": "quays"}, revision))["result"]
+        assert result["structuredContent"] == ([1, 2] if revision == STATELESS else {"result": [1, 2]})
+        assert result["content"] == [{"type": "text", "text": "[1,2]"}]
 
 
 def test_references_of_an_explicit_schema_resolve_after_wrapping() -> None:
@@ -885,6 +905,23 @@ def test_results_are_validated_against_an_explicit_output_schema() -> None:
         with pytest.raises(TypeError, match="without structured_content, which its output_schema promises"):
             result_of(missing, output_schema=OUTPUT_SCHEMA)
         assert result_of(missing)["content"] == []
+
+
+async def test_an_explicit_output_schema_is_listed_and_a_result_that_does_not_match_it_is_an_error() -> None:
+    server = Server("s")
+    answers: list[Any] = [{"quay": 3}, {"quay": "three"}, "text"]
+
+    @server.tool(output_schema={"type": "object", "properties": {"quay": {"type": "integer"}}, "required": ["quay"]})
+    def berth():  # type: ignore[no-untyped-def]
+        return answers.pop(0)
+
+    (tool,) = (await ask(server, "tools/list"))["result"]["tools"]
+    assert tool["outputSchema"]["required"] == ["quay"]
+    result = (await ask(server, "tools/call", {"name": "berth"}))["result"]
+    assert result["structuredContent"] == {"quay": 3}
+    assert result["content"] == [{"type": "text", "text": '{"quay":3}'}]
+    for _ in range(2):
+        assert (await ask(server, "tools/call", {"name": "berth"}))["result"]["isError"] is True
 
 
 def test_a_call_tool_result_with_invalid_content_is_refused() -> None:

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tests.server.driving import Wire, ask, line
+from tests.server.driving import ALL, Wire, ask, line
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "list": {"type": "array"}, "map": {"type": "object"}, "free": True},
+    "additionalProperties": False,
+}
+
+CONTACT_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
     "additionalProperties": False,
 }
 
@@ -25,6 +50,10 @@ def one_dict(arguments: dict[str, Any]) -> str:
 
 def one_mapping(values: Mapping[str, Any], ctx: Context) -> str:
     return f"whole {sorted(values.items())}"
+
+
+async def one_parameter(everything) -> str:  # type: ignore[no-untyped-def]
+    return f"whole {sorted(everything.items())}"
 
 
 def rest_as_keywords(a: Any = None, **others: Any) -> str:
@@ -47,6 +76,7 @@ def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
     [
         (one_dict, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
         (one_mapping, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
+        (one_parameter, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
         (rest_as_keywords, "rest 1 [('free', 'x'), ('list', [2])]"),
         (named_parameters, "named 1.0 (2,) None 'x'"),
     ],
@@ -55,15 +85,34 @@ def test_arguments_are_passed_as_a_mapping_or_by_name(function: Callable[..., An
     assert call(function, {"a": 1, "list": [2], "free": "x"}) == expected
 
 
-@pytest.mark.parametrize("function", [one_dict, one_mapping, rest_as_keywords, named_parameters])
+@pytest.mark.parametrize("revision", ALL)
+async def test_an_explicit_input_schema_is_listed_unchanged(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool(input_schema=CONTACT_SCHEMA)
+    def contact(arguments: dict[str, Any]) -> str:
+        return json.dumps(arguments)
+
+    (tool,) = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
+    assert json.dumps(tool["inputSchema"]) == json.dumps(CONTACT_SCHEMA)
+    arguments = {"name": "Mary", "contactMethod": "phone", "phone": "1"}
+    result = (await ask(server, "tools/call", {"name": "contact", "arguments": arguments}, revision))["result"]
+    assert json.loads(result["content"][0]["text"]) == arguments
+    result = (await ask(server, "tools/call", {"name": "contact", "arguments": {"phone": 1}}, revision))["result"]
+    assert result["isError"]
+    assert "phone: expected a string" in result["content"][0]["text"].splitlines()
+
+
+@pytest.mark.parametrize("function", [one_dict, one_mapping, one_parameter, rest_as_keywords, named_parameters])
 def test_arguments_outside_the_schema_are_refused(function: Callable[..., Any]) -> None:
     for arguments in ({"a": "x"}, {"list": "[1]"}, {"map": 5}, {"other": 1}):
         assert call(function, arguments).startswith("Invalid arguments:\n")
+    assert call(function, {"other": 1}) == "Invalid arguments:\nother: no such member"
     for value in ([], "x", 5):
         assert call(function, value) == "-32602"
 
 
-@pytest.mark.parametrize("function", [one_dict, one_mapping, rest_as_keywords, named_parameters])
+@pytest.mark.parametrize("function", [one_dict, one_mapping, one_parameter, rest_as_keywords, named_parameters])
 def test_json_strings_are_decoded_only_if_the_option_is_set(
     function: Callable[..., Any],
 ) -> None:
@@ -112,9 +161,10 @@ def test_a_parameter_with_the_name_of_a_property_receives_its_value() -> None:
     assert answer["result"]["content"][0]["text"] == "whole [('x', 1)]"
 
 
-def test_a_schema_whose_type_is_not_object_is_refused() -> None:
+@pytest.mark.parametrize("schema", [{"type": "array"}, {"properties": {}}])
+def test_a_schema_whose_type_is_not_object_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match='must have "type": "object": arguments are always an object'):
-        Server("s").tools.add(one_dict, name="it", input_schema={"type": "array"})
+        Server("s").tools.add(one_dict, name="it", input_schema=schema)
 
 
 async def test_up_to_eight_arguments_with_numbers_out_of_range_are_named() -> None:
