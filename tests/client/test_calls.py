@@ -190,6 +190,34 @@ def test_middleware_and_the_caller_both_get_progress_once(revision: str, reset: 
 
 
 @EACH
+@pytest.mark.parametrize("options", [{}, {"reset_on_progress": True}])
+def test_middleware_and_the_log_function_both_get_the_messages_of_a_call(
+    revision: str, options: dict[str, bool]
+) -> None:
+    """A bug: over stateless HTTP, the log function got them only if the call had `progress` or resets on it."""
+    taken: list[str | None] = []
+    logged: list[Any] = []
+
+    async def take(call: Call, next: Next) -> Any:
+        call.on_notification = lambda message: taken.append(message.method)
+        return await next(call)
+
+    async def test() -> None:
+        async with (
+            over_http(WaitingServer().server) as url,
+            Client(
+                url, revision=revision, middleware=[take], log=lambda m: logged.append(m.data), log_level="info"
+            ) as client,
+        ):
+            await client.call_tool("chat", **options)
+        assert logged == ["hello"]
+        if revision == "2026-07-28":  # the stream of an answer has nothing of other requests
+            assert taken == ["notifications/message"]
+
+    run(test())
+
+
+@EACH
 def test_progress_resets_the_timeout_if_reset_on_progress_is_set(revision: str) -> None:
     async def test() -> None:
         async with Client(WaitingServer().server, revision=revision) as client:

@@ -30,6 +30,7 @@ from wharfinger.protocol.methods import Method
 from wharfinger.transports.timeouts import PausableTimeout
 
 __all__ = [
+    "PROGRESS",
     "Call",
     "CallManyOptions",
     "CallOptions",
@@ -106,7 +107,7 @@ class Call(msgspec.Struct, eq=False):
     bounded: bool = True
     """Whether the caller gave `timeout`, which then bounds a task too."""
     on_notification: Callable[[Message], None] | None = None
-    """Takes the notifications that belong to this call."""
+    """Called with each notification that belongs to this call. The client handles it as well."""
     raw: Raw | UnsetType = UNSET
     """The encoded result; UNSET before it has arrived."""
     deadline: float | None = None
@@ -209,15 +210,13 @@ class ProgressStep:
         self,
         handlers: InputHandlers,
         asks_by_result: Callable[[], bool],
-        unclaimed: Callable[[Message], None],
         name: Callable[[], str],
     ) -> None:
-        """`asks_by_result` returns whether questions come as results (stateless era). `unclaimed` gets notifications
-        other than progress. `name` returns the server's name for errors."""
+        """`asks_by_result` returns whether questions come as results (stateless era). `name` returns the server's name
+        for errors."""
         self._handlers = handlers
         self._may_be_asked = handlers.has_any
         self._asks_by_result = asks_by_result
-        self._unclaimed = unclaimed
         self._name = name
 
     def applies_to(self, row: Method) -> bool:
@@ -243,7 +242,6 @@ class ProgressStep:
             if other is not None:
                 other(message)
             if message.method != PROGRESS:
-                self._unclaimed(message)
                 return
             if call.reset_on_progress and timeout is not None:
                 call.restart()

@@ -21,13 +21,14 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.calls import Call
+from wharfinger.client.calls import PROGRESS, Call
 from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, connect
 from wharfinger.client.results import decode_result
 from wharfinger.client.retry import is_transient
@@ -59,7 +60,7 @@ class ConnectionObserver(Protocol):
         ...
 
     def notification_received(self, message: Message) -> None:
-        """Called with each notification that belongs to no request."""
+        """Called with each notification, except for the progress of a call that takes it."""
         ...
 
     def notifications_missed(self) -> None:
@@ -201,7 +202,10 @@ class ConnectionManager:
                 params.meta = agreed.meta
             else:
                 params = _with_agreed_meta(params, agreed.meta)
-        answer = await link.request(row.name, params, timeout=timeout, on_notification=call.on_notification)
+        on_notification = call.on_notification
+        if on_notification is not None:
+            on_notification = partial(self._notify_call, on_notification)
+        answer = await link.request(row.name, params, timeout=timeout, on_notification=on_notification)
         call.raw = raw = answer.result
         if isinstance(raw, UnsetType):
             raise to_remote_error(answer)
@@ -213,6 +217,11 @@ class ConnectionManager:
         except msgspec.MsgspecError:
             pass
         return decode_result(row, raw, stateless=agreed.rules.asks_by_result, tasks=self._takes_tasks)
+
+    def _notify_call(self, on_notification: Callable[[Message], None], message: Message) -> None:
+        on_notification(message)
+        if message.method != PROGRESS:
+            self._observer.notification_received(message)
 
     async def ping(self, link: Connection, timeout: float) -> None:
         """Return when the server has sent any response. Raises what `Link.request` raises."""

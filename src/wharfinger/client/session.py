@@ -93,9 +93,7 @@ class ClientSession:
             self._tasks,
             MultiRoundStep(handlers, settings.limits.rounds, self._url_completions),
             *([] if self._cache is None else [self._cache]),
-            ProgressStep(
-                handlers, lambda: self.agreed.rules.asks_by_result, self._handle, lambda: self.connections.name
-            ),
+            ProgressStep(handlers, lambda: self.agreed.rules.asks_by_result, lambda: self.connections.name),
             retry,
         ]
         self.chains: Mapping[Method, Next] = {
@@ -188,12 +186,8 @@ class ClientSession:
         self.watches.notifications_missed()
 
     def notification_received(self, message: Message) -> None:
-        """Handle a notification that belongs to no request."""
+        """Handle a notification, unless it is the progress of a call."""
         self.watches.notification_received(message)
-        self._handle(message)
-
-    def _handle(self, message: Message) -> None:
-        """Handle a notification that belongs to no request, or that its request does not handle."""
         if message.method == "notifications/elicitation/complete":
             self._url_completions.handle(message)
         self._tasks.notification_received(message)
