@@ -223,6 +223,31 @@ def test_postgres_refuses_statements_that_do_more_than_read(
     check_refused(source, f"{source.uri}/public", statement, tmp_path / "new")
 
 
+@pytest.mark.parametrize(
+    ("created", "called"),
+    [
+        ("plain", "public . PLAIN"),
+        ('"do-it"', '"do-it"'),
+        ('"a""b"', '"a""b"'),
+        ("ÉCRIRE", "ÉCRIRE"),
+        ("ÉCRIRE", '"Écrire"'),
+        ("é" * 31, "é" * 40),
+        (f'"{"a " * 31}a"', f'"{"a " * 40}"'),
+    ],
+)
+def test_volatile_functions_are_refused_in_every_writing_of_their_name(
+    created: str, called: str, postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: some names were not recognised. PostgreSQL folds only ASCII letters, and cuts names after 63 bytes."""
+    write = f"CREATE FUNCTION {created}() RETURNS int VOLATILE LANGUAGE sql AS 'SELECT 1'"
+    name = postgres.database(write)
+    source = publish(postgres.url(name, "reader"), label="shop")
+    with pytest.raises(QueryRefused, match="may do more than read"):
+        source.query(f"SELECT {called}()")
+    postgres.run(write.replace("FUNCTION", "OR REPLACE FUNCTION").replace("VOLATILE", "STABLE"), name)
+    assert source.query(f"SELECT {called}()").rows == [[1]]
+
+
 @pytest.mark.parametrize("role", ["postgres", "filer"])
 def test_queries_of_a_superuser_or_file_reader_role_are_refused(
     role: str, postgres: PostgresServer, publish: Callable[..., Database]

@@ -6,7 +6,9 @@ Every client that can call `query` may send any SQL. The checks, in the order in
 2. The text: the names of functions that PostgreSQL declares `VOLATILE`, which means that they may change something, are
    refused wherever they appear. They include functions for files, large objects, sequences, advisory locks, signals and
    settings, `dblink`, `query_to_xml`, and volatile functions of users. The names of the relations that contain
-   passwords are refused too.
+   passwords are refused too. Words of the text are compared with the names. A name with other characters than ASCII
+   letters, digits, `_` and `$` is searched for in the whole text instead, because such a name may be quoted, and Python
+   does not fold and cut it as PostgreSQL does.
 3. The form: the extended protocol accepts a single statement, and it is run in parentheses after `FROM`. There,
    PostgreSQL's grammar allows only SELECT, VALUES, TABLE and WITH, without INTO or a CTE that writes.
 4. The transaction: it is `READ ONLY` and always rolled back, and every connection has `default_transaction_read_only`
@@ -64,7 +66,9 @@ _SECRET = frozenset(
 
 _FUNCTIONS = """
 SELECT DISTINCT p.proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE p.proname::text = ANY ($1::text[])
+WHERE (p.proname::text = ANY ($1::text[])
+       OR p.proname::text !~ '^[A-Za-z_][A-Za-z0-9_$]*$'
+       AND strpos(lower($4 COLLATE "C"), lower(replace(p.proname::text, '"', '""') COLLATE "C")) > 0)
   AND (p.proname::text = ANY ($3::text[])
        OR p.provolatile = 'v' AND NOT (n.nspname = 'pg_catalog' AND p.proname::text = ANY ($2::text[])))
 ORDER BY 1 LIMIT 1
@@ -133,7 +137,7 @@ async def check_names(connection: Any, statement: str) -> None:
     secret = min(words & _SECRET, default=None)
     if secret is not None:
         raise QueryRefused(f"The statement names {secret}, which contains passwords.")
-    name = await connection.fetchval(_FUNCTIONS, sorted(words), _HARMLESS, _DENIED)
+    name = await connection.fetchval(_FUNCTIONS, sorted(words), _HARMLESS, _DENIED, statement)
     if name is not None:
         raise QueryRefused(
             f"The statement names the function {name}, which may do more than read "
