@@ -377,16 +377,32 @@ def test_parameters_are_bound_as_values(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [("bool", "false", False), ("bool", "T", True), ("bool", 0, False), ("int4", 2.0, 2), ("int8", "7", 7),
-     ("bool", "maybe", None), ("int4", 1.5, None), ("int8", "1.5", None)],
+     ("bool", "maybe", None), ("bool", {}, None), ("int4", 1.5, None), ("int8", "1.5", None),
+     ("jsonb", {"a": [1]}, {"a": [1]}), ("json", [1, True], [1, True]), ("jsonb", True, True), ("jsonb", "[1]", [1])],
 )  # fmt: skip
 def test_postgres_parameters_keep_their_value(kind: str, value: object, expected: object, postgres_shop: Shop) -> None:
-    """A bug: the text `false` became true, and 1.5 became 1. None: the value is refused."""
+    """A bug: the text `false` became true, 1.5 became 1, and JSON was Python's `repr`. None: the value is refused."""
     statement = f"SELECT $1::{kind}"
     if expected is None:
         with pytest.raises(QueryRefused, match=f"Parameter 1 cannot be converted to {kind}"):
             postgres_shop.source.query(statement, [value])
     else:
         assert postgres_shop.source.query(statement, [value]).rows == [[expected]]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="needs time.tzset")
+def test_a_time_without_a_zone_is_in_utc_on_a_machine_in_any_zone(
+    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the parameter was in the zone of this machine, unlike the same text in a statement or a condition."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        statement = "SELECT $1::timestamptz, '2026-07-01 12:00'::timestamptz"
+        assert postgres_shop.source.query(statement, ["2026-07-01T12:00"]).rows == [["2026-07-01 12:00:00+00"] * 2]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_names_in_uris_are_never_inserted_into_statements(shop: Shop) -> None:

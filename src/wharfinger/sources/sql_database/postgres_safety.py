@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryRefused
 from wharfinger.sources.sql_database.row_text import becomes_array
@@ -178,16 +180,25 @@ def _integer(value: Any) -> int:
     return int(value)
 
 
-def _boolean(value: Any) -> bool:
-    return _BOOLEANS[value.strip().lower()] if isinstance(value, str) else bool(value)
+def _boolean(value: object) -> bool:
+    return bool(value) if isinstance(value, (int, float)) else _BOOLEANS[str(value).strip().lower()]
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)  # asyncpg would assume the zone of this machine
+
+
+def _json(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 _BOOLEANS = {**dict.fromkeys(("true", "t", "1"), True), **dict.fromkeys(("false", "f", "0"), False)}
 _CONVERSIONS: Mapping[str, Any] = {
     "int2": _integer, "int4": _integer, "int8": _integer, "oid": _integer, "float4": float, "float8": float,
-    "bool": _boolean,
-    "numeric": _decimal, "date": date.fromisoformat, "time": time.fromisoformat,
-    "timestamp": datetime.fromisoformat, "timestamptz": datetime.fromisoformat,
+    "bool": _boolean, "numeric": _decimal, "json": _json, "jsonb": _json,
+    "date": date.fromisoformat, "time": time.fromisoformat,
+    "timestamp": datetime.fromisoformat, "timestamptz": _instant,
 }  # fmt: skip
 
 
@@ -205,7 +216,8 @@ def parameters_for(types: Sequence[Any], parameters: Parameters) -> list[object]
     for number, (kind, value) in enumerate(zip(types, parameters, strict=True), 1):
         try:
             convert = _CONVERSIONS.get(kind.name, str)
-            values.append(value if value is None or becomes_array(value) else convert(value))
+            is_array = becomes_array(value) and convert is not _json
+            values.append(value if value is None or is_array else convert(value))
         except (ValueError, TypeError, ArithmeticError, LookupError):
             raise QueryRefused(f"Parameter {number} cannot be converted to {kind.name}.") from None
     return values
