@@ -37,6 +37,22 @@ def test_a_definition_has_columns_keys_and_referenced_tables(shop: Shop) -> None
     assert "GROUP BY" in view["definition"].upper()
 
 
+@pytest.mark.parametrize("database", ["sqlite", "duckdb"])
+def test_the_uri_of_a_referenced_table_can_be_read_if_its_name_is_written_in_another_case(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    """A bug: the URI had the name as the foreign key writes it. These databases ignore the case of names."""
+    shop: Shop = request.getfixturevalue(f"{database}_shop")
+    shop.run(
+        "CREATE TABLE Towns (id INTEGER PRIMARY KEY); "
+        "CREATE TABLE streets (id INTEGER PRIMARY KEY, town INTEGER REFERENCES tOWNS (id))"
+    )
+    definition = json.loads(str(shop.source.read(f"{shop.top}/streets").contents[0].text))
+    uri = definition["foreign_keys"][0]["table"]
+    assert uri == f"{shop.top}/Towns"
+    assert shop.source.read(uri).contents[0].text
+
+
 def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
     """They follow the database itself, in pages of any size."""
     expected = [shop.source.uri, *(f"{shop.top}/{name}" for name in ("busy", "customers", "orders"))]

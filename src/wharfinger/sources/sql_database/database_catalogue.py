@@ -8,7 +8,16 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["DatabaseCatalogue", "DatabaseColumn", "DatabaseTable", "ForeignKey", "Kind", "TableIndex", "UniqueKey"]
+__all__ = [
+    "DatabaseCatalogue",
+    "DatabaseColumn",
+    "DatabaseTable",
+    "ForeignKey",
+    "Kind",
+    "TableIndex",
+    "UniqueKey",
+    "with_declared_names",
+]
 
 Kind = Literal["table", "view", "materialized view", "foreign table", "virtual table"]
 
@@ -107,3 +116,20 @@ class DatabaseCatalogue:
     def of_schema(self, schema: str) -> list[DatabaseTable]:
         """Return the tables of one schema."""
         return [table for (its_schema, _), table in self.tables.items() if its_schema == schema]
+
+
+def with_declared_names(tables: Iterable[DatabaseTable]) -> list[DatabaseTable]:
+    """Return the tables with foreign keys that spell the name of their target as its own definition does.
+
+    SQLite and DuckDB ignore the case of names, but URIs do not.
+    """
+    tables = list(tables)
+    names = {(table.schema, table.name.lower()): table.name for table in tables}
+
+    def renamed(key: ForeignKey) -> ForeignKey:
+        return msgspec.structs.replace(key, table=names.get((key.schema, key.table.lower()), key.table))
+
+    return [
+        msgspec.structs.replace(table, foreign_keys=tuple([renamed(key) for key in table.foreign_keys]))
+        for table in tables
+    ]

@@ -13,6 +13,7 @@ from wharfinger.sources.sql_database.database_catalogue import (
     ForeignKey,
     TableIndex,
     UniqueKey,
+    with_declared_names,
 )
 
 __all__ = ["Fetch", "quoted", "read_catalogue"]
@@ -71,7 +72,7 @@ def read_catalogue(fetch: Fetch) -> DatabaseCatalogue:
         for schema, name, comment, definition in fetch(_VIEWS)
         if (schema, name) in columns
     ]
-    return DatabaseCatalogue([*tables, *views])
+    return DatabaseCatalogue(with_declared_names([*tables, *views]))
 
 
 _Rows = list[Sequence[Any]]

@@ -15,6 +15,7 @@ from wharfinger.sources.sql_database.database_catalogue import (
     Kind,
     TableIndex,
     UniqueKey,
+    with_declared_names,
 )
 from wharfinger.sources.sql_database.sqlite_safety import quoted
 
@@ -48,7 +49,7 @@ def read_catalogue(connection: sqlite3.Connection) -> DatabaseCatalogue:
             tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), definitions.get(name)))
         except sqlite3.Error:  # a view of a dropped table, or a virtual table whose module is missing
             continue
-    return DatabaseCatalogue(tables, [SCHEMA])
+    return DatabaseCatalogue(with_declared_names(tables), [SCHEMA])
 
 
 def _table(
