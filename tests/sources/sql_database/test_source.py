@@ -379,6 +379,28 @@ def test_another_database_is_read_by_sqlalchemy_with_read_only_by_role(tmp_path:
     source.engine.close()
 
 
+def test_tables_are_read_by_position_if_a_dialect_does_not_report_keys(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: nothing of such a database could be read."""
+    from sqlalchemy.dialects import registry, sqlite
+
+    class KeylessDialect(sqlite.dialect):
+        supports_statement_cache = True
+
+        def get_pk_constraint(self, *_: object, **__: object) -> None:
+            raise NotImplementedError
+
+    registry.impls["sqlite.keyless"] = lambda: KeylessDialect
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(SHOP)
+    writer.close()
+    source = publish(f"sqlite+keyless:///{path}", label="shop", read_only_by_role=True)
+    content = source.read(f"{source.uri}/main/customers/rows?rows=2-3").contents[0]
+    assert content.text == '{"id":2,"name":"Bo","town":null}\n{"id":3,"name":"Cy","town":"Goole"}\n'
+
+
 def test_a_statement_of_another_database_that_runs_too_long_is_stopped(
     tmp_path: Path, publish: Callable[..., Database]
 ) -> None:

@@ -45,6 +45,7 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cursor, key_of, order_of
 from wharfinger.sources.sql_database.row_text import render
+from wharfinger.sources.sql_database.span_statement import collect_rows
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["SQLAlchemyDatabase", "open_sqlalchemy"]
@@ -60,11 +61,11 @@ _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
 }
 """Functions that convert text to a value, by the name of its Python type."""
 _ORDERED_TYPES = ("int", "str", "Decimal", "date", "datetime")
-"""Types whose values survive a conversion to text and back. A FLOAT of MySQL does not."""
+"""Types whose values survive a conversion to text and back. A float may be rounded."""
 _KEY_TYPES = ("int", "str")
 """Types of columns that a key may have."""
 _DENIED = (1142, 1143, 1356)
-"""Error numbers of MySQL and MariaDB: the role lacks a right to a table, a column, or a table that a view reads."""
+"""Error numbers of the protocol of MySQL: the role lacks a right to a table, a column, or a table that a view reads."""
 
 
 def import_sqlalchemy() -> Any:
@@ -221,16 +222,14 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 _condition(sa, source.c[condition.column], table.column(condition.column), condition)
             )
         statement = statement.order_by(*_sorted(sa, order, order_columns, backwards=span.backwards))
-        rows: list[TableRow] = []
-        size = 0
-        for row in self._read(statement, bounds.seconds):
-            cells = tuple(render(value, bounds.cell) for value in row[len(key_columns) :])
-            size += sum(len(str(cell)) for cell in cells)
-            if len(rows) == span.limit or (size > bounds.size and rows):
-                return Rows(rows, True)
-            place = tuple(_text(value) for value in row[: len(key_columns)])
-            rows.append(TableRow(key_of(table.key, order, place) if table.key else (), cells, place))
-        return Rows(rows, False)
+        width = len(key_columns)
+
+        def convert(row: Sequence[Any]) -> TableRow:
+            place = tuple([_text(value) for value in row[:width]])
+            cells = tuple([render(value, bounds.cell) for value in row[width:]])
+            return TableRow(key_of(table.key, order, place) if table.key else (), cells, place)
+
+        return collect_rows(self._read(statement, bounds.seconds), convert, span.limit, bounds)
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
@@ -265,13 +264,8 @@ class SQLAlchemyDatabase(DatabaseEngine):
         return digest(str(last[0].key if last else ""))
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """Return the row counts in the statistics of MySQL and MariaDB, and None for other databases."""
-        counts: dict[tuple[str, str], int] = {}
-        if self.dialect in ("mysql", "mariadb"):
-            with suppress(LookupError, DatabaseUnreachable):
-                rows = self._read(import_sqlalchemy().text(_ESTIMATES))
-                counts = {(str(schema), str(name)): int(count) for schema, name, count in rows}
-        return [counts.get((table.schema, table.name)) for table in tables]
+        """Return None for each table: SQLAlchemy reads no statistics."""
+        return [None] * len(tables)
 
     def describe(self) -> list[str]:
         """Return the kind of database, why it is read-only, and how changes are found."""
@@ -285,10 +279,6 @@ class SQLAlchemyDatabase(DatabaseEngine):
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM information_schema.columns
 WHERE table_schema = :schema AND table_name = :name ORDER BY ordinal_position
-"""
-_ESTIMATES = """
-SELECT table_schema, table_name, table_rows FROM information_schema.tables
-WHERE table_type = 'BASE TABLE' AND table_rows IS NOT NULL
 """
 
 
@@ -305,7 +295,7 @@ def _interrupt(connection: Any) -> Callable[[], object]:
 
 
 def _code(error: Any) -> object:
-    """Return the error number of MySQL or MariaDB."""
+    """Return the number of an error of the driver, or None."""
     arguments = getattr(getattr(error, "orig", None), "args", ())
     return arguments[0] if arguments else None
 
@@ -342,7 +332,8 @@ def _python_type(kind: Any) -> str:
 
 def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[DatabaseColumn]) -> DatabaseTable:
     is_table = kind == "table"
-    primary = tuple(_inspect(inspector.get_pk_constraint, name, schema, {})["constrained_columns"]) if is_table else ()
+    key: Any = _inspect(inspector.get_pk_constraint, name, schema, {}) if is_table else {}
+    primary = tuple(key.get("constrained_columns") or ())
     usable = primary and all(column.cast in _KEY_TYPES for column in columns if column.name in primary)
     foreign: list[Any] = _inspect(inspector.get_foreign_keys, name, schema, []) if is_table else []
     indexes: list[Any] = _inspect(inspector.get_indexes, name, schema, []) if is_table else []
