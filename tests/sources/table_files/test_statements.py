@@ -73,9 +73,20 @@ def test_a_statement_reads_published_tables(source: Tables, statement: str, expe
 def test_parameters_explain_describe_and_summarize_are_supported(source: Tables) -> None:
     assert source.query("SELECT port FROM tides.csv WHERE high > ?", [6]).rows == [["Hull"]]
     assert source.query("SELECT port FROM tides.csv WHERE high > $least", {"least": 6}).rows == [["Hull"]]
-    assert "Read Csv" in str(source.query("EXPLAIN SELECT port FROM tides.csv").rows)
+    plan = source.query("EXPLAIN SELECT port FROM tides.csv")
+    assert plan.columns == ["plan"] and "Read Csv" in str(plan.rows)
     assert source.query("DESCRIBE ports").rows[0][:2] == ["id", "BIGINT"]
     assert len(source.query("SUMMARIZE tides.csv").rows) == 5
+
+
+def test_a_long_plan_is_complete(source: Tables) -> None:
+    """A bug: a plan was a single value, which was cut after 2,000 characters."""
+    joins = " ".join([f"JOIN tides t{number} USING (port)" for number in range(20)])
+    answer = source.query(f"SELECT count(*) FROM tides {joins}", explain=True)
+    assert str(answer.rows).count("Read Csv") == 21
+    assert not answer.truncated and not answer.shortened
+    answer = source.query(f"SELECT count(*) FROM tides {joins}", limit=3, explain=True)
+    assert len(answer.rows) == 3 and answer.truncated
 
 
 def test_results_equal_those_of_sqlite(source: Tables, folder: Path) -> None:

@@ -18,11 +18,9 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-import msgspec
-
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
-from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.child_process import ChildProcesses
 from wharfinger.sources.interrupt_timer import InterruptTimer
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
@@ -32,15 +30,12 @@ from wharfinger.sources.sql_database.database_engine import (
     DatabaseUnreachable,
     Parameters,
     QueryBounds,
-    QueryRefused,
     Rows,
     Span,
-    TableRow,
     too_slow,
 )
 from wharfinger.sources.sql_database.duckdb_catalogue import read_catalogue
 from wharfinger.sources.sql_database.duckdb_rows import FileStatement, cell_statement, cell_value
-from wharfinger.sources.sql_database.row_text import PartialValue
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["DuckDBFile"]
@@ -50,9 +45,6 @@ T = TypeVar("T")
 MEMORY, THREADS = "256MB", 2
 FETCHED_ROWS = 64
 """Rows that are fetched at once. Their values are cut by DuckDB."""
-CHILD_MEMORY_BYTES = 1 << 30
-"""Address space of the process of a caller's statement. DuckDB's own limit does not count all memory."""
-_PROCESS = "wharfinger.sources.table_files.query_process"
 
 LOCK_SECONDS = 1.0
 """Time that a request waits for a writer that has locked the file. It does not wait if the previous request failed."""
@@ -318,7 +310,8 @@ class DuckDBFile(DatabaseEngine):
         self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
     ) -> tuple[list[str], Rows]:
         """Run a caller's statement in a child process, or explain it."""
-        from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable, QueryReply, QueryRequest
+        from wharfinger.sources.table_files.query_child import run_in_child
+        from wharfinger.sources.table_files.query_process import QueriedTable, QueryRequest
 
         tables = self.catalogue().tables.values()
         names = [QueriedTable(schema=table.schema, name=table.name) for table in tables]
@@ -328,27 +321,12 @@ class DuckDBFile(DatabaseEngine):
             tables=names,
             parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
             limit=limit,
-            cell=1 << 16 if explain else bounds.cell,
+            cell=bounds.cell,
             size=bounds.size,
             explain=explain,
             database=self.path,
         )
-        child_bounds = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
-        try:
-            data = self._children.run(_PROCESS, msgspec.msgpack.encode(request), child_bounds)
-        except ChildRefused as error:
-            raise QueryRefused(f"The statement is not run: {error}.") from None
-        except ChildStopped as error:
-            raise QueryRefused(f"The statement was stopped: {error}. Narrow it, or aggregate.") from None
-        reply = msgspec.msgpack.decode(
-            data,
-            type=QueryReply,
-            ext_hook=lambda code, value: PartialValue(msgspec.msgpack.decode(value)) if code == CUT_VALUE else None,
-        )
-        if explain:
-            lines = [line for row in reply.rows for line in str(row[-1]).splitlines()]
-            return ["plan"], Rows([TableRow((), (line,)) for line in lines[:limit]], len(lines) > limit)
-        return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
+        return run_in_child(self._children, request, bounds)
 
     def describe(self) -> list[str]:
         """Return the version of DuckDB."""

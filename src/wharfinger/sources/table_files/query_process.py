@@ -1,4 +1,4 @@
-"""Runs one SELECT of a caller over some tables, in a child process (`query_tables`, `duckdb_database`).
+"""Runs one SELECT of a caller over some tables, in a child process (see `query_child`).
 
 Three things confine the statement. Each of the first two suffices to keep it from other files:
 
@@ -11,7 +11,7 @@ Three things confine the statement. Each of the first two suffices to keep it fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -52,7 +52,7 @@ class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement, its tables, and the bounds of the result. With `explain`, the result is the plan.
+    """A statement, its tables, and the bounds of the result. With `explain`, the rows are the lines of its plan.
 
     The bounds are `limit` rows, about `cell` characters for each value, and about `size` bytes for all rows.
     """
@@ -82,7 +82,7 @@ def main(data: bytes) -> bytes:
     Raises:
         ChildRefused: the statement is not allowed, or fails. The message says why.
     """
-    import duckdb  # here, because `query_tables` imports this module even if the extra is not installed
+    import duckdb  # here, because `query_child` imports this module even if the extra is not installed
 
     request = msgspec.msgpack.decode(data, type=QueryRequest)
     configuration: dict[str, Any] = {
@@ -234,16 +234,24 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
         aliases = ", ".join(f"c{index}" for index in range(len(types)))
         wrapped = f"SELECT {columns} FROM ({_without_end(request.statement)}\n) AS q({aliases})"  # noqa: S608
         cursor = connection.execute(wrapped, parameters)
+    found: Iterable[Sequence[Any]] = _fetch(cursor)
+    if request.explain:
+        names = ["plan"]
+        found = [(line,) for row in found for line in str(row[-1]).splitlines()]
     rows: list[list[Any]] = []
     size = 0
-    while batch := cursor.fetchmany(FETCHED_ROWS):
-        for row in batch:
-            cells = [_mark_partial(render(cell, request.cell)) for cell in row]
-            size += len(msgspec.msgpack.encode(cells, enc_hook=_encode))
-            if len(rows) == request.limit or (rows and size > request.size):
-                return QueryReply(columns=[clean(name) for name in names], rows=rows, more=True)
-            rows.append(cells)
+    for row in found:
+        cells = [_mark_partial(render(cell, request.cell)) for cell in row]
+        size += len(msgspec.msgpack.encode(cells, enc_hook=_encode))
+        if len(rows) == request.limit or (rows and size > request.size):
+            return QueryReply(columns=[clean(name) for name in names], rows=rows, more=True)
+        rows.append(cells)
     return QueryReply(columns=[clean(name) for name in names], rows=rows, more=False)
+
+
+def _fetch(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    while batch := cursor.fetchmany(FETCHED_ROWS):
+        yield from batch
 
 
 def _without_end(statement: str) -> str:

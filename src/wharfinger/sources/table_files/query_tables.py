@@ -12,25 +12,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
-from wharfinger.sources.sql_database.database_engine import (
-    Parameters,
-    QueryBounds,
-    QueryRefused,
-    Rows,
-    TableRow,
-)
-from wharfinger.sources.sql_database.row_text import PartialValue, clean
-from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable, QueryReply, QueryRequest
+from wharfinger.sources.child_process import ChildProcesses
+from wharfinger.sources.sql_database.database_engine import Parameters, QueryBounds, QueryRefused, Rows
+from wharfinger.sources.sql_database.row_text import clean
+from wharfinger.sources.table_files.query_child import run_in_child
+from wharfinger.sources.table_files.query_process import QueriedTable, QueryRequest
 
 __all__ = ["MAX_QUERIED_TABLES", "NamedTable", "OpenTable", "TableStatements", "named_tables"]
 
-CHILD_MEMORY_BYTES = 1 << 30
-"""Address space of a child. DuckDB's own limit is 256 MB, but does not count all memory."""
 MAX_QUERIED_TABLES = 16
 """Maximum number of tables that one statement may name."""
 MAX_HINTED_TABLES = 20
@@ -40,7 +31,6 @@ _NAME = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _NAMES = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})?)|'((?:[^']|'')+)'")
 _PARTS = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _WORKBOOK = re.compile(r"\.xls[xm]/", re.IGNORECASE)
-_PROCESS = "wharfinger.sources.table_files.query_process"
 
 
 class NamedTable(NamedTuple):
@@ -172,21 +162,13 @@ class TableStatements:
                 size=bounds.size,
                 explain=explain,
             )
-            data = self._run(request, bounds, [table.descriptor for table in open_tables if not table.refusal], paths)
-        reply = msgspec.msgpack.decode(data, type=QueryReply, ext_hook=_decode)
-        return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
-
-    def _run(
-        self, request: QueryRequest, bounds: QueryBounds, descriptors: Sequence[int], paths: Sequence[str]
-    ) -> bytes:
-        child_bounds = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
-        try:
-            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), child_bounds, descriptors)
-        except ChildRefused as error:
-            hint = f" {_tables_hint(str(error), paths)}" if "no table" in str(error) else ""
-            raise QueryRefused(f"The statement is not run: {error}.{hint}") from None
-        except ChildStopped as error:
-            raise QueryRefused(f"The statement was stopped: {error}. Narrow it, or aggregate.") from None
+            descriptors = [table.descriptor for table in open_tables if not table.refusal]
+            try:
+                return run_in_child(self._children, request, bounds, descriptors)
+            except QueryRefused as error:
+                if "no table" not in str(error):
+                    raise
+                raise QueryRefused(f"{error} {_tables_hint(str(error), paths)}") from None
 
     def close(self) -> None:
         """End the statements that run."""
@@ -197,12 +179,8 @@ def _tables_hint(message: str, paths: Sequence[str]) -> str:
     if not paths:
         return "There are no tables."
     by_lower = {path.lower(): path for path in paths}
-    matches = get_close_matches(message.rpartition(" ")[2].lower(), by_lower, 1)
+    matches = get_close_matches(message.rstrip(".").rpartition(" ")[2].lower(), by_lower, 1)
     listed = ", ".join(f'"{path}"' for path in paths[:MAX_HINTED_TABLES])
     more = f" and {len(paths) - MAX_HINTED_TABLES:,} more" if len(paths) > MAX_HINTED_TABLES else ""
     suggestion = f'Did you mean "{by_lower[matches[0]]}"? ' if matches else ""
     return clean(f"{suggestion}Tables: {listed}{more}."[:1_500])
-
-
-def _decode(code: int, data: memoryview) -> Any:
-    return PartialValue(msgspec.msgpack.decode(data)) if code == CUT_VALUE else None
