@@ -16,6 +16,7 @@ __all__ = [
     "Kind",
     "TableIndex",
     "UniqueKey",
+    "quoted",
     "with_declared_names",
 ]
 
@@ -116,6 +117,11 @@ class DatabaseCatalogue:
     def of_schema(self, schema: str) -> list[DatabaseTable]:
         """Return the tables of one schema."""
         return [table for (its_schema, _), table in self.tables.items() if its_schema == schema]
+
+
+def quoted(name: str) -> str:
+    """Quote a name as an identifier of standard SQL. MySQL has other quotes: see `mysql_catalogue.quoted`."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def with_declared_names(tables: Iterable[DatabaseTable]) -> list[DatabaseTable]:

@@ -16,7 +16,7 @@ from wharfinger.sources.sql_database.database_catalogue import (
     with_declared_names,
 )
 
-__all__ = ["Fetch", "quoted", "read_catalogue"]
+__all__ = ["Fetch", "read_catalogue"]
 
 Fetch = Callable[[str], Sequence[Sequence[Any]]]
 """Runs a statement and returns its rows."""
@@ -43,11 +43,6 @@ _KEY_TYPE = re.compile(
     re.DOTALL,
 ).fullmatch
 """Types whose values do not change when they are converted to text and back."""
-
-
-def quoted(name: str) -> str:
-    """Quote a name from the catalogue as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def read_catalogue(fetch: Fetch) -> DatabaseCatalogue:

@@ -13,7 +13,6 @@ from typing import Any
 from wharfinger.content import mime
 from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, CellValue, QueryBounds, Rows, Span, TableRow
-from wharfinger.sources.sql_database.duckdb_catalogue import quoted
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, number
 from wharfinger.sources.sql_database.span_statement import SpanStatement, collect_rows
@@ -31,12 +30,6 @@ class FileStatement(SpanStatement):
     """The statement that reads a span of a table in a DuckDB file; the columns of its order are read as text."""
 
     row_values_use_index = False
-
-    def table_expression(self) -> str:
-        return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"
-
-    def column_expression(self, name: str) -> str:
-        return f"t.{quoted(name)}"
 
     def key_value(self, name: str, text: str) -> str:
         kind = _cast(self.table, name)
@@ -113,9 +106,9 @@ def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) ->
     span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = FileStatement(table, span)
     kind = table.column(name).cast
-    expression = f"t.{quoted(name)}"
+    expression = statement.column_expression(name)
     data = expression if kind == "BLOB" else f"encode({_text_of(expression, kind)})"
-    source = f"{quoted(table.schema)}.{quoted(table.name)} AS t WHERE {statement.conditions[0]}"
+    source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
     return f"SELECT ({data})[1:{size}], octet_length({data}) FROM {source} LIMIT 1", statement.values  # noqa: S608
 
 

@@ -44,11 +44,8 @@ class SelectStatement(SpanStatement):
                 raise InvalidArgument(f"{table.name} cannot be ordered by {term.column}: its type has no order.")
         super().__init__(table, span)
 
-    def table_expression(self) -> str:
-        return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"
-
-    def column_expression(self, name: str) -> str:
-        return f"t.{quoted(name)}"
+    def quote(self, name: str) -> str:
+        return quoted(name)
 
     def key_value(self, name: str, text: str) -> str:
         return self._add(_literal(self.table.column(name), text))
@@ -218,7 +215,7 @@ def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) ->
     data = f"{_readable(column)} + 0" if column.cast == "bit" else _readable(column)
     if column.cast != "binary":
         data = f"CAST(CONVERT({data} USING utf8mb4) AS BINARY)"
-    source = f"{quoted(table.schema)}.{quoted(table.name)} AS t WHERE {statement.conditions[0]}"
+    source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
     text = f"SELECT SUBSTRING({data}, 1, {size}), OCTET_LENGTH({data}) FROM {source} LIMIT 1"  # noqa: S608 - the catalogue's names
     return text, statement.parameters
 

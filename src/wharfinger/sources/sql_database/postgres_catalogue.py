@@ -15,7 +15,7 @@ from wharfinger.sources.sql_database.database_catalogue import (
     UniqueKey,
 )
 
-__all__ = ["quoted", "read_catalogue"]
+__all__ = ["read_catalogue"]
 
 _KINDS: Mapping[str, Kind] = {
     "r": "table",
@@ -116,11 +116,6 @@ FROM pg_attribute a JOIN pg_constraint k ON k.contypid = a.atttypid AND k.contyp
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY 1, 2
 """
-
-
-def quoted(name: str) -> str:
-    """Quote a name from the catalogue as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseCatalogue:

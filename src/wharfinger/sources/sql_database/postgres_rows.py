@@ -18,7 +18,6 @@ from wharfinger.sources.sql_database.database_engine import (
     Span,
     TableRow,
 )
-from wharfinger.sources.sql_database.postgres_catalogue import quoted
 from wharfinger.sources.sql_database.postgres_safety import parameters_for, wrapped
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_order import sort_terms
@@ -39,12 +38,6 @@ _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 class WindowStatement(SpanStatement):
     """The statement that reads a span of a table of PostgreSQL; the columns of its order are read as text."""
-
-    def table_expression(self) -> str:
-        return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"
-
-    def column_expression(self, name: str) -> str:
-        return f"t.{quoted(name)}"
 
     def key_value(self, name: str, text: str) -> str:
         return self._add(text, _cast(self.table, name))
@@ -137,9 +130,9 @@ async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column
     """Read one value, at most `size` bytes of it."""
     span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
     statement = WindowStatement(table, span)
-    name, kind = f"t.{quoted(column)}", table.column(column).cast
+    name, kind = statement.column_expression(column), table.column(column).cast
     data = name if kind == "bytea" else f"{name}::text"
-    source = f"{quoted(table.schema)}.{quoted(table.name)} AS t WHERE {statement.conditions[0]}"
+    source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
     row = await connection.fetchrow(
         f"SELECT octet_length({data}) AS size, substring({data}, 1, {size}) AS beginning FROM {source}",  # noqa: S608 - the catalogue's names
         *statement.values,

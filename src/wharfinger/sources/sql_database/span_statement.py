@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseTable, quoted
 from wharfinger.sources.sql_database.database_engine import BadKey, QueryBounds, Rows, Span, TableRow
 from wharfinger.sources.sql_database.row_choice import RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import (
@@ -70,13 +70,17 @@ class SpanStatement(ABC):
         """The values of the statement, named `p0`, `p1` and so on, for databases with named parameters."""
         return {f"p{number}": value for number, value in enumerate(self.values)}
 
-    @abstractmethod
+    def quote(self, name: str) -> str:
+        """Quote a name as an identifier."""
+        return quoted(name)
+
     def table_expression(self) -> str:
         """Return the table after FROM."""
+        return f"{self.quote(self.table.schema)}.{self.quote(self.table.name)} AS t"
 
-    @abstractmethod
     def column_expression(self, name: str) -> str:
         """Return the value of a column."""
+        return f"t.{self.quote(name)}"
 
     def order_expression(self, column: OrderColumn) -> str:
         """Return the expression by which rows are ordered and compared."""

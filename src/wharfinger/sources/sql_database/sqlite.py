@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable, quoted
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     CellValue,
@@ -44,7 +44,6 @@ from wharfinger.sources.sql_database.sqlite_safety import (
     connect,
     deadline,
     identity,
-    quoted,
     too_big,
 )
 

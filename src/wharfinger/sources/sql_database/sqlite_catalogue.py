@@ -15,9 +15,9 @@ from wharfinger.sources.sql_database.database_catalogue import (
     Kind,
     TableIndex,
     UniqueKey,
+    quoted,
     with_declared_names,
 )
-from wharfinger.sources.sql_database.sqlite_safety import quoted
 
 __all__ = ["SCHEMA", "read_catalogue", "rowid_name"]
 

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from wharfinger.sources.interrupt_timer import InterruptTimer
+from wharfinger.sources.sql_database.database_catalogue import quoted
 
 __all__ = [
     "MAX_LENGTH",
@@ -33,7 +34,6 @@ __all__ = [
     "deadline",
     "identity",
     "only_reads",
-    "quoted",
     "too_big",
 ]
 
@@ -158,11 +158,6 @@ def _declare_virtual_tables(connection: sqlite3.Connection) -> None:
     for (name,) in rows:
         with suppress(sqlite3.Error):  # its module is missing
             connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 0").close()  # noqa: S608 - the catalogue's names
-
-
-def quoted(name: str) -> str:
-    """Quote a name from the catalogue as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(data: bytes) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.sources.sql_database.database_catalogue import quoted
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import clean, json_line, render, unique_names
-from wharfinger.sources.sql_database.sqlite_safety import quoted
 from wharfinger.sources.table_files.choice_sql import SelectedColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
 from wharfinger.sources.table_files.table_format import (

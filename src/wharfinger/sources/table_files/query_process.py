@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.sources.child_main import ChildRefused
+from wharfinger.sources.sql_database.database_catalogue import quoted
 from wharfinger.sources.sql_database.row_text import PartialValue, clean, render
 
 __all__ = ["CUT_VALUE", "QueriedTable", "QueryReply", "QueryRequest", "main"]
@@ -208,17 +209,13 @@ def _open_tables(connection: Any, tables: Sequence[QueriedTable]) -> None:
     """Make a view for each table, and then forbid everything except their files."""
     tables = [table for table in tables if not table.refusal]
     for table in tables:
-        schema = _quoted(table.schema or "main")
+        schema = quoted(table.schema or "main")
         if table.schema:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        connection.execute(f"CREATE VIEW {schema}.{_quoted(table.name)} AS {table.select}")
+        connection.execute(f"CREATE VIEW {schema}.{quoted(table.name)} AS {table.select}")
     paths = ", ".join("'" + table.path.replace("'", "''") + "'" for table in tables)
     for setting in (f"allowed_paths = [{paths}]", *_SETTINGS):
         connection.execute(f"SET {setting}")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _run(connection: Any, request: QueryRequest) -> QueryReply:

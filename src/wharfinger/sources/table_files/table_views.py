@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from wharfinger.sources.sql_database.sqlite_safety import quoted
+from wharfinger.sources.sql_database.database_catalogue import quoted
 from wharfinger.sources.table_files.choice_sql import SelectedColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, literal
 from wharfinger.sources.table_files.table_format import INTEGER_TYPES, OpenFile, TableFile
