@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,7 +117,14 @@ def test_the_size_of_a_converted_file_is_limited(tmp_path: Path, monkeypatch: py
         assert read(tmp_path / "x.csv", content) == EXPECTED_ROWS
 
 
-def test_the_total_size_of_copies_is_limited_and_close_removes_them() -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_the_total_size_of_copies_is_limited_and_close_removes_them(temporary: Path) -> None:
     copies = ConvertedFiles(max_bytes=1_000)
     written: list[str] = []
 
@@ -134,13 +142,13 @@ def test_the_total_size_of_copies_is_limited_and_close_removes_them() -> None:
             return os.pread(copy.descriptor, 1_000, 0)
 
     assert [read_copy(name) for name in "abab"] == [b"a" * 500, b"b" * 500] * 2
-    assert written == ["a", "b"] and len(os.listdir(copies.folder)) == 2
+    (folder,) = temporary.iterdir()
+    assert written == ["a", "b"] and len(os.listdir(folder)) == 2
     read_copy("c")  # 1,500 bytes: the least recently used copy is removed
-    assert len(os.listdir(copies.folder)) == 2
+    assert len(os.listdir(folder)) == 2
     read_copy("a")
     read_copy("a", "2")
     assert written == ["a", "b", "c", "a", "a"]
-    folder = copies.folder
     with copies.open("a", "2", writer_of("a")) as still_open:
         for name in "bcd":
             read_copy(name)
@@ -150,19 +158,19 @@ def test_the_total_size_of_copies_is_limited_and_close_removes_them() -> None:
     with copies.open("d", "1", writer_of("d")) as still_open:
         copies.close()
         assert os.path.exists(still_open.path)  # DuckDB cannot open a file that was removed
-    assert not os.path.exists(folder)
+    assert not any(temporary.iterdir())
     assert read_copy("a", "2") == b"a" * 500
     with pytest.raises(ZeroDivisionError), copies.open("d", "1", lambda out: 1 // 0):
         pass
-    assert len(os.listdir(copies.folder)) == 1
+    (folder,) = temporary.iterdir()
+    assert len(os.listdir(folder)) == 1
     copies.close()
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_copy_that_is_made_while_the_copies_are_closed_is_removed(fails: bool) -> None:
+def test_a_copy_that_is_made_while_the_copies_are_closed_is_removed(fails: bool, temporary: Path) -> None:
     """A bug: the copy stayed behind, or could not be opened. Now the caller can read it, and nothing is left."""
     copies = ConvertedFiles()
-    folder = copies.folder
 
     def write(out: Any) -> None:
         copies.close()
@@ -178,11 +186,11 @@ def test_a_copy_that_is_made_while_the_copies_are_closed_is_removed(fails: bool)
             assert Path(copy.path).read_bytes() == b"a"
             with copies.open("key", "1", lambda _: "made again") as other:
                 assert other.facts == "made again"
-                assert os.path.dirname(other.path) == copies.folder != folder
-    assert not os.path.exists(folder)
-    last_folder = copies.folder
+                assert os.path.dirname(other.path) != os.path.dirname(copy.path)
+            assert len(list(temporary.iterdir())) == 2
+        assert [*temporary.iterdir()] == [Path(other.path).parent]
     copies.close()
-    assert not os.path.exists(last_folder)
+    assert not any(temporary.iterdir())
 
 
 def test_a_table_can_be_read_if_its_source_is_closed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ statements, with names from its own catalogue only. Values from callers are alwa
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -29,6 +31,7 @@ __all__ = [
     "Rows",
     "Span",
     "TableRow",
+    "last_modified",
     "too_slow",
 ]
 
@@ -109,6 +112,15 @@ class DatabaseUnreachable(SourceUnavailable):
     """The database cannot be reached. The message names it, without its password."""
 
 
+def last_modified(*paths: str) -> float | None:
+    """Return the Unix time of the last write to any of these files, or None if there are none."""
+    times: list[float] = []
+    for path in paths:
+        with suppress(OSError):
+            times.append(os.stat(path).st_mtime)
+    return max(times, default=None)
+
+
 def too_slow(seconds: float) -> HandlerFailed:
     """Return the error for a statement that reached its deadline."""
     return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
@@ -121,6 +133,8 @@ class DatabaseEngine(ABC):
     """The name of the dialect, such as SQLite or PostgreSQL."""
     location: str
     """The path or URL of the database, without a password."""
+    path: str = ""
+    """The path of the database if it is a file."""
     queries: bool = True
     """Whether the engine can run callers' statements and ensure that they only read."""
 

@@ -58,57 +58,43 @@ def sql(
     if label is not None:
         usable_label(label)
     if scheme == "sqlite":
-        return _sqlite(url, label, bounds)
+        from wharfinger.sources.sql_database.sqlite import SQLite
+
+        path = _path(url, "SQLite", "sqlite:///shop.db, or sqlite:////var/lib/shop.db")
+        name = label or _stem(path)
+        top = f"sqlite://{_quoted(name)}"
+        return Database(SQLite(path, bounds), top=top, label=name, schema=SCHEMA, bounds=bounds)
     if scheme == "duckdb":
-        return _duckdb(url, label, bounds)
+        from wharfinger.sources.sql_database.duckdb_database import DuckDBFile
+
+        path = _path(url, "DuckDB", "duckdb:///shop.duckdb, or duckdb:////var/lib/shop.duckdb")
+        name = label or _stem(path)
+        top = f"duckdb://{_quoted(name)}"
+        return Database(DuckDBFile(path, bounds), top=top, label=name, schema=None, bounds=bounds)
     if scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
         from wharfinger.sources.sql_database.postgres import open_postgres
 
-        engine = open_postgres(url, bounds, tuple(schemas), notify)
-        name = label or engine.database
-        host_and_database = quote(engine.host, safe="[]:") + "/" + quote(engine.database, safe="")
-        return Database(
-            engine, top=f"postgres://{_quoted(label) or host_and_database}", label=name, schema=None, bounds=bounds
-        )
+        postgres = open_postgres(url, bounds, tuple(schemas), notify)
+        host = quote(postgres.host, safe="[]:")
+        top = f"postgres://{_quoted(label) or f'{host}/{_quoted(postgres.database)}'}"
+        return Database(postgres, top=top, label=label or postgres.database, schema=None, bounds=bounds)
     if scheme.partition("+")[0] in ("mysql", "mariadb"):
         from wharfinger.sources.sql_database.mysql import open_mysql
 
-        database = open_mysql(url, bounds)
-        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{database.host}/{_quoted(database.database)}'}"
-        return Database(database, top=top, label=label or database.database, schema=database.database, bounds=bounds)
+        mysql = open_mysql(url, bounds)
+        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{mysql.host}/{_quoted(mysql.database)}'}"
+        return Database(mysql, top=top, label=label or mysql.database, schema=mysql.database, bounds=bounds)
     if "://" not in url:
         raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
     from wharfinger.sources.sql_database.sqlalchemy_database import open_sqlalchemy
 
     other = open_sqlalchemy(url, bounds, read_only_by_role)
-    return Database(
-        other,
-        top=f"{scheme.partition('+')[0]}://{_quoted(label) or other.name}",
-        label=label or other.name,
-        schema=None,
-        bounds=bounds,
-    )
+    top = f"{scheme.partition('+')[0]}://{_quoted(label) or other.name}"
+    return Database(other, top=top, label=label or other.name, schema=None, bounds=bounds)
 
 
 def _quoted(label: str | None) -> str:
     return quote(label, safe="") if label else ""
-
-
-def _sqlite(url: str, label: str | None, bounds: QueryBounds) -> Database:
-    from wharfinger.sources.sql_database.sqlite import SQLite
-
-    path = _path(url, "SQLite", "sqlite:///shop.db, or sqlite:////var/lib/shop.db")
-    name = label or _stem(path)
-    engine = SQLite(path, bounds)
-    return Database(engine, top=f"sqlite://{_quoted(name)}", label=name, schema=SCHEMA, bounds=bounds)
-
-
-def _duckdb(url: str, label: str | None, bounds: QueryBounds) -> Database:
-    from wharfinger.sources.sql_database.duckdb_database import DuckDBFile
-
-    path = _path(url, "DuckDB", "duckdb:///shop.duckdb, or duckdb:////var/lib/shop.duckdb")
-    name = label or _stem(path)
-    return Database(DuckDBFile(path, bounds), top=f"duckdb://{_quoted(name)}", label=name, schema=None, bounds=bounds)
 
 
 def _path(url: str, kind: str, examples: str) -> str:

@@ -32,6 +32,7 @@ from wharfinger.sources.sql_database.database_engine import (
     QueryBounds,
     Rows,
     Span,
+    last_modified,
     too_slow,
 )
 from wharfinger.sources.sql_database.duckdb_catalogue import read_catalogue
@@ -298,11 +299,7 @@ class DuckDBFile(DatabaseEngine):
 
     def modified(self) -> float | None:
         """Return the Unix time of the last write to the file or its write-ahead log."""
-        times: list[float] = []
-        for path in (self.path, f"{self.path}.wal"):
-            with suppress(OSError):
-                times.append(os.stat(path).st_mtime)
-        return max(times, default=None)
+        return last_modified(self.path, f"{self.path}.wal")
 
     # Statements of callers
 

@@ -120,10 +120,8 @@ def _tls(address: MySQLAddress) -> Mapping[str, Any]:
         return {"ssl_disabled": True}
     if address.ssl_mode == "PREFERRED" and not address.ssl_cert:
         return {}  # the driver's own default: encrypted if the server can, without checking its certificate
-    context = ssl.create_default_context(cafile=None)
     try:
-        if address.ssl_ca:
-            context = ssl.create_default_context(cafile=address.ssl_ca)
+        context = ssl.create_default_context(cafile=address.ssl_ca or None)
         if address.ssl_cert:
             context.load_cert_chain(address.ssl_cert, address.ssl_key or None)
     except (OSError, ssl.SSLError) as error:

@@ -42,12 +42,7 @@ from wharfinger.sources.sql_database.postgres_rows import (
     read_rows,
     run_statement,
 )
-from wharfinger.sources.sql_database.postgres_safety import (
-    ROLE,
-    check_names,
-    check_role,
-    settings,
-)
+from wharfinger.sources.sql_database.postgres_safety import ROLE, check_names, check_role, settings
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["Postgres", "open_postgres"]
@@ -283,9 +278,8 @@ class Postgres(DatabaseEngine):
 
     def token(self) -> Hashable:
         """Return the server's snapshot, which changes after each transaction, and the number of notifications."""
-        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True), self._notification_count(
-            ""
-        )
+        snapshot: Any = self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True)
+        return snapshot, self._notification_count("")
 
     def table_token(self, table: DatabaseTable) -> str:
         """Return the table's file, size and counters, its last key, and the number of notifications for it."""
@@ -337,11 +331,15 @@ class Postgres(DatabaseEngine):
 
     def describe(self) -> list[str]:
         """Return the version, the rights of the role, and how changes are found."""
-        version, role = self._run(_version_and_role)
-        rights = "a superuser: use a role that can only read" if role["super"] else "which may also write"
-        may = f"role {role['name']}" + (", read-only" if not (role["writes"] or role["super"]) else f", {rights}")
+
+        async def work(connection: Any) -> tuple[str, Any]:
+            return await connection.fetchval("SHOW server_version"), await connection.fetchrow(ROLE)
+
+        version, role = self._run(work)
+        rights = "which may also write" if role["writes"] else "read-only"
+        rights = "a superuser: use a role that can only read" if role["super"] else rights
         changes = f"watched by LISTEN {self._notify.channel}" if self._notify else "watched by polling"
-        return [f"PostgreSQL {version.split()[0]}", may, changes]
+        return [f"PostgreSQL {version.split()[0]}", f"role {role['name']}, {rights}", changes]
 
 
 _ESTIMATES = "SELECT oid::int8 AS oid, reltuples::int8 AS count FROM pg_class WHERE oid = ANY ($1::oid[])"
@@ -367,10 +365,6 @@ def _disconnections() -> tuple[type[Exception], ...]:
     )
 
 
-async def _version_and_role(connection: Any) -> tuple[str, Any]:
-    return await connection.fetchval("SHOW server_version"), await connection.fetchrow(ROLE)
-
-
 async def _close(pool: Any) -> None:
     try:
         async with asyncio.timeout(2):
@@ -390,13 +384,7 @@ def _decode(data: bytes) -> str:
 async def _prepare_connection(connection: Any) -> None:
     """If the database has no encoding (`SQL_ASCII`), decode texts leniently, because they may not be UTF-8."""
     if connection.get_settings().server_encoding == "SQL_ASCII":
-        await connection.set_type_codec(
-            "text",
-            schema="pg_catalog",
-            encoder=_encode,
-            decoder=_decode,
-            format="binary",
-        )
+        await connection.set_type_codec("text", schema="pg_catalog", encoder=_encode, decoder=_decode, format="binary")
 
 
 def _message(error: Any) -> str:

@@ -30,7 +30,7 @@ import msgspec
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryRefused
 from wharfinger.sources.sql_database.row_text import becomes_array
 
-__all__ = ["check_names", "check_role", "parameters_for", "settings", "wrapped"]
+__all__ = ["ROLE", "check_names", "check_role", "parameters_for", "settings", "wrapped"]
 
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _MAX_WORDS = 2_000
@@ -91,13 +91,13 @@ FROM pg_roles r WHERE r.rolname = current_user
 
 def settings(seconds: float) -> dict[str, str]:
     """Return the settings of each connection. `seconds` is the timeout of a statement."""
-    deadline = str(max(1, int(seconds * 1000)))
+    milliseconds = max(1, int(seconds * 1000))
     return {
         "application_name": "wharfinger",
         "default_transaction_read_only": "on",
-        "statement_timeout": deadline,
-        "lock_timeout": deadline,
-        "idle_in_transaction_session_timeout": str(int(deadline) + 30_000),
+        "statement_timeout": f"{milliseconds}",
+        "lock_timeout": f"{milliseconds}",
+        "idle_in_transaction_session_timeout": f"{milliseconds + 30_000}",
         "standard_conforming_strings": "on",
         "timezone": "UTC",
         "datestyle": "ISO",

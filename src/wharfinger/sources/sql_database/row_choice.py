@@ -95,8 +95,9 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
             filters.append(_read_filter(name, value))
         if name not in parameters:
             texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
-    order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", values)]
-    columns = [_unquoted(part) for part in _listed("columns", values)]
+    order_parts, column_parts = (_listed(name, values.pop(name, None)) for name in ("order", "columns"))
+    order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in order_parts]
+    columns = [_unquoted(part) for part in column_parts]
     if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER_COLUMNS:
         raise InvalidArgument(
             f"At most {MAX_FILTERS} conditions and {MAX_ORDER_COLUMNS} columns of order= are possible."
@@ -106,13 +107,13 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
     )
 
 
-def _listed(name: str, values: dict[str, str]) -> list[str]:
+def _listed(name: str, value: str | None) -> list[str]:
     """Return the names in a list such as `order=-date,name`. A comma within double quotes belongs to a name."""
-    if name not in values:
+    if value is None:
         return []
     parts = [""]
     quoted = False
-    for character in values.pop(name):
+    for character in value:
         quoted ^= character == '"'
         if character == "," and not quoted:
             parts.append("")
@@ -161,8 +162,9 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
         + [term.column for term in choice.order]
         + list(choice.columns)
     )
+    known_names = frozenset(columns)  # there may be thousands
     for name in names:
-        if name in columns:
+        if name in known_names:
             continue
         by_lower = {column.lower(): column for column in columns}
         matches = get_close_matches(name.lower(), by_lower, 1)

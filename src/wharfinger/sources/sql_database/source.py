@@ -96,7 +96,7 @@ class Database(Source):
         self.name = label
         self.uri = top
         self.location = engine.location
-        self.root = getattr(engine, "path", "")
+        self.root = engine.path
         self.uris = SqlUris(top, schema)
         self.bounds = bounds
         self._first_seen: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_FIRST_SEEN_URIS)

@@ -32,9 +32,7 @@ LOOK_SECONDS = 5.0
 class SqlWatch:
     """The watchers of one database. `version(uri)` returns the version of a URI, or of the list if it is None."""
 
-    def __init__(
-        self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str], every: float = TOKEN_SECONDS
-    ) -> None:
+    def __init__(self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str]) -> None:
         self._name = name
         self._engine = engine
         self._version = version
@@ -43,7 +41,6 @@ class SqlWatch:
         self._versions: dict[str | None, tuple[Hashable, str]] = {}
         self._token: Hashable = None
         self._down = False
-        self._every = every
         self._comparison_seconds = 0.0
         self._ended: threading.Event | None = None
         self._token_thread: threading.Thread | None = None
@@ -95,7 +92,7 @@ class SqlWatch:
 
     def _poll_token(self, ended: threading.Event) -> None:
         """Read the token regularly, and compare all versions when it has changed."""
-        wait = self._every
+        wait = TOKEN_SECONDS
         while not ended.wait(wait):
             began = time.monotonic()
             try:
@@ -105,7 +102,7 @@ class SqlWatch:
             if changed or self._down:
                 self._polling.look_now()
             worked = time.monotonic() - began + (self._comparison_seconds if changed else 0.0)
-            wait = max(self._every, SLEEP_RATIO * worked)
+            wait = max(TOKEN_SECONDS, SLEEP_RATIO * worked)
 
     def _prepare(self) -> None:
         self._comparison_seconds = 0.0

@@ -1,7 +1,7 @@
 """SQLite files: rows in windows, read-only statements, and detection of changes.
 
-It runs in the server's threads with the standard library's sqlite3, because the authorizer, the progress handler and
-`interrupt()` are methods of its connection. Asynchronous wrappers would add another thread.
+Statements run in the server's threads with the standard library's sqlite3, because the authorizer, the progress handler
+and `interrupt()` are methods of its connection. Asynchronous wrappers would add another thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from wharfinger.sources.sql_database.database_engine import (
     Rows,
     Span,
     TableRow,
+    last_modified,
     too_slow,
 )
 from wharfinger.sources.sql_database.row_choice import RowChoice
@@ -69,9 +70,6 @@ class SQLite(DatabaseEngine):
         self._token_lock = threading.Lock()
         self._token_connection: _PooledConnection | None = None
         self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
-        self._check()
-
-    def _check(self) -> None:
         if not os.path.exists(self.path):
             raise UnusableSource(f"There is no SQLite file {self.path}.")
         if not os.path.isfile(self.path):
@@ -174,7 +172,8 @@ class SQLite(DatabaseEngine):
             select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
                 try:
-                    return select.collect(_fetch(connection, *select.statement()), bounds)
+                    with closing(connection.execute(*select.statement())) as cursor:
+                        return select.collect(cursor, bounds)
                 except sqlite3.DataError as error:
                     if table.key is None or not too_big(error):
                         raise
@@ -215,7 +214,7 @@ class SQLite(DatabaseEngine):
         ):
             counts = _analyze_counts(connection)
             for index, table in enumerate(tables):
-                estimates[index] = counts.get(table.name, _distance(connection, table))
+                estimates[index] = counts[table.name] if table.name in counts else _distance(connection, table)
         return estimates
 
     # Changes
@@ -241,11 +240,7 @@ class SQLite(DatabaseEngine):
 
     def modified(self) -> float | None:
         """Return the Unix time of the last write to the file or its write-ahead log."""
-        times: list[float] = []
-        for path in (self.path, self.path + "-wal"):
-            with suppress(OSError):
-                times.append(os.stat(path).st_mtime)
-        return max(times, default=None)
+        return last_modified(self.path, f"{self.path}-wal")
 
     # Statements of callers
 
@@ -461,14 +456,6 @@ def _number(text: str) -> int | float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _fetch(connection: sqlite3.Connection, statement: str, values: Mapping[str, object]) -> Iterator[Sequence[object]]:
-    cursor = connection.execute(statement, values)
-    try:
-        yield from cursor
-    finally:
-        cursor.close()
 
 
 def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: QueryBounds) -> Iterator[Sequence[object]]:

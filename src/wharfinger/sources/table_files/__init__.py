@@ -53,10 +53,6 @@ def _published_files(path_text: str) -> tuple[str, list[str], int]:
         return os.path.dirname(resolved), [f"/{escaped_name}"], 1
     if not _WILD(path_text):
         raise UnusableSource(f"There is no file or folder {resolved}.")
-    return _pattern(path_text)
-
-
-def _pattern(path_text: str) -> tuple[str, list[str], int]:
     parts = path_text.replace(os.sep, "/").split("/")
     first = next(index for index, part in enumerate(parts) if _WILD(part))
     root = os.path.realpath("/".join(parts[:first]) or ("/" if path_text.startswith("/") else "."))

@@ -64,17 +64,6 @@ class ConvertedFiles:
         self._lock = threading.Lock()
         self._count = 0
 
-    @property
-    def folder(self) -> str:
-        """The folder of all copies. It exists from the first use."""
-        with self._lock:
-            return self._open_folder().path
-
-    def _open_folder(self) -> _Folder:
-        if self._folder is None:
-            self._folder = _Folder()
-        return self._folder
-
     @contextlib.contextmanager
     def open(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> Generator[OpenCopy]:
         """Open the copy of this version. If there is none, `make` writes it first. Raises what `make` raises."""
@@ -113,7 +102,7 @@ class ConvertedFiles:
 
     def _make(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> tuple[_Copy, int]:
         with self._lock:
-            folder = self._open_folder()
+            folder = self._folder = self._folder or _Folder()
             folder.users += 1
             self._count += 1
             path = os.path.join(folder.path, f"{self._count}")

@@ -20,6 +20,7 @@ from wharfinger.sources.table_files.table_format import (
     TableColumn,
     clean_cell,
     count_rows,
+    positions_of,
     select,
 )
 
@@ -53,7 +54,7 @@ class Parquet:
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
         """Yield rows. DuckDB skips the row groups before `first`."""
-        positions = [position for position, column in enumerate(self.columns) if column.name in columns]
+        positions = positions_of(self.columns, columns)
         expressions = ", ".join(self._expressions(positions))
         statement = f"SELECT {expressions} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
         return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
@@ -81,11 +82,7 @@ class Parquet:
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Yield the rows that a choice selects. DuckDB skips row groups that cannot meet its conditions."""
-        positions = [
-            position
-            for position, column in enumerate(self.columns)
-            if column.name in (choice.columns or (column.name,))
-        ]
+        positions = positions_of(self.columns, choice.columns)
         expressions = self._expressions(positions)
         columns = self.selected_columns()
         return self._lines(positions, select(engine, file, self.source, expressions, columns, choice, first, number))

@@ -550,8 +550,7 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.Resou
 
 def _check(file: TableInUse, choice: RowChoice) -> None:
     names = [column.name for column in file.table.columns]
-    if not set(names).issuperset(choice.columns) or choice.filters or choice.order:  # there may be thousands
-        check_columns(choice, file.open_file.name, names, OTHER_PARAMETERS)
+    check_columns(choice, file.open_file.name, names, OTHER_PARAMETERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:

@@ -22,6 +22,7 @@ __all__ = [
     "TableFile",
     "clean_cell",
     "count_rows",
+    "positions_of",
     "select",
 ]
 
@@ -88,6 +89,12 @@ class TableFile(Protocol):
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions of a choice. If there are conditions, this reads the whole file."""
         ...
+
+
+def positions_of(columns: Sequence[TableColumn], names: Sequence[str]) -> list[int]:
+    """Return the positions of the columns with these names, or of all columns if there are no names."""
+    chosen_names = frozenset(names)
+    return [position for position, column in enumerate(columns) if not names or column.name in chosen_names]
 
 
 def count_rows(
