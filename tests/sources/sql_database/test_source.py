@@ -17,7 +17,10 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database import Database, sql, sql_documents
+from wharfinger.sources.sql_database import Database, sql, sql_documents, table_descriptions
+from wharfinger.sources.sql_database import source as database_source
+from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
+from wharfinger.sources.sql_database.sql_uris import SqlUris
 
 from .conftest import SHOP, PostgresServer, Shop
 
@@ -66,6 +69,23 @@ def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
         if key is None:
             break
     assert found == expected
+
+
+def test_only_the_tables_of_a_page_are_described(sqlite_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of a database with thousands of tables took time for all of them, and so did each change of its list."""
+    described: list[str] = []
+
+    def describe(table: DatabaseTable, uris: SqlUris) -> str:
+        described.append(table.name)
+        return table_descriptions.describe(table, uris)
+
+    monkeypatch.setattr(database_source, "describe", describe)
+    _, key = sqlite_shop.source.page(None, 2)
+    assert described == ["busy"]
+    sqlite_shop.source.page(key, 1)
+    sqlite_shop.source.children(sqlite_shop.source.uri, limit=1)
+    sqlite_shop.source._version_of(None)
+    assert described == ["busy", "customers", "busy"]
 
 
 def test_rows_are_read_one_by_one_and_in_linked_windows(shop: Shop) -> None:

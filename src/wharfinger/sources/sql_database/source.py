@@ -120,14 +120,15 @@ class Database(Source):
         """List the database, whose text is its schema, then tables and views by schema and name, without their rows."""
         last_shown = None if after is None else _read_key(after, 2)
         catalogue = self._catalogue()
-        top = [(("", ""), self._directory(SqlTarget(kind="database"), self.uri, catalogue))] if after is None else []
-        entries = top + [
-            (name, self._table(table))
-            for name, table in catalogue.tables.items()
-            if last_shown is None or name > last_shown
+        names = [name for name in catalogue.tables if last_shown is None or name > last_shown]
+        names = [("", ""), *names] if last_shown is None else names  # the database itself is the first entry
+        resources = [
+            self._table(catalogue.tables[name])
+            if name in catalogue.tables
+            else self._directory(SqlTarget(kind="database"), self.uri, catalogue)
+            for name in names[:limit]
         ]
-        last = _write_key(*entries[limit - 1][0]) if len(entries) > limit else None
-        return [resource for _, resource in entries[:limit]], last
+        return resources, _write_key(*names[limit - 1]) if len(names) > limit else None
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -138,32 +139,34 @@ class Database(Source):
             ResourceNotFound: there is no such directory.
         """
         target = self.uris.read(uri)
-        last_shown = "" if after is None else _read_key(after, 1)[0]
-        entries = [(name, r) for name, r in self._children(target, uri) if after is None or name > last_shown]
-        last = _write_key(entries[limit - 1][0]) if len(entries) > limit else None
-        return [resource for _, resource in entries[:limit]], last
-
-    def _children(self, target: SqlTarget, uri: str) -> list[tuple[str, t.Resource]]:
+        last_shown = None if after is None else _read_key(after, 1)[0]
         catalogue = self._catalogue()
-        if target.kind == "database" and self.uris.schema is None:
-            return [
-                (name, self._directory(SqlTarget(kind="schema", schema=name), self.uris.of_schema(name), catalogue))
-                for name in catalogue.schemas
-            ]
         schema = self.uris.schema if target.kind == "database" else target.schema
-        if target.kind not in ("database", "schema") or schema not in catalogue.schemas:
+        if schema is None:
+            names = list(catalogue.schemas)
+        elif target.kind in ("database", "schema") and schema in catalogue.schemas:
+            names = [table.name for table in catalogue.of_schema(schema)]
+        else:
             raise ResourceNotFound(uri)
-        return [(table.name, self._table(table)) for table in catalogue.of_schema(schema)]
+        names = [name for name in names if last_shown is None or name > last_shown]
+        resources = [
+            self._directory(SqlTarget(kind="schema", schema=name), self.uris.of_schema(name), catalogue)
+            if schema is None
+            else self._table(catalogue.tables[schema, name])
+            for name in names[:limit]
+        ]
+        return resources, _write_key(names[limit - 1]) if len(names) > limit else None
 
     def _table(self, table: DatabaseTable) -> t.Resource:
+        text = describe(table, self.uris)
         return t.Resource(
             uri=self.uris.of_table(table.schema, table.name),
             name=clean(table.name),
             title=clean(table.name if self.uris.schema is not None else f"{table.schema}.{table.name}"),
             description=brief(table),
             mime_type=JSON,
-            size=len(text := describe(table, self.uris).encode()),
-            meta={VERSION: digest(text.decode())},
+            size=len(text.encode()),
+            meta={VERSION: digest(text)},
         )
 
     def _directory(self, target: SqlTarget, uri: str, catalogue: DatabaseCatalogue) -> t.Resource:
@@ -241,7 +244,7 @@ class Database(Source):
 
     def _version_of(self, uri: str | None) -> str:
         if uri is None:
-            return digest(*[resource.uri for resource in self.page(None, 1_000_000)[0]])
+            return digest(*[self.uris.of_table(*name) for name in self._catalogue().tables])
         target = self.uris.read(uri)
         if target.kind == "rows":
             return self._window(target, uri)[1].version
