@@ -190,3 +190,33 @@ def test_overlapping_ranges_of_columns_take_little_memory() -> None:
         tracemalloc.stop()
     assert chosen.columns == ("column5", *(name for name in names if name != "column5"))
     assert peak < 16 << 20
+
+
+def test_a_line_that_is_not_an_object_is_the_value_of_one_column(tmp_path: Path) -> None:
+    """A bug: its value was null in statements, conditions and orders."""
+    (tmp_path / "numbers.jsonl").write_text("3\n1\n2\n")
+    (tmp_path / "mixed.jsonl").write_text('[1]\n"s"\n{"a":3}\n')
+    (tmp_path / "objects.jsonl").write_text('{"json":3}\n{"json":1}\n')
+    source = tables(tmp_path, label="x")
+
+    def lines(query: str) -> list[str]:
+        return str(source.read(f"table://x/{query}").contents[0].text).splitlines()
+
+    assert lines("numbers.jsonl?order=-json") == ["3", "2", "1"]
+    assert lines("numbers.jsonl?json=gt.1&columns=json") == ["3", "2"]
+    assert lines("mixed.jsonl?json=like.*s*&columns=json") == ['"s"']
+    assert lines("objects.jsonl?json=gt.1") == ['{"json":3}']
+    assert source.query("SELECT sum(json) FROM numbers").rows == [[6]]
+    assert source.query("SELECT * FROM mixed").rows == [["[1]"], ["s"], ['{"a":3}']]
+    assert source.query("SELECT * FROM objects").rows == [[3], [1]]
+
+
+def test_a_chosen_line_that_has_no_members_is_an_error_with_its_place(tmp_path: Path) -> None:
+    """DuckDB finds the columns in the first 2,048 lines."""
+    lines = [f'{{"a":{n},"b":{n}}}\n' for n in range(3_000)]
+    (tmp_path / "late.jsonl").write_text("".join([*lines, "[1]\n"]))
+    source = tables(tmp_path, label="x")
+    with pytest.raises(InvalidArgument, match=r"late\.jsonl cannot be read: line 3001: Expected `object`"):
+        source.read("table://x/late.jsonl?columns=a&rows=3000-3001")
+    with pytest.raises(InvalidArgument, match=r"late\.jsonl cannot be read: row 1 of the result: Expected `object`"):
+        source.read("table://x/late.jsonl?columns=a&a=is.null")

@@ -30,21 +30,31 @@ MAX_LINES = 10**15
 
 _DESCRIBE_LINES = (
     "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
-    f"sample_size = 2048, maximum_object_size = {MAX_LINE_BYTES})"
+    f"sample_size = 2048, maximum_object_size = {MAX_LINE_BYTES}, records = ?)"
 )
 
 
 class JsonLines:
-    """A file with one JSON value on each line. Rows are found by counting lines, without parsing them."""
+    """A file with one JSON value on each line. Rows are found by counting lines, without parsing them.
+
+    The columns are the members of the objects in the first lines. If these are not all objects, DuckDB has one column,
+    `json`, and its value is the line.
+    """
 
     source = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
     typed = False
     checked = False
+    has_objects = True
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
-        described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path]) if file.content.size else []
+        described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "auto"]) if file.content.size else []
         self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
         self.details: dict[str, Any] = {}
+        if [column.name for column in self.columns] == ["json"]:
+            try:
+                engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "true"])
+            except UnreadableTable:
+                self.has_objects = False
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Count the rows if the file is small."""
@@ -65,25 +75,30 @@ class JsonLines:
             ) from None
         if begin.line < first:
             return
-        everything = len(columns) == len(self.columns)
+        chosen_columns = self._chosen(columns)
         for row, line in zip(range(first, first + number), _lines(file, begin.offset), strict=False):
-            yield _json_row(file.name, row, line, None if everything else columns)
+            yield _json_row(file.name, f"line {row}", line, chosen_columns)
+
+    def _chosen(self, columns: Sequence[str]) -> Sequence[str] | None:
+        """Return the names of the columns, or None if all are chosen."""
+        return columns if 0 < len(columns) < len(self.columns) else None
 
     def selected_columns(self) -> list[SelectedColumn]:
         """Return the columns, each with the SQL that extracts its text from the line."""
+        pointers = [_pointer(column.name) if self.has_objects else "" for column in self.columns]
         return [
-            SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(_pointer(column.name))})")
-            for column in self.columns
+            SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(pointer)})")
+            for column, pointer in zip(self.columns, pointers, strict=True)
         ]
 
     def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Yield the lines that a choice selects. This reads the whole file."""
-        columns = choice.columns or None
+        chosen_columns = self._chosen(choice.columns)
         rows = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
-        for number_of_row, row in enumerate(rows, first):
-            yield _json_row(file.name, number_of_row, str(row[0]).encode(), columns)
+        for row, (line,) in enumerate(rows, first):
+            yield _json_row(file.name, f"row {row} of the result", str(line).encode(), chosen_columns)
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the lines that meet the conditions."""
@@ -118,7 +133,7 @@ def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
         yield rest
 
 
-def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -> str:
+def _json_row(name: str, place: str, line: bytes, columns: Sequence[str] | None) -> str:
     line = line.strip().removeprefix(b"\xef\xbb\xbf")
     if not line:
         return "\n"
@@ -128,5 +143,5 @@ def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -
             return line.decode() + "\n"
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableTable(f"{name} cannot be read: line {row}: {error}") from None
+        raise UnreadableTable(f"{name} cannot be read: {place}: {error}") from None
     return msgspec.json.encode({column: members.get(column) for column in columns}).decode() + "\n"
