@@ -130,6 +130,21 @@ def test_values_of_every_type_equal_the_text_of_duckdb(column: str, path: Path, 
         assert number in [json.loads(line)["id"] for line in str(found.text).splitlines()]
 
 
+def test_the_columns_of_an_index_are_listed_one_by_one(tmp_path: Path, publish: Publish) -> None:
+    """A bug: they were one text."""
+    write_duckdb(
+        tmp_path / "shop.duckdb",
+        'CREATE TABLE t (a INT, "b ""c, d" INT); CREATE INDEX plain ON t (a, "b ""c, d");'
+        "CREATE UNIQUE INDEX sums ON t ((concat(a, ', ')), a);",
+    )
+    source = publish(f"duckdb:///{tmp_path}/shop.duckdb")
+    definition = json.loads(str(source.read("duckdb://shop/main/t").contents[0].text))
+    assert definition["indexes"] == [
+        {"name": "plain", "columns": ["a", 'b "c, d'], "unique": False},
+        {"name": "sums", "columns": ["(concat(a, ', '))", "a"], "unique": True},
+    ]
+
+
 def test_nested_values_are_json_and_bytes_are_described(path: Path, publish: Publish) -> None:
     write_duckdb(
         path,

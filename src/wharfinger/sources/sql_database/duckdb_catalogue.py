@@ -34,7 +34,7 @@ SELECT schema_name, table_name, constraint_type, constraint_column_names, refere
 FROM duckdb_constraints() WHERE database_name = current_database() ORDER BY schema_name, table_name, constraint_index
 """
 _INDEXES = """
-SELECT schema_name, table_name, index_name, expressions, is_unique
+SELECT schema_name, table_name, index_name, coalesce(TRY_CAST(expressions AS VARCHAR[]), [expressions]), is_unique
 FROM duckdb_indexes() WHERE database_name = current_database() ORDER BY schema_name, table_name, index_name
 """
 _VALUE = re.compile("'((?:[^']|'')*)'")
@@ -98,12 +98,20 @@ def _table(
             [ForeignKey(tuple(row[1]), schema, row[2], tuple(row[3])) for row in constraints if row[0] == "FOREIGN KEY"]
         ),
         indexes=tuple(
-            [TableIndex(index, (str(expressions).strip("[]"),), is_unique) for index, expressions, is_unique in indexes]
+            [
+                TableIndex(index, tuple([_unquoted(text) for text in expressions]), is_unique)
+                for index, expressions, is_unique in indexes
+            ]
         ),
         checks=tuple([str(row[4]) for row in constraints if row[0] == "CHECK"]),
         comment=comment,
         oid=oid,
     )
+
+
+def _unquoted(text: str) -> str:
+    """Return the name of a column of an index, or its expression unchanged."""
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
 def _column(row: Sequence[Any], primary: set[str]) -> DatabaseColumn:
