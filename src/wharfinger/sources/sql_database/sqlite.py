@@ -195,7 +195,7 @@ class SQLite(DatabaseEngine):
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-                return _beginning(connection, select, key, column, size) or CellValue(b"", MAX_LENGTH, True)
+                return _beginning(connection, select, column, size) or CellValue(b"", MAX_LENGTH, True)
             if row is None:
                 raise LookupError(table.name)
             value = row[-1]
@@ -472,7 +472,7 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
         except sqlite3.DataError:
             yield (
                 *place,
-                *[_cell(connection, row_select, texts, column.name, bounds) for column in row_select.columns],
+                *[_cell(connection, row_select, column.name, bounds) for column in row_select.columns],
             )
 
 
@@ -486,12 +486,12 @@ class _RenderedCell(NamedTuple):
     json: object
 
 
-def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, bounds: QueryBounds) -> object:
+def _cell(connection: sqlite3.Connection, select: _Select, column: str, bounds: QueryBounds) -> object:
     """Read one cell completely if a statement may load it, otherwise its beginning."""
     with suppress(sqlite3.DataError):
         row = connection.execute(*select.statement([quoted(column)])).fetchone()
         return row[-1] if row else None
-    beginning = _beginning(connection, select, key, column, bounds.cell)
+    beginning = _beginning(connection, select, column, bounds.cell)
     if beginning is None:
         return _RenderedCell({"cut": True, "text": ""})
     if not beginning.is_text:
@@ -499,15 +499,12 @@ def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column
     return _RenderedCell(cut_text(beginning.data.decode("utf-8", "ignore"), bounds.cell, beginning.size))
 
 
-def _beginning(
-    connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, size: int
-) -> CellValue | None:
+def _beginning(connection: sqlite3.Connection, select: _Select, column: str, size: int) -> CellValue | None:
     """Read the beginning of a cell that is too large for a statement. Returns None if the table has no rowid."""
     rowid = rowid_name([column.name for column in select.table.columns])
     try:
-        kind, number = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()[
-            -2:
-        ]
+        row = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()
+        kind, number = row[-2:]
         with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
             return CellValue(blob.read(size), len(blob), kind != "blob")
     except (sqlite3.Error, TypeError):  # it has no rowid, or the column is generated

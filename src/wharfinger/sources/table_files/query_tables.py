@@ -63,8 +63,9 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
             refusal = f"{name} may be each of {examples}: write one of these, in double quotes"
             table = NamedTable(schema, name, "", refusal)
         tables[schema.lower(), name.lower()] = table
-    if len({table.path for table in tables.values() if table.path}) > MAX_QUERIED_TABLES:
-        raise QueryRefused(f"The statement names {len(tables)} tables, and at most {MAX_QUERIED_TABLES} are possible.")
+    count = len({table.path for table in tables.values() if table.path})
+    if count > MAX_QUERIED_TABLES:
+        raise QueryRefused(f"The statement names {count} tables, and at most {MAX_QUERIED_TABLES} are possible.")
     return list(tables.values())
 
 
