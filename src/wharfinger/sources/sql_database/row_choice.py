@@ -17,6 +17,7 @@ from wharfinger.errors import InvalidArgument
 __all__ = [
     "FILTERS",
     "OPERATORS",
+    "SIGNS",
     "RowChoice",
     "RowFilter",
     "RowOrder",
@@ -28,6 +29,8 @@ __all__ = [
 
 OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is")
 """The words before the first dot of a value, as in PostgREST. A value without such a word is compared with `eq`."""
+SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+"""The operators that compare, and their signs in SQL."""
 FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like.*word*, ?town=is.null"
 """Examples for people and models."""
 MAX_FILTERS = 20

@@ -30,6 +30,7 @@ __all__ = [
     "becomes_object",
     "binary",
     "clean",
+    "clean_all",
     "cut_text",
     "json_line",
     "json_value",
@@ -141,18 +142,18 @@ def json_value(text: str, cell: int) -> object:
     """Return the value of a JSON text, or if it is not valid JSON, the text cut after `cell` characters."""
     try:
         value: object = json.loads(clean(text), parse_float=_float, parse_int=lambda digits: number(int(digits)))
-        return _clean_all(value) if r"\u" in text else value  # PostgreSQL's json may have half of a surrogate pair
+        return clean_all(value) if r"\u" in text else value  # PostgreSQL's json may have half of a surrogate pair
     except (ValueError, RecursionError):
         return cut_text(text, cell)
 
 
-def _clean_all(value: object) -> object:
-    """Clean all texts and names in a JSON value."""
+def clean_all(value: object) -> object:
+    """Apply `clean` to all texts and names in a JSON value."""
     if isinstance(value, str):
         return clean(value)
     if becomes_object(value):
-        return {clean(name): _clean_all(item) for name, item in value.items()}
-    return [_clean_all(item) for item in value] if becomes_array(value) else value
+        return {clean(name): clean_all(item) for name, item in value.items()}
+    return [clean_all(item) for item in value] if becomes_array(value) else value
 
 
 def _float(digits: str) -> object:

@@ -12,7 +12,7 @@ from typing import Any
 
 from wharfinger.sources.sql_database.database_catalogue import DatabaseTable, quoted
 from wharfinger.sources.sql_database.database_engine import BadKey, QueryBounds, Rows, Span, TableRow
-from wharfinger.sources.sql_database.row_choice import RowFilter, like_pattern
+from wharfinger.sources.sql_database.row_choice import SIGNS, RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import (
     OrderColumn,
     columns_of_cursor,
@@ -25,8 +25,6 @@ from wharfinger.sources.sql_database.row_order import (
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["SpanStatement", "cells_size", "collect_rows"]
-
-_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
 class SpanStatement(ABC):
@@ -116,7 +114,7 @@ class SpanStatement(ABC):
             return f"{self.column_expression(row_filter.column)} IS {null}"
         if row_filter.operator == "like":
             return self.like(row_filter.column, like_pattern(row_filter.value))
-        return self.compare(row_filter.column, _SIGNS[row_filter.operator], row_filter.value)
+        return self.compare(row_filter.column, SIGNS[row_filter.operator], row_filter.value)
 
     def select(self, expressions: Sequence[str], *, extra: Sequence[str] = (), limit: int | None = None) -> str:
         """Return the SQL. `extra` are further conditions; `limit` replaces that of the span."""

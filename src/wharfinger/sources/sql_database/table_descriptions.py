@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger.content.text import many
 from wharfinger.sources.sql_database.database_catalogue import DatabaseColumn, DatabaseTable, ForeignKey
-from wharfinger.sources.sql_database.row_text import becomes_array, becomes_object, clean
+from wharfinger.sources.sql_database.row_text import becomes_array, becomes_object, clean, clean_all
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
 __all__ = ["brief", "describe", "schema_text"]
@@ -52,7 +52,7 @@ def describe(table: DatabaseTable, uris: SqlUris) -> str:
         "definition": table.definition,
     }
     present = {name: value for name, value in definition.items() if value not in (None, [])}
-    lines = [f"  {_json(name)}: {_lines(_cleaned(value))}" for name, value in present.items()]
+    lines = [f"  {_json(name)}: {_lines(clean_all(value))}" for name, value in present.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -88,16 +88,6 @@ def _column(column: DatabaseColumn) -> dict[str, Any]:
 def _foreign_key(key: ForeignKey, uris: SqlUris) -> dict[str, Any]:
     fields: dict[str, Any] = {"columns": list(key.columns), "table": uris.of_table(key.schema, key.table)}
     return fields | ({"references": list(key.references)} if key.references else {})
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if becomes_array(value):
-        return [_cleaned(item) for item in value]
-    if becomes_object(value):
-        return {clean(name): _cleaned(item) for name, item in value.items()}
-    return value
 
 
 # A whole schema

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
+from wharfinger.sources.sql_database.row_choice import SIGNS, RowChoice, RowFilter, like_pattern
 
 __all__ = ["SelectedColumn", "conditions_of", "sort_terms_of"]
 
@@ -19,7 +19,6 @@ _INTEGERS = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 )
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
-_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
 class SelectedColumn(NamedTuple):
@@ -76,7 +75,7 @@ def _condition(column: SelectedColumn, row_filter: RowFilter) -> tuple[str, list
         return f"{column.expression} IS {'NOT ' if row_filter.value == 'notnull' else ''}NULL", []
     if row_filter.operator == "like":
         return f"{column.text} ILIKE ? ESCAPE '!'", [like_pattern(row_filter.value)]
-    sign, value = _SIGNS[row_filter.operator], row_filter.value
+    sign, value = SIGNS[row_filter.operator], row_filter.value
     if column.type == "BOOLEAN":
         return f"lower({column.text}) {sign} lower(?)", [value]
     comparisons = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]

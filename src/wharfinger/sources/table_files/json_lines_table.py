@@ -45,6 +45,7 @@ class JsonLines:
     typed = False
     checked = False
     has_objects = True
+    """Whether the lines are objects."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
         described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "auto"]) if file.content.size else []
