@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -231,7 +233,11 @@ def test_a_statement_that_has_ended_is_not_killed() -> None:
     assert killed == [8]
 
 
-def test_closing_the_source_stops_running_statements(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+def test_closing_the_source_stops_running_statements(
+    paused: bool, mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: the statement continued if a busy server accepted the connection that stops it only after a second."""
     source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=60)
     errors: list[Exception] = []
 
@@ -247,7 +253,15 @@ def test_closing_the_source_stops_running_statements(mariadb: MariaDBServer, pub
     while not count_running(mariadb, "seq_1_to_1000000"):
         assert time.monotonic() < deadline
     began = time.monotonic()
-    source.engine.close()
+    closing = threading.Thread(target=source.engine.close)
+    try:
+        if paused:
+            os.kill(mariadb.process.pid, signal.SIGSTOP)
+        closing.start()
+        closing.join(1.5)
+    finally:
+        os.kill(mariadb.process.pid, signal.SIGCONT)
+    closing.join()
     thread.join(30)
     assert time.monotonic() - began < 30
     assert errors
@@ -404,7 +418,6 @@ def test_an_account_is_read_only_if_only_an_overridden_wildcard_lets_it_write(
 
 
 def test_ctrl_c_stops_a_server_and_its_running_statement(mariadb: MariaDBServer, tmp_path: Path) -> None:
-    import signal
     import sys
 
     url = mariadb.url(mariadb.database(SHOP))

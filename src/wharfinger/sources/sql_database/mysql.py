@@ -63,7 +63,10 @@ __all__ = ["MySQL", "open_mysql"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""Time from the server's limit, which should end a statement, to KILL, and from KILL to closing the connection."""
+"""Time from the server's limit, which should end a statement, to KILL.
+
+The connection is closed three times as long after KILL.
+"""
 WAIT_SECONDS = 5.0
 """Longest wait for a connection if all are in use."""
 RECENT_WRITE_SECONDS = 3
@@ -207,7 +210,7 @@ class MySQL(DatabaseEngine):
     def _kill(self, thread: int) -> None:
         """End the statement of a connection. An account needs no privilege to end its own statements."""
         with suppress(Exception):
-            connection = connect(self._address, 2 * GRACE_SECONDS, 2 * GRACE_SECONDS)
+            connection = connect(self._address, CONNECTION_SECONDS, CONNECTION_SECONDS)
             try:
                 _fetch(connection, f"KILL QUERY {thread:d}")
             finally:
