@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -38,7 +39,7 @@ settings.register_profile("wharfinger", max_examples=examples(100), deadline=Non
 settings.load_profile("wharfinger")
 
 
-def absent(requirement: str) -> None:
+def absent(requirement: str) -> NoReturn:
     """Skip the running test because a program or library is missing. In CI (`CI=true`), fail it."""
     if CI:
         pytest.fail(f"{requirement} is missing, and CI skips no tests")

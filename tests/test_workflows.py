@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -77,6 +78,14 @@ def test_ci_tests_every_python_version_of_the_classifiers() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     versions = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
     assert load("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == versions
+
+
+@pytest.mark.parametrize("job", ["test", "check"])
+def test_ci_on_linux_installs_the_same_programs_as_a_run_of_all_checks(job: str) -> None:
+    """Both run with `CI=true`, so a test whose program is missing fails."""
+    assert "sudo .ci/programs" in [step.get("run") for step in load("ci.yml")["jobs"][job]["steps"]]
+    assert ".ci/programs" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert os.access(ROOT / ".ci" / "programs", os.X_OK)
 
 
 def test_ci_on_windows_installs_the_same_tools_as_make() -> None:

@@ -168,7 +168,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     path.write_text(FILES["charts.service"].replace("/opt/wharfinger/bin/wharfinger", WHARFINGER))
     (tmp_path / "runtime").mkdir(mode=0o700)
     result = subprocess.run(
-        [str(verify), "verify", "--man=no", str(path)], capture_output=True, text=True, check=False,
+        [verify, "verify", "--man=no", str(path)], capture_output=True, text=True, check=False,
         env=environment(XDG_RUNTIME_DIR=str(tmp_path / "runtime")),
     )  # fmt: skip
     errors = [line for line in result.stderr.splitlines() if "charts.service" in line]
@@ -264,7 +264,7 @@ def test_nginx_accepts_its_configuration_and_forwards_streams(
             f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/errors;\nevents {{}}\n"
             f"http {{ access_log off; {temp_paths} include {tmp_path}/charts.conf; }}\n"
         )
-        command = [str(nginx), "-p", str(tmp_path), "-e", f"{tmp_path}/errors", "-c", f"{tmp_path}/nginx.conf"]
+        command = [nginx, "-p", str(tmp_path), "-e", f"{tmp_path}/errors", "-c", f"{tmp_path}/nginx.conf"]
         result = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
         assert result.returncode == 0 and "warn" not in result.stderr, result.stderr
         context = ssl.create_default_context(cafile=str(certificate[0]))
@@ -279,7 +279,7 @@ def test_caddy_accepts_its_configuration_and_forwards_streams(
 ) -> None:
     caddy = shutil.which("caddy")
     if not caddy:
-        pytest.skip("caddy is missing (on Debian: apt-get install caddy)")
+        absent("caddy (on Debian: apt-get install caddy)")
     port = free_port()
     with running_backend(folder, tmp_path / "cache") as backend_port:
         site = FILES["Caddyfile"].replace("127.0.0.1:8000", f"127.0.0.1:{backend_port}")
