@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -33,9 +34,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "wharfinger"
-COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks", "typing_tests", "pyproject.toml", "README.md",
-          "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "constraints.txt")  # fmt: skip
-SLOW = ("conformance", "interop", "docs", "security", "test_package.py")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+COPIED = [
+    *(path.strip("/") for path in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]), "pyproject.toml",
+]  # fmt: skip
+"""What a source distribution contains, in which all tests run."""
+SLOW = ("conformance", "docs", "interop", "security", "test_package.py", "test_dist.py")
 ROUND_SECONDS = 1200
 """A round that takes longer, even on a busy machine, counts as an endless loop."""
 
