@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 from wharfinger import Context, Server
 from wharfinger.protocol.limits import Limits
@@ -23,7 +24,7 @@ async def echo(value: str) -> str:
 
 @server.tool
 async def wait() -> str:
-    """Stays until cancelled, which it counts."""
+    """Waits until it is cancelled, and counts the cancellations."""
     global cancelled_count
     try:
         await asyncio.Event().wait()
@@ -105,6 +106,19 @@ async def object_of(value: dict[str, float | str]) -> str:
     return json.dumps(value)
 
 
+@dataclass
+class Crate:
+    """A crate with other crates in it: its schema refers to itself."""
+
+    name: str
+    contents: list[Crate]
+
+
+@server.tool
+async def unpack(crate: Crate) -> str:
+    return crate.name
+
+
 @server.tool
 async def asks(ctx: Context, ship: str) -> str:
     """Asks before it answers."""
@@ -114,7 +128,7 @@ async def asks(ctx: Context, ship: str) -> str:
 
 @server.tool
 async def storm(changes: int) -> str:
-    """Tells of changes of one resource as fast as it goes."""
+    """Reports changes of one resource as fast as it can."""
     for step in range(changes):
         server.resource_updated("fix://counter")
         if step % 100 == 0:

@@ -52,7 +52,7 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
     """Measure a command from its start to its end, with all of its memory.
 
     Its input stays open until it has printed a line that contains `answer`. Its processor time is limited, so that an
-    endless loop fails.
+    endless loop fails. A command that refuses its arguments (exit code 2) fails too, since it has done nothing.
     """
     limit = int(COMMAND_SECONDS)
     with (
@@ -79,7 +79,8 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         message = errors.read()[-2000:]
-    assert answer_seen and process.returncode >= 0, (process.returncode, usage.ru_utime, message)
+    ran = process.returncode >= 0 and process.returncode != 2
+    assert answer_seen and ran, (process.returncode, usage.ru_utime, message)
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
