@@ -198,8 +198,8 @@ def test_nothing_hidden_reaches_a_caller_with_random_rules(
     check(data.draw(policies(world)), world, "bob", revision, transport)
 
 
-@pytest.mark.parametrize("name", ["one file hidden from bob", "a directory hidden from bob", "one of two labels"])
-def test_answers_do_not_change_with_hidden_files(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["one file hidden from bob", "a directory hidden from bob"])
+async def test_answers_do_not_change_with_hidden_files(name: str, tmp_path: Path) -> None:
     rules = CORPUS[name]
     view = View(WORLD, [*rules[0], *ALWAYS], rules[1], BOB)
     hidden = [
@@ -207,26 +207,29 @@ def test_answers_do_not_change_with_hidden_files(name: str, tmp_path: Path) -> N
         for path in SHAPE
         if not any(view.allows("read", f"file:///{label}/{file_path(path)}") for label in ("lab", "open"))
     ]
+    assert hidden
+    server = build_world(WORLD, tmp_path.resolve(), rules)
+    await server.server.start()
+    try:
+        app = http_app(server.server, PRINCIPALS)
+        async with HttpCaller(app, "ann", STATELESS) as ann, HttpCaller(app, "bob", STATELESS) as bob:
+            before = await send_all_requests(bob, WORLD)
+            for path in hidden:
+                (server.folder / file_path(path)).write_text(file_text(path, edition=1))
+                await wait_until_found(ann, word(f"content {path} 1"))
+            after = await send_all_requests(bob, WORLD)
+    finally:
+        await server.server.close()
+    changed = [
+        (without_sealed_texts(answer), without_sealed_texts(after[request]))
+        for request, answer in before.items()
+        if without_sealed_texts(answer) != without_sealed_texts(after[request])
+    ]
+    assert not changed, changed[:2]
 
-    async def run() -> None:
-        server = build_world(WORLD, tmp_path.resolve(), rules)
-        await server.server.start()
-        try:
-            async with HttpCaller(http_app(server.server, PRINCIPALS), "bob", STATELESS) as caller:
-                before = await send_all_requests(caller, WORLD)
-                for path in hidden:
-                    (server.folder / file_path(path)).write_text(file_text(path, edition=1))
-                await asyncio.sleep(0.2)  # long enough to notice the change
-                after = await send_all_requests(caller, WORLD)
-        finally:
-            await server.server.close()
-        changed = [
-            request
-            for request in before
-            if without_sealed_texts(before[request]) != without_sealed_texts(after[request])
-        ]
-        assert not changed, [
-            (without_sealed_texts(before[request]), without_sealed_texts(after[request])) for request in changed[:2]
-        ]
 
-    asyncio.run(run())
+async def wait_until_found(caller: HttpCaller, new_word: str) -> None:
+    """Wait until a search of this caller finds the word in the text of a file."""
+    search = {"name": "search", "arguments": {"query": new_word}}
+    while f"harbour of {new_word}".encode() not in await caller.ask("tools/call", search):
+        await asyncio.sleep(0.02)

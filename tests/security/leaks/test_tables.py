@@ -38,7 +38,7 @@ def result(answer: bytes) -> Any:
 
 
 def lab(root: Path) -> Server:
-    """Return a folder with a hidden and a visible directory, and tools and notes of both kinds."""
+    """Return a server of a folder with a hidden and a visible directory, and with tools and notes of both kinds."""
     for name in (HIDDEN, SHOWN):
         (root / name).mkdir(parents=True)
         for number in range(4):
@@ -133,7 +133,6 @@ async def test_request_state_is_valid_for_its_caller_and_policy_only(change: str
 
     @server.tool
     async def deploy(ctx: Context) -> str:
-        """Send a request as the first caller."""
         return f"deployed to {await ctx.elicit('Where?', str)}"
 
     server.policy = POLICY
@@ -168,7 +167,6 @@ async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> Non
 
     @server.tool(task=True)
     async def slow() -> str:
-        """Wait a moment."""
         return HIDDEN
 
     server.policy = POLICY
@@ -193,15 +191,11 @@ async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> Non
 # -- notifications
 
 
-def listen_params(revision: str, uris: list[str]) -> dict[str, Any]:
-    lists = {f"{name}ListChanged": True for name in ("resources", "tools", "prompts")}
-    return {"notifications": {**lists, "resourceSubscriptions": uris}}
-
-
 async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
     """Watch every list and these URIs with the methods of the era."""
     if caller.revision == STATELESS:
-        caller.listen(listen_params(caller.revision, uris))
+        lists = {f"{name}ListChanged": True for name in ("resources", "tools", "prompts")}
+        caller.listen({"notifications": {**lists, "resourceSubscriptions": uris}})
         await wait_until_received(caller, b"acknowledged")
     else:
         if isinstance(caller, HttpCaller):
@@ -246,7 +240,7 @@ async def test_notifications_reach_only_callers_who_may_see_the_change(
         await wait_until_received(ann, b"notifications/tools/list_changed")
         await wait_until_received(ann, b"notifications/resources/list_changed")
         await asyncio.sleep(0.3)
-        assert bob.received[start:].replace(b": \n\n", b"") == b"" or HIDDEN.encode() not in bob.received[start:]
+        assert HIDDEN.encode() not in bob.received[start:]
         assert b"list_changed" not in bob.received[start:]
         assert b"resources/updated" not in bob.received[start:]
 
@@ -276,12 +270,13 @@ async def test_events_of_another_session_are_not_replayed(tmp_path: Path) -> Non
     app = http_app(server, PRINCIPALS)
     async with HttpCaller(app, "ann", "2025-11-25") as ann, HttpCaller(app, "bob", "2025-11-25") as bob:
         await watch(ann, [f"note://{HIDDEN}/1"])
-        await asyncio.sleep(0.05)
         server.resource_updated(f"note://{HIDDEN}/1")
         await wait_until_received(ann, f"note://{HIDDEN}/1".encode())
         ids = [line[3:].strip() for line in ann.received.split(b"\n") if line.startswith(b"id:")]
         assert ids
+        await bob.ask("resources/subscribe", {"uri": f"note://{SHOWN}/1"})
         bob.open_stream(ids[0].decode())
-        await asyncio.sleep(0.3)
+        server.resource_updated(f"note://{SHOWN}/1")
+        await wait_until_received(bob, f"note://{SHOWN}/1".encode())  # it comes after all replayed events
         assert HIDDEN.encode() not in bob.received
     await server.close()
