@@ -119,34 +119,30 @@ def server(issuer: IssuerSite, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield server
 
 
-def send_everything(client: RawClient, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
-    """Send each kind of request. `/sse` answers a valid token with an endless stream."""
-    requests = (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("POST", "/messages"), ("GET", "/sse"))
-    for verb, path in requests if sse else requests[:-1]:
-        yield client.fetch(verb, path, accept="text/event-stream", **headers)
-    yield client.call("tools/list", **headers)
-    yield client.call("server/discover", **headers)
-    yield client.call_in_session("", "initialize", INITIALIZE, **headers)
-    yield client.fetch("POST", body=b"not json", **headers)
+def send_everything(server: HttpProcess, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
+    """Send each kind of request on its own connection, since a refusal ends the connection.
 
-
-class SeparateConnections:
-    """Opens a new connection for each request, since a refusal ends its connection."""
-
-    def __init__(self, server: HttpProcess) -> None:
-        self.server = server
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def ask(*arguments: Any, **headers: Any) -> Any:
-            with self.server.connect() as client:
-                return getattr(client, name)(*arguments, **headers)
-
-        return ask
+    `/sse` answers a valid token with an endless stream.
+    """
+    fetches = (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("POST", "/messages"), ("GET", "/sse"))
+    requests: list[Callable[[RawClient], Reply]] = [
+        lambda client, verb=verb, path=path: client.fetch(verb, path, accept="text/event-stream", **headers)
+        for verb, path in (fetches if sse else fetches[:-1])
+    ]
+    requests += [
+        lambda client: client.call("tools/list", **headers),
+        lambda client: client.call("server/discover", **headers),
+        lambda client: client.call_in_session("", "initialize", INITIALIZE, **headers),
+        lambda client: client.fetch("POST", body=b"not json", **headers),
+    ]
+    for request in requests:
+        with server.connect() as client:
+            yield request(client)
 
 
 def test_requests_without_a_token_get_only_the_challenge(server: ProtectedServer) -> None:
     """A01."""
-    for reply in send_everything(SeparateConnections(server)):  # type: ignore[arg-type]
+    for reply in send_everything(server):
         assert (reply.status, reply.headers["www-authenticate"]) == (401, server.challenge())
         assert b"fixture" not in reply.body
 
@@ -156,7 +152,7 @@ def test_an_unknown_token_is_refused(server: ProtectedServer, issuer: IssuerSite
     other = Issuer("https://other.example")
     id = server.tokens["ann"].rpartition("_")[0]
     for token in ("x" * 40, "wf_0123456789ab_" + "x" * 43, f"{id}_{'x' * 43}", other.sign(aud=server.url)):
-        for reply in send_everything(SeparateConnections(server), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+        for reply in send_everything(server, authorization=f"Bearer {token}"):
             assert reply.status == 401
             assert reply.headers["www-authenticate"] == server.challenge('error="invalid_token"')
 
@@ -192,7 +188,7 @@ def test_a_token_for_another_audience_is_refused_by_default(server: ProtectedSer
 def test_a_missing_scope_is_forbidden(server: ProtectedServer) -> None:
     """A05: for every request, before its body is read."""
     for token in (server.tokens["eve"], server.sign(scope="docs.reader docs"), server.sign(scope=None)):
-        for reply in send_everything(SeparateConnections(server), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+        for reply in send_everything(server, authorization=f"Bearer {token}"):
             assert reply.status == 403
 
 
@@ -334,8 +330,7 @@ def test_a_request_without_a_token_is_refused_before_its_body_is_read(server: Pr
 def test_a_token_is_never_repeated_in_an_answer(server: ProtectedServer) -> None:
     """A17."""
     for token in (server.tokens["ann"], server.tokens["eve"], "secret-of-somebody", server.sign(exp=1)):
-        replies = send_everything(SeparateConnections(server), sse=False, authorization=f"Bearer {token}")  # type: ignore[arg-type]
-        for reply in replies:
+        for reply in send_everything(server, sse=False, authorization=f"Bearer {token}"):
             assert token not in f"{reply.headers}{reply.body!r}"
             assert token.rpartition(".")[2] not in f"{reply.headers}{reply.body!r}"
 
@@ -525,8 +520,7 @@ def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite,
         for token in (*good, *bad):
             for tool in ("quick", "raises", "recursion", "surrogate", "missing"):
                 server.tool_call(token, tool)
-            connections = SeparateConnections(server)
-            for reply in send_everything(connections, sse=False, authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+            for reply in send_everything(server, sse=False, authorization=f"Bearer {token}"):
                 assert reply.status
         assert within(20, lambda: b"hunter2" in server.errors), "the log has the traceback of the tool"
         message = "".join(server.card).encode() + server.errors
