@@ -8,6 +8,7 @@ import inspect
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Generator
@@ -44,6 +45,13 @@ def absent(requirement: str) -> NoReturn:
     if CI:
         pytest.fail(f"{requirement} is missing, and CI skips no tests")
     pytest.skip(f"{requirement} is missing")
+
+
+def free_port() -> int:
+    """Return a port without a listener."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT
+
 PACKAGE = ROOT / "src" / "wharfinger"
 
 # A layer may import itself and the layers in rows above its own, but not the other layers of its row (its siblings).

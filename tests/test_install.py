@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT
+
 PIP = """#!/bin/sh
 echo 'Obtaining file:///clone'
 echo '  Installing build dependencies: started'

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import wharfinger
-from tests.conftest import absent
+from tests.conftest import ROOT, absent
 
-ROOT = Path(__file__).resolve().parent.parent
 MAX_DISTRIBUTIONS = 19
 MAX_BYTES = 21 * 1024 * 1024  # of which the libraries take 16 MiB, and this package 2 MiB
 DEFAULT_DEPENDENCIES = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}

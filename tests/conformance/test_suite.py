@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import absent
+from tests.conftest import ROOT, absent, free_port
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SUITE = ROOT / ".conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 NODE = ROOT / ".node" / "bin" / "node"
 
@@ -102,9 +101,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the fixture server and yield its URL."""
     if not SUITE.exists() or not NODE.exists():
         absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("server") / "log"
     with log.open("wb") as out:
         command = [sys.executable, str(Path(__file__).with_name("server.py")), str(port)]

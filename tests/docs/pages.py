@@ -319,11 +319,6 @@ class PageRun:
             terminal.close()
 
 
-def free_port() -> int:
-    """Return a port without a listener."""
-    return free_ports(1)[0]
-
-
 def free_ports(count: int) -> list[int]:
     """Return different ports without a listener."""
     with ExitStack() as open_sockets:

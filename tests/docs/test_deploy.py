@@ -22,8 +22,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.conftest import ROOT, absent
-from tests.docs.pages import blocks_of, free_port
+from tests.conftest import ROOT, absent, free_port
+from tests.docs.pages import blocks_of
 
 PAGE = ROOT / "docs" / "deploy.md"
 FILES = {block.options["file"]: block.text for block in blocks_of(PAGE) if "file" in block.options}

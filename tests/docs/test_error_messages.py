@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.conftest import ROOT
+
 HEADING = re.compile(r"^### `(.+)`$", re.MULTILINE)
 
 

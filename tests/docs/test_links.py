@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_code_blocks import PAGES, ROOT
+from tests.conftest import ROOT
+from tests.docs.test_code_blocks import PAGES
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)

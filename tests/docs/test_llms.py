@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.conftest import ROOT
 
 
 def test_list_of_pages_is_up_to_date() -> None:

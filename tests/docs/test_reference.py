@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.docs.pages import blocks_of
 from tests.docs.test_code_blocks import PAGES as DOCUMENTS
-from tests.docs.test_code_blocks import ROOT
 
 TOOL = runpy.run_path(str(ROOT / "tools" / "reference.py"))
 FOLDER: Path = TOOL["FOLDER"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tests.interop.places import HANDSHAKE, PROGRAMS, ROOT, STATELESS, installed, node_program
+from tests.conftest import ROOT
+from tests.interop.programs import HANDSHAKE, PROGRAMS, STATELESS, installed, node_program
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 
 import uvicorn
 
-from tests.interop.places import wharfinger_command
+from tests.interop.programs import FEATURE_SERVER, wharfinger_command
 from wharfinger.host import Host
-
-FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 
 
 async def main(port: int, folder: str) -> None:

@@ -11,20 +11,18 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import CACHE
+from tests.conftest import CACHE, free_port
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import free_port, run_program, run_server, wharfinger_command
+from tests.interop.programs import FEATURE_SERVER, run_program, run_server, wharfinger_command
 
 TIMEOUT_SECONDS = 240.0
 pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)
 
-FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 POEM, TABLE = "Beautiful is better than ugly.\n", "hour,height\n1,4.2\n"
 AMBER = {"ship": "amber"}
 Calls = list[tuple[str, dict[str, Any]]]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import CACHE
+from tests.conftest import CACHE, free_port
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS
-from tests.interop.places import HANDSHAKE, PROBE_SECONDS, free_port, node, program, run_program, run_server
-from tests.interop.test_every_feature import FEATURE_SERVER, check_results, visit
+from tests.interop.programs import FEATURE_SERVER, HANDSHAKE, PROBE_SECONDS, node, program, run_program, run_server
+from tests.interop.test_every_feature import check_results, visit
 from wharfinger import Client, ResourceNotFound, ToolError
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import absent
+from tests.conftest import ROOT, absent
 from tests.docs.pages import blocks_of
-from tests.interop.places import HANDSHAKE, HOME, PROBE_SECONDS, ROOT, STATELESS, run_client
+from tests.interop.programs import HANDSHAKE, HOME, PROBE_SECONDS, STATELESS, run_client
 from wharfinger import Client, ToolError
 
 PAGE = ROOT / "docs" / "coming_from.md"

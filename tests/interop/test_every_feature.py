@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.interop.places import CLIENTS, HANDSHAKE, OLDER_REVISIONS, STATELESS, free_port, run_client, run_server, stop
+from tests.conftest import free_port
+from tests.interop.programs import (
+    CLIENTS,
+    FEATURE_SERVER,
+    HANDSHAKE,
+    OLDER_REVISIONS,
+    STATELESS,
+    run_client,
+    run_server,
+    stop,
+)
 
-FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 CASES = [(peer, revision) for peer, revisions in CLIENTS.items() for revision in revisions]
 # One SDK can request an older revision, so that a real client covers each of the five.
 CASES += [("mcp1", revision) for revision in OLDER_REVISIONS]

@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import absent
-from tests.interop.places import HOME, PROBE_SECONDS, ROOT, environment, free_port
+from tests.conftest import free_port
+from tests.interop.programs import PROBE_SECONDS, node, run_server
 from wharfinger import Client, ToolError
 from wharfinger import types as t
 
 PATHS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
 """The path of each transport."""
-
-
-def command(transport: str) -> list[str]:
-    """Return the command that starts the server."""
-    node = ROOT / ".node" / "bin" / "node"
-    script = HOME / "ts" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
-    if not node.exists() or not script.exists():
-        absent(f"{script.relative_to(ROOT)} (make interop builds it)")
-    return [str(node), str(script), transport]
-
-
-@contextmanager
-def run_over_http(transport: str, log: Path) -> Iterator[str]:
-    """Run the server over HTTP, and yield its URL."""
-    port = free_port()
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command(transport), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            env={**environment(), "PORT": str(port)},
-        )  # fmt: skip
-    try:
-        deadline = time.monotonic() + PROBE_SECONDS
-        while b"port" not in log.read_bytes():
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}{PATHS[transport]}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def tour(target: Any) -> None:
@@ -114,8 +81,10 @@ async def tour(target: Any) -> None:
 
 @pytest.mark.parametrize("transport", PATHS)
 def test_our_client_uses_every_feature_of_the_everything_server(transport: str, tmp_path: Path) -> None:
+    command = [*node("ts", "@modelcontextprotocol/server-everything/dist/index.js"), transport]
     if transport == "stdio":
-        asyncio.run(tour(command("stdio")))
+        asyncio.run(tour(command))
         return
-    with run_over_http(transport, tmp_path / "log") as url:
-        asyncio.run(tour(url))
+    port = free_port()
+    with run_server(["env", f"PORT={port}", *command], port, tmp_path / "log"):
+        asyncio.run(tour(f"http://127.0.0.1:{port}{PATHS[transport]}"))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT, free_port
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import ROOT, free_port, run_program, run_server
+from tests.interop.programs import run_program, run_server
 from tests.interop.test_agents import POEM, TIMEOUT_SECONDS, Calls
 
 pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)

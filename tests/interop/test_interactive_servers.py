@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, free_port, program, run_server
+from tests.conftest import free_port
+from tests.interop.programs import HANDSHAKE, PROBE_SECONDS, STATELESS, program, run_server
 from wharfinger import Client
 from wharfinger import types as t
 

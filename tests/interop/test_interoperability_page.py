@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.interop.frameworks import FRAMEWORKS, Framework, pinned_versions
-from tests.interop.places import ROOT
 
 PAGE = (ROOT / "docs" / "interoperability.md").read_text(encoding="utf-8")
 ENVIRONMENTS = ("mcp1", "mcp2", "ts", "oidc", "servers_js")

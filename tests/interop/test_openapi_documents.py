@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from benchmarks.openapi_documents import CHARACTERS_PER_TOKEN, DOCUMENTS, ServiceDocument, fetch, ours
-from tests.interop.places import installed
+from tests.interop.programs import installed
 
 MAX_TOKENS = 1_500
 """The limit for the definitions of all tools that are needed to read, for any number of operations."""

@@ -20,11 +20,11 @@ import aiohttp
 import pytest
 from joserfc import jwk, jwt
 
-from tests.interop.places import (
+from tests.conftest import free_port
+from tests.interop.programs import (
     HANDSHAKE,
     STATELESS,
     environment,
-    free_port,
     node_program,
     run_client,
     run_server,

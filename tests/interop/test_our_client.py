@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PEERS, PROBE_SECONDS, STATELESS, free_port, program, run_server
+from tests.conftest import free_port
+from tests.interop.peers import common
+from tests.interop.programs import HANDSHAKE, PEERS, PROBE_SECONDS, STATELESS, program, run_server
 from wharfinger import Client, ResourceNotFound, ToolError
 from wharfinger.errors import RemoteError
 
 CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
-TEXT = "one, two; ünïcödé ✓\n"
-BLOB = bytes(range(256)) * 4
 
 # Servers whose error for a missing resource has no specific code.
 WITHOUT_NOT_FOUND_CODE = {"mcp1", "ts1"}
@@ -45,12 +45,12 @@ async def visit(peer: str, revision: str, target: Any) -> None:
     async with Client(target, revision=revision, probe_timeout=PROBE_SECONDS) as client:
         assert client.revision == revision
         uris = [str(resource.uri) async for resource in client.list_resources()]
-        assert {"peer://text", "peer://blob"} <= set(uris)
-        assert [t.uri_template for t in await client.list_resource_templates()] == ["peer://item/{id}"]
-        assert (await client.read_resource("peer://text")).text == TEXT
-        assert (await client.read_resource("peer://blob")).bytes == BLOB
+        assert {common.TEXT_URI, common.BLOB_URI} <= set(uris)
+        assert [t.uri_template for t in await client.list_resource_templates()] == [common.ITEM_TEMPLATE]
+        assert (await client.read_resource(common.TEXT_URI)).text == common.TEXT
+        assert (await client.read_resource(common.BLOB_URI)).bytes == common.BLOB
         assert (await client.read_resource("peer://item/amber")).json() == {"id": "amber"}
-        assert (await client.complete("peer://item/{id}", "id", "a")).values == ["amber", "anchor"]
+        assert (await client.complete(common.ITEM_TEMPLATE, "id", "a")).values == ["amber", "anchor"]
         assert {"add", "touch", "fails"} <= {tool.name for tool in await client.list_tools()}
         assert (await client.call_tool("add", {"a": 2, "b": 3}, returns=int)).data == 5
         with pytest.raises(ToolError, match=r"on purpose|Error executing tool"):
@@ -64,17 +64,17 @@ async def visit(peer: str, revision: str, target: Any) -> None:
 
 async def check_changes(client: Client) -> None:
     """Watch a resource and the lists, let the server change them, and receive the changes."""
-    async with client.watch("peer://text") as changes:
-        await client.call_tool("touch", {"uri": "peer://text"})
+    async with client.watch(common.TEXT_URI) as changes:
+        await client.call_tool("touch", {"uri": common.TEXT_URI})
         async for change in changes:
-            assert (change.kind, change.uri) == ("resource", "peer://text")
+            assert (change.kind, change.uri) == ("resource", common.TEXT_URI)
             break
         async with client.watch_lists() as lists:
             await client.call_tool("grow")
             async for change in lists:
                 assert change.kind == "resources"
                 break
-    assert "peer://grown" in [resource.uri for resource in await client.list_resources()]
+    assert common.GROWN_URI in [resource.uri for resource in await client.list_resources()]
 
 
 def children() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.peers import common
-from tests.interop.places import program, run_server
+from tests.interop.programs import program, run_server
 from tests.sources.upstream_support import connect, free_port, listed_uris, run
 from wharfinger import Client
 from wharfinger import types as t

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.model_apis.test_public_servers import LISTS, check_definitions
-from tests.interop.places import PROBE_SECONDS, installed, node
+from tests.interop.programs import PROBE_SECONDS, installed, node
 from wharfinger import Client
 from wharfinger import types as t
 

@@ -12,8 +12,7 @@ import pytest
 
 from tests.cli.commands.test_serve_everything import KINDS, credentials, endpoint, everything, mariadb, postgres, url
 from tests.cli.everything import Everything
-from tests.conftest import absent
-from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, run_client
+from tests.interop.programs import HANDSHAKE, STATELESS, node, run_client
 from wharfinger import Client
 
 __all__ = ["credentials", "endpoint", "everything", "mariadb", "postgres", "url"]  # fixtures
@@ -58,12 +57,8 @@ def test_every_source_is_listed_read_and_found_by_their_clients(
 
 def inspector(url: str, *arguments: str) -> Any:
     """Run the Inspector's command line and return its output."""
-    node, program = ROOT / ".node" / "bin" / "node", HOME / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
-    if not node.exists() or not program.exists():
-        absent(f"{program.relative_to(ROOT)} (make interop builds it)")
-    completed = subprocess.run(
-        [str(node), str(program), "--cli", url, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [*node("inspector", ".bin/mcp-inspector"), "--cli", url, *arguments]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert completed.returncode == 0, completed.stderr
     return json.loads(completed.stdout)
 

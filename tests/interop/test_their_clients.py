@@ -15,11 +15,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.interop.places import (
+from tests.conftest import free_port
+from tests.interop.programs import (
     HANDSHAKE,
     PEERS,
     STATELESS,
-    free_port,
     run_client,
     run_server,
     stop,

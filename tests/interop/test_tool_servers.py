@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, installed, node
+from tests.interop.programs import HANDSHAKE, PROBE_SECONDS, STATELESS, installed, node
 from wharfinger import Client, ResourceNotFound, ToolError
 from wharfinger.errors import RemoteError, RemoteInvalidParams
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.places import FIXTURE, HttpProcess, StdioProcess
+from tests.security.server_processes import FIXTURE, HttpProcess, StdioProcess
 
 
 @pytest.fixture(scope="module")

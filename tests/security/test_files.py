@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.places import MIB, HttpProcess, StdioProcess, heavy, read_file, read_over_http, stateless_request
+from tests.security.server_processes import (
+    MIB,
+    HttpProcess,
+    StdioProcess,
+    heavy,
+    read_file,
+    read_over_http,
+    stateless_request,
+)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import absent
-from tests.security.places import (
+from tests.security.server_processes import (
     FIXTURE,
     META,
     MIB,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import (
+from tests.security.server_processes import (
     COMMAND,
     FIXTURE,
     INITIALIZE_PARAMS,

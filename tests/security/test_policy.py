@@ -13,7 +13,7 @@ import pytest
 
 from tests.policy.test_patterns import OTHER_SPELLINGS
 from tests.security.leaks.callers import HttpCaller, http_app
-from tests.security.places import ServerProcess, StdioProcess, handshake_request, within
+from tests.security.server_processes import ServerProcess, StdioProcess, handshake_request, within
 from tests.server.driving import ERAS, STATELESS
 from wharfinger import Server
 from wharfinger.policy import Limit, Policy

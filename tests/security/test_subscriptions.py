@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.security.places import (
+from tests.security.server_processes import (
     FIXTURE,
     MIB,
     HttpProcess,

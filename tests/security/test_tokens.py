@@ -9,7 +9,6 @@ import json
 import os
 import re
 import resource
-import socket
 import stat
 import subprocess
 import threading
@@ -22,8 +21,8 @@ import pytest
 from joserfc import jwk
 
 from tests.auth.server.keys import Issuer, claims
-from tests.conftest import absent
-from tests.security.places import COMMAND, ENVIRONMENT, FIXTURE, META, MIB, HttpProcess, within
+from tests.conftest import absent, free_port
+from tests.security.server_processes import COMMAND, ENVIRONMENT, FIXTURE, META, MIB, HttpProcess, within
 from tests.transports.http_support import INITIALIZE, RawClient, Reply
 from wharfinger.auth import IntrospectionVerifier, JWTVerifier, TokenAuth, create_token
 from wharfinger.auth.client.grants import Grant
@@ -31,12 +30,6 @@ from wharfinger.auth.client.registration import RegisteredClient
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class IssuerSite(Issuer):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import (
+from tests.security.server_processes import (
     FIXTURE,
     META,
     MIB,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import HttpProcess
+from tests.security.server_processes import HttpProcess
 from tests.transports.http_support import META
 from wharfinger import Client, Context, Server
 from wharfinger import types as t

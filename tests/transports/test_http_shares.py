@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests.security.places import FIXTURE, HttpProcess
+from tests.security.server_processes import FIXTURE, HttpProcess
 from tests.transports.http_server.test_legacy_sse import SseClient
 from tests.transports.http_support import (
     INITIALIZE,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import FIXTURE, MIB, HttpProcess
+from tests.security.server_processes import FIXTURE, MIB, HttpProcess
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.principal import Principal

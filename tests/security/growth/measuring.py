@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.security.places import MIB, ServerProcess
+from tests.security.server_processes import MIB, ServerProcess
 
 __all__ = ["STEPS", "Cost", "check_growth", "cost_of", "cost_of_command"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.security.growth.hostile_server import LINES_BEFORE_ANSWER, RESULTS
 from tests.security.growth.measuring import Cost, check_growth, cost_of_command
-from tests.security.places import MIB
+from tests.security.server_processes import MIB
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
 IDLE_BYTES = 96 * MIB

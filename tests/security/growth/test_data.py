@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of_command
-from tests.security.places import MIB, stateless_request
+from tests.security.server_processes import MIB, stateless_request
 
 IDLE_BYTES = 160 * MIB
 """The memory of the process and its libraries without data."""

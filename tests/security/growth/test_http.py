@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of
-from tests.security.places import INITIALIZE_PARAMS, MIB, HttpProcess, handshake_request
+from tests.security.server_processes import INITIALIZE_PARAMS, MIB, HttpProcess, handshake_request
 from tests.transports.http_support import META, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))

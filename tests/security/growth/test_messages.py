@@ -13,7 +13,7 @@ import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of
 from tests.security.growth.messages import LINES, REQUESTS
-from tests.security.places import (
+from tests.security.server_processes import (
     DEADLINE_SECONDS,
     INITIALIZE_PARAMS,
     HttpProcess,
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 40.0
 """The time for one answer. A busy machine may need a few seconds for 4 MiB."""
 
 
-class Unix(ServerProcess):
+class UnixProcess(ServerProcess):
     """The server on a Unix socket, line by line."""
 
     def __init__(self, path: Path) -> None:
@@ -53,11 +53,14 @@ class Unix(ServerProcess):
         super().__exit__()
 
 
+StreamProcess = StdioProcess | UnixProcess
+
+
 @pytest.fixture(scope="module", params=["stdio", "unix"])
-def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioProcess | Unix]:
+def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamProcess]:
     path = tmp_path_factory.mktemp("growth") / "socket"
-    with StdioProcess("run", SERVER, "--stdio") if request.param == "stdio" else Unix(path) as server:
-        send_line(server, b"", 0)
+    with StdioProcess("run", SERVER, "--stdio") if request.param == "stdio" else UnixProcess(path) as server:
+        send_lines(server, b"", 0)
         yield server
 
 
@@ -67,7 +70,7 @@ def http_server() -> Iterator[HttpProcess]:
         yield server
 
 
-def send_line(server: StdioProcess | Unix, data: bytes, answers: int) -> None:
+def send_lines(server: StreamProcess, data: bytes, answers: int) -> None:
     """Send lines, and wait for this many answers and for the answer to a last request."""
     server.write(data + b"\n" + json.dumps(handshake_request("last", "server/discover", {})).encode() + b"\n")
     last = False
@@ -81,24 +84,24 @@ def send_line(server: StdioProcess | Unix, data: bytes, answers: int) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REQUESTS)
-def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: StdioProcess | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: StreamProcess, name: str) -> None:
     size, build = REQUESTS[name]
 
     def measure(n: int) -> Cost:
         data = build(n)
-        return cost_of(stream, lambda: send_line(stream, data, 1))
+        return cost_of(stream, lambda: send_lines(stream, data, 1))
 
     check_growth(measure, size)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LINES)
-def test_cost_grows_no_faster_than_the_number_of_lines(stream: StdioProcess | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_number_of_lines(stream: StreamProcess, name: str) -> None:
     size, build = LINES[name]
 
     def measure(n: int) -> Cost:
         data = build(n)
-        return cost_of(stream, lambda: send_line(stream, data, 0))
+        return cost_of(stream, lambda: send_lines(stream, data, 0))
 
     check_growth(measure, size)
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import absent
+from tests.conftest import ROOT, absent
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / ".interop"
 PROGRAMS = Path(__file__).resolve().parent / "peers"
+FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 TIMEOUT_SECONDS = 60.0
 PROBE_SECONDS = 20.0
 """A slow peer must start within this time, or the client takes its silence for an older revision."""
@@ -97,12 +97,6 @@ def run_program(command: list[str], visit: dict[str, Any], timeout: float = TIME
     )
     results: dict[str, Any] = json.loads(lines[-1])
     return results
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
