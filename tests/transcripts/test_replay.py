@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,16 @@ NAMES = [f"{file.parent.name}-{file.stem}" for file in FILES]
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_in_process_server_answers_as_recorded(file: Path) -> None:
-    async def run() -> None:
-        async with connected() as connection:
-            await replay(parse(file.read_bytes()), connection)
-
-    asyncio.run(run())
+async def test_in_process_server_answers_as_recorded(file: Path) -> None:
+    async with connected() as connection:
+        await replay(parse(file.read_bytes()), connection)
 
 
 @pytest.mark.parametrize("family", ["tools", "input_requests"])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_server_process_answers_as_recorded(revision: str, family: str) -> None:
-    async def run() -> None:
-        async with spawned() as connection:
-            await replay(parse((FOLDER / revision / f"{family}.txt").read_bytes()), connection)
-
-    asyncio.run(run())
+async def test_server_process_answers_as_recorded(revision: str, family: str) -> None:
+    async with spawned() as connection:
+        await replay(parse((FOLDER / revision / f"{family}.txt").read_bytes()), connection)
 
 
 def test_the_transcripts_are_those_of_every_family_and_revision() -> None:
