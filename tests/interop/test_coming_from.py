@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from functools import cache
 from pathlib import Path
@@ -112,19 +111,16 @@ def test_the_documented_differences_exist(folder: Path) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 @pytest.mark.parametrize("framework", PYTHONS)
-def test_our_client_gets_the_same_results_from_all_three_programs(
+async def test_our_client_gets_the_same_results_from_all_three_programs(
     framework: str, revision: str, tmp_path: Path
 ) -> None:
-    async def visit() -> None:
-        async with Client(command(framework, tmp_path), revision=revision, probe_timeout=PROBE_SECONDS) as client:
-            assert {tool.name for tool in await client.list_tools()} == {"berth", "survey", "reserve"}
-            assert (await client.call_tool("berth", {"ship": "mary", "draught": 5.0})).data == BERTH
-            # The client unwraps values that the other frameworks wrap in an object.
-            assert (await client.call_tool("survey", returns=list[float])).data == [6.5, 4.0]
-            with pytest.raises(ToolError, match=r"No quay is deeper than 9\.5 m\."):
-                await client.call_tool("berth", {"ship": "mary", "draught": 9.5})
-            assert (await client.read_resource("harbour://quays")).json() == DEPTHS
-            prompt = await client.get_prompt("briefing", {"ship": "mary", "tone": "long"})
-            assert getattr(prompt.messages[0].content, "text", "") == "Brief me on mary, long."
-
-    asyncio.run(visit())
+    async with Client(command(framework, tmp_path), revision=revision, probe_timeout=PROBE_SECONDS) as client:
+        assert {tool.name for tool in await client.list_tools()} == {"berth", "survey", "reserve"}
+        assert (await client.call_tool("berth", {"ship": "mary", "draught": 5.0})).data == BERTH
+        # The client unwraps values that the other frameworks wrap in an object.
+        assert (await client.call_tool("survey", returns=list[float])).data == [6.5, 4.0]
+        with pytest.raises(ToolError, match=r"No quay is deeper than 9\.5 m\."):
+            await client.call_tool("berth", {"ship": "mary", "draught": 9.5})
+        assert (await client.read_resource("harbour://quays")).json() == DEPTHS
+        prompt = await client.get_prompt("briefing", {"ship": "mary", "tone": "long"})
+        assert getattr(prompt.messages[0].content, "text", "") == "Brief me on mary, long."

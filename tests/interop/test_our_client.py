@@ -92,29 +92,23 @@ def test_our_client_visits_their_server_over_stdio(peer: str, revision: str) -> 
 
 
 @pytest.mark.parametrize(("peer", "revision"), CASES)
-def test_our_client_visits_their_server_over_http(
+async def test_our_client_visits_their_server_over_http(
     peer: str, revision: str, server_urls: dict[tuple[str, str], str]
 ) -> None:
-    asyncio.run(visit(peer, revision, server_urls[peer, revision]))
+    await visit(peer, revision, server_urls[peer, revision])
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_our_client_negotiates_the_newest_revision_over_stdio(peer: str) -> None:
-    async def connect() -> str:
-        async with Client([*program(peer, "server"), "stdio"], probe_timeout=PROBE_SECONDS) as client:
-            return client.revision
-
-    assert asyncio.run(connect()) == PEERS[peer][-1]
+async def test_our_client_negotiates_the_newest_revision_over_stdio(peer: str) -> None:
+    async with Client([*program(peer, "server"), "stdio"], probe_timeout=PROBE_SECONDS) as client:
+        assert client.revision == PEERS[peer][-1]
 
 
 @pytest.mark.parametrize(("peer", "revision"), CASES)
-def test_our_client_negotiates_the_newest_revision_over_http(
+async def test_our_client_negotiates_the_newest_revision_over_http(
     peer: str, revision: str, server_urls: dict[tuple[str, str], str]
 ) -> None:
-    async def connect() -> str:
-        async with Client(server_urls[peer, revision], probe_timeout=PROBE_SECONDS) as client:
-            return client.revision
-
     # The HTTP server of ts2 speaks only the era that it was started for.
     newest = revision if peer == "ts2" else PEERS[peer][-1]
-    assert asyncio.run(connect()) == newest
+    async with Client(server_urls[peer, revision], probe_timeout=PROBE_SECONDS) as client:
+        assert client.revision == newest

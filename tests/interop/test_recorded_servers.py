@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from tests.host.model_apis.test_public_servers import LISTS, check_definitions
 from tests.interop.programs import PROBE_SECONDS, installed, node
 from wharfinger import Client
-from wharfinger import types as t
 
 COMMANDS = {
     "filesystem": lambda folder: [*node("servers_js", "@modelcontextprotocol/server-filesystem/dist/index.js"), folder],
@@ -23,13 +21,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("server", COMMANDS)
-def test_an_installed_server_has_the_recorded_tools(server: str, tmp_path: Path) -> None:
-    async def list_tools() -> list[t.Tool]:
-        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        command = COMMANDS[server](str(tmp_path))
-        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=PROBE_SECONDS) as client:
-            return await client.list_tools()
-
-    tools = asyncio.run(list_tools())
+async def test_an_installed_server_has_the_recorded_tools(server: str, tmp_path: Path) -> None:
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = COMMANDS[server](str(tmp_path))
+    async with Client(command, cwd=tmp_path, env=variables, probe_timeout=PROBE_SECONDS) as client:
+        tools = await client.list_tools()
     check_definitions(tools)
     assert {tool.name for tool in tools} == {tool.name for tool in LISTS[server]}
