@@ -104,7 +104,8 @@ def replaceable_texts(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
                 if isinstance(block.get("text"), str):
                     yield block, "text", "tool error text"
         for member, item in value.items():
-            if member not in ("structuredContent", "arguments"):  # data of the author
+            data_of_author = member == "structuredContent" or (member == "arguments" and isinstance(item, dict))
+            if not data_of_author:  # the arguments of a prompt are a list of definitions
                 yield from replaceable_texts(item)
 
 

@@ -22,6 +22,7 @@ def failed(message: str, code: int = -32602) -> str:
 
 
 TOOL = {"name": "count", "description": "Counts.", "inputSchema": {"properties": {"n": {"description": "How far."}}}}
+PROMPT = {"name": "plan", "description": "Plans.", "arguments": [{"name": "route", "description": "Where to."}]}
 FAILED_TOOL = {"content": [{"type": "text", "text": "n: missing"}], "isError": True}
 
 
@@ -30,6 +31,7 @@ FAILED_TOOL = {"content": [{"type": "text", "text": "n: missing"}], "isError": T
     [
         (failed("No."), [("error.message", "No.")]),
         (line({"tools": [TOOL]}), [("description", "Counts."), ("description", "How far.")]),
+        (line({"prompts": [PROMPT]}), [("description", "Plans."), ("description", "Where to.")]),
         (line(FAILED_TOOL), [("tool error text", "n: missing")]),
         ("# A remark", [("remark", "# A remark")]),
         ("< [" + failed("No.")[2:] + "]", [("error.message", "No.")]),
@@ -46,6 +48,7 @@ def test_texts_that_may_be_reworded_are_left_out_and_counted(text: str, removed:
     [
         line({"content": [{"type": "text", "text": "a description"}]}),
         line({"content": [], "structuredContent": {"description": "data"}, "isError": False}),
+        "> " + dump({"jsonrpc": "2.0", "method": "tools/call", "params": {"arguments": {"description": "data"}}}),
         line({"inputSchema": {"properties": {"description": {"type": "string"}}}}),
         "< " + dump({"jsonrpc": "2.0", "method": "notifications/message", "params": {"message": "data"}}),
         "> {",
