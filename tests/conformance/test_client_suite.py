@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.client import SCENARIOS
-from tests.conformance.test_suite import NODE, PASSED, ROOT, SUITE, Run, names
+from tests.conformance.test_suite import NODE, PASSED, ROOT, SUITE, Run
 from tests.conftest import absent
 
 BOTH = """
@@ -24,21 +24,21 @@ auth/scope-retry-limit auth/scope-step-up auth/token-endpoint-auth-basic auth/to
 auth/token-endpoint-auth-post tools_call
 """
 SCORED = {
-    "2025-11-25": names(f"{BOTH} elicitation-sep1034-client-defaults initialize sse-retry"),
-    "2026-07-28": names(f"""{BOTH}
+    "2025-11-25": f"{BOTH} elicitation-sep1034-client-defaults initialize sse-retry".split(),
+    "2026-07-28": f"""{BOTH}
         auth/authorization-server-migration auth/iss-normalized auth/iss-not-advertised auth/iss-supported
         auth/iss-supported-missing auth/iss-unexpected auth/iss-wrong-issuer auth/metadata-issuer-mismatch
         auth/offline-access-not-supported auth/offline-access-scope auth/resource-mismatch http-custom-headers
         http-invalid-tool-headers http-standard-headers json-schema-ref-no-deref request-metadata
         sep-2322-client-request-state
-    """),
+    """.split(),
 }
 """The scenarios that each revision requires of a client: 18 and 32, frozen at its release."""
 
-UNSCORED = names("auth/client-credentials-basic auth/client-credentials-jwt json-schema-2020-12-preservation")
+UNSCORED = ["auth/client-credentials-basic", "auth/client-credentials-jwt", "json-schema-2020-12-preservation"]
 """Scenarios that run with both sets, and that neither set requires."""
 
-UNSUPPORTED = names("auth/dpop auth/dpop-nonce auth/enterprise-managed-authorization auth/wif-jwt-bearer")
+UNSUPPORTED = ["auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"]
 """Scenarios of extensions that run with both sets, and that this client does not support."""
 
 SEPARATE = [

@@ -22,11 +22,6 @@ SUITE = ROOT / ".conformance" / "node_modules" / "@modelcontextprotocol" / "conf
 NODE = ROOT / ".node" / "bin" / "node"
 
 
-def names(text: str) -> list[str]:
-    """Split a list that is written as text to save lines."""
-    return text.split()
-
-
 BOTH = """
 completion-complete dns-rebinding-protection prompts-get-embedded-resource prompts-get-simple prompts-get-with-args
 prompts-get-with-image prompts-list resources-list resources-read-binary resources-read-text resources-templates-read
@@ -34,11 +29,11 @@ server-sse-multiple-streams tools-call-audio tools-call-embedded-resource tools-
 tools-call-mixed-content tools-call-simple-text tools-call-with-progress tools-list
 """
 SCORED = {
-    "2025-11-25": names(f"""{BOTH}
+    "2025-11-25": f"""{BOTH}
         elicitation-sep1034-defaults elicitation-sep1330-enums logging-set-level ping resources-subscribe
         resources-unsubscribe server-initialize tools-call-elicitation tools-call-sampling tools-call-with-logging
-    """),
-    "2026-07-28": names(f"""{BOTH}
+    """.split(),
+    "2026-07-28": f"""{BOTH}
         caching input-required-result-basic-elicitation input-required-result-basic-list-roots
         input-required-result-basic-sampling input-required-result-capability-check
         input-required-result-ignore-extra-params input-required-result-missing-input-response
@@ -46,17 +41,27 @@ SCORED = {
         input-required-result-non-tool-request input-required-result-request-state input-required-result-result-type
         input-required-result-tampered-state input-required-result-unsupported-methods
         input-required-result-validate-input sep-2164-resource-not-found server-stateless
-    """),
+    """.split(),
 }
 """The scenarios that each revision requires of a server: 30 and 37, frozen at its release."""
 
 UNSCORED = {
-    "2025-11-25": names("json-schema-2020-12 server-session-lifecycle server-sse-polling"),
-    "2026-07-28": names("""
-        http-custom-header-server-validation http-header-validation json-schema-2020-12 tasks-capability-negotiation
-        tasks-dispatch-and-envelope tasks-lifecycle tasks-mrtr-composition tasks-mrtr-input tasks-request-headers
-        tasks-request-state-removal tasks-required-task-error tasks-status-notifications tasks-wire-fields
-    """),
+    "2025-11-25": ["json-schema-2020-12", "server-session-lifecycle", "server-sse-polling"],
+    "2026-07-28": [
+        "http-custom-header-server-validation",
+        "http-header-validation",
+        "json-schema-2020-12",
+        "tasks-capability-negotiation",
+        "tasks-dispatch-and-envelope",
+        "tasks-lifecycle",
+        "tasks-mrtr-composition",
+        "tasks-mrtr-input",
+        "tasks-request-headers",
+        "tasks-request-state-removal",
+        "tasks-required-task-error",
+        "tasks-status-notifications",
+        "tasks-wire-fields",
+    ],
 }
 """Scenarios that run with a set, and that the set does not require."""
 
