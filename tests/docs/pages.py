@@ -55,6 +55,8 @@ __all__ = ["Block", "PageRun", "blocks_of"]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<info>[^`]*)$")
 HIDDEN_BLOCK = re.compile(r"^<!-- run: (?P<info>.+)$")
 SERVE_COMMAND = re.compile(r"(wharfinger (serve|run)|make serve)\b")
+EXPORT_COMMAND = re.compile(r"export( [A-Z_]+=[^\s;$`]+)+")
+"""A command that only sets variables, to values that need no expansion by the shell."""
 SHELL = ("console", "sh", "bash")
 NOT_RUN = ("text", "mermaid", "")
 CONFIGURATIONS = ("dockerfile", "ini", "nginx")
@@ -204,10 +206,6 @@ class Terminal:
         os.close(self.fd)
 
 
-_EXPORT = re.compile(r"export( [A-Z_]+=[^\s;$`]+)+").fullmatch
-"""A command that only sets variables, to values that need no expansion by the shell."""
-
-
 class PageRun:
     """Runs the blocks of one page in one folder. `close` ends its background processes."""
 
@@ -235,11 +233,9 @@ class PageRun:
 
     def port_variables(self, command: str) -> dict[str, str]:
         """Return the environment variables that make a server with the default port use this page's port."""
-        if "--stdio" in command or "--http" in command:
+        if not SERVE_COMMAND.match(command) or "--stdio" in command or "--http" in command:
             return {}
         listen = f"127.0.0.1:{self.port}"
-        if not SERVE_COMMAND.match(command):
-            return {}
         return {"WHARFINGER_SERVE_HTTP": listen, "WHARFINGER_RUN_HTTP": listen, "ARGS": f"--http {listen}"}
 
     def run(self, block: Block) -> None:
@@ -280,7 +276,7 @@ class PageRun:
     def run_console(self, block: Block, text: str) -> None:
         steps = list(steps_of(text))
         for number, (command, printed) in enumerate(steps, 1):
-            if _EXPORT(command):
+            if EXPORT_COMMAND.fullmatch(command):
                 self.environment |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
                 continue
             directory = self.project if command.startswith("make") else self.folder

@@ -14,8 +14,7 @@ HEADING = re.compile(r"^### `(.+)`$", re.MULTILINE)
 
 
 def headings() -> list[str]:
-    page = ROOT / "docs" / "errors.md"
-    return HEADING.findall(page.read_text(encoding="utf-8")) if page.exists() else []
+    return HEADING.findall((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
 
 
 def text_of(node: ast.AST) -> str | None:
