@@ -1,8 +1,7 @@
 """An ASGI application made from an OpenAPI document. It needs only the standard library, so it runs everywhere.
 
 It has the document's paths and methods, and answers each with the document's own example, or a value that fits the
-schema.
-`hits` lists the operations that were called. It shares no code with the parsers under test, so it is a check of them.
+schema. `hits` lists the operations that were called. It shares no code with the parsers under test, so it checks them.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.harness import wire
+from benchmarks.harness.arguments import add_only
 from benchmarks.harness.load import Client, HttpClient, StdioClient
 from benchmarks.harness.measure import Row, figures, say
 from benchmarks.harness.process import settle_driver
@@ -92,7 +93,7 @@ def measure(mode: str, folder: str, files: int, rounds: int, seconds: float) -> 
 def main() -> int:
     """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(MODES), metavar="A,B", help=f"of {', '.join(MODES)}")
+    add_only(parser, MODES)
     parser.add_argument("--files", type=int, default=IN_FLIGHT, help="how many files are read in turn")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
@@ -105,7 +106,7 @@ def main() -> int:
         folder.mkdir()
         for n in range(chosen.files):
             (folder / f"{n}.txt").write_text(spec.STATIC_TEXT)
-        for mode in chosen.only.split(","):
+        for mode in chosen.only:
             rows = measure(mode, str(folder), chosen.files, chosen.rounds, chosen.seconds)
             pairs = zip(rows["handler"], rows["folder"], strict=True)
             ratio = statistics.median(folder["rate"] / handler["rate"] for handler, folder in pairs)

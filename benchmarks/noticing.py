@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +28,8 @@ from typing import Any, NamedTuple
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from benchmarks.harness.arguments import add_only
+from benchmarks.harness.process import serve
 from wharfinger import Client
 
 ERAS = ("2025-11-25", "2026-07-28")
@@ -153,27 +154,9 @@ KINDS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Subject]]] =
 }
 
 
-@contextlib.contextmanager
-def served(word: str) -> Iterator[str]:
-    """Run a server process that publishes this. Yields its URL."""
-    command = [sys.executable, "-m", "wharfinger", "serve", word, "--no-search", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(r"MCP  (http://\S+/mcp)", line):
-                    threading.Thread(target=process.stdout.read, daemon=True).start()
-                    yield found[1]
-                    break
-            else:
-                raise SystemExit(f"{' '.join(command)} did not start")
-        finally:
-            process.terminate()
-
-
-async def watch(address: str, revision: str, subject: Subject, changes: int = CHANGES) -> Outcome:
+async def watch(url: str, revision: str, subject: Subject, changes: int = CHANGES) -> Outcome:
     """Change the subject while a client watches it."""
-    async with Client(address, revision=revision) as client:
+    async with Client(url, revision=revision) as client:
         uri = subject.uri or await _rows(client)
 
         async def number() -> int:
@@ -228,17 +211,15 @@ async def _rows(client: Client) -> str:
 
 def measure(kind: str, revision: str, changes: int = CHANGES) -> tuple[Subject, Outcome]:
     """Measure one source with a client of one revision."""
-    with tempfile.TemporaryDirectory() as folder, KINDS[kind](Path(folder)) as subject, served(subject.word) as address:
-        return subject, asyncio.run(watch(address, revision, subject, changes))
+    with tempfile.TemporaryDirectory() as folder, KINDS[kind](Path(folder)) as subject, serve(subject.word) as (_, url):
+        return subject, asyncio.run(watch(url, revision, subject, changes))
 
 
 def main() -> int:
     """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(KINDS), metavar="A,B", help=f"of {', '.join(KINDS)}")
-    chosen = parser.parse_args().only.split(",")
-    if unknown := set(chosen) - set(KINDS):
-        parser.error(f"--only: unknown: {', '.join(sorted(unknown))}")
+    add_only(parser, KINDS)
+    chosen = parser.parse_args().only
     print(f"{'':22} {'median ms':>10} {'slowest':>9} {'notices of 10':>14} {'seen of':>8} {'storm':>6} {'notices':>8}")
     missed = 0
     for kind in chosen:

@@ -28,8 +28,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from joserfc import jwk, jwt
 
@@ -37,6 +37,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.harness import wire
+from benchmarks.harness.arguments import add_only
 from benchmarks.harness.load import HttpClient
 from benchmarks.harness.measure import figures, say
 from benchmarks.harness.process import DRIVER_CORE, settle_driver
@@ -202,7 +203,7 @@ def measure_flood(bench: Bench, rounds: int, seconds: float) -> bool:
     client = bench.connect("limits", "stateless", "ann")
     try:
         for in_flight in (1, 32):
-            workload, ratios, figures_ = read(in_flight), [], []
+            workload, latencies = read(in_flight), list[tuple[float, float]]()
             client.run(workload, seconds)
             for _ in range(rounds):
                 quiet = figures(client, workload, seconds)
@@ -221,11 +222,10 @@ def measure_flood(bench: Bench, rounds: int, seconds: float) -> bool:
                     refused = flood.communicate()[0].strip()
                 if quiet["errors"] or busy["errors"]:
                     raise SystemExit("flood: wrong answers")
-                ratios.append(busy["p99_us"] / quiet["p99_us"])
-                figures_.append((quiet["p99_us"], busy["p99_us"]))
+                latencies.append((quiet["p99_us"], busy["p99_us"]))
                 say(f"flood, {in_flight}: p99 {quiet['p99_us']:,.0f} and {busy['p99_us']:,.0f} µs; {refused}")
-            ratio = statistics.median(ratios)
-            first, second = (statistics.median(column) for column in zip(*figures_, strict=True))
+            ratio = statistics.median(second / first for first, second in latencies)
+            first, second = (statistics.median(column) for column in zip(*latencies, strict=True))
             line = f"{f'flood, {in_flight} in flight':28} {first:7.0f} µs {second:7.0f} µs {ratio:6.3f}"
             good &= verdict(line, ratio <= MAX_FLOOD_RATIO, f"at most {MAX_FLOOD_RATIO}")
     finally:
@@ -272,7 +272,7 @@ def flood(port: int, token: str) -> None:
 def main() -> int:
     """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="rules,open,tree,flood", metavar="A,B", help="of rules, open, tree, flood")
+    add_only(parser, ("rules", "open", "tree", "flood"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
     parser.add_argument("--beside", type=Path, help="another checkout with an environment in .venv")
@@ -282,18 +282,19 @@ def main() -> int:
         flood(int(chosen.flood[0]), chosen.flood[1])
         return 0
     settle_driver()
-    parts: dict[str, Any] = {
+    parts: dict[str, Callable[[Bench], bool]] = {
         "rules": lambda bench: measure_rules(bench, chosen.rounds, chosen.seconds),
-        "tree": lambda bench: measure_tree(bench),
+        "open": lambda bench: measure_open(bench, chosen.rounds, chosen.seconds, chosen.beside.resolve()),
+        "tree": measure_tree,
         "flood": lambda bench: measure_flood(bench, chosen.rounds, chosen.seconds),
     }
-    if chosen.beside is not None:
-        parts["open"] = lambda bench: measure_open(bench, chosen.rounds, chosen.seconds, chosen.beside.resolve())
     good = True
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary))
-        for name in chosen.only.split(","):
-            if name in parts:
+        for name in chosen.only:
+            if name == "open" and chosen.beside is None:
+                say("open: not measured without --beside")
+            else:
                 good &= parts[name](bench)
     return 0 if good else 1
 

@@ -21,6 +21,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.folder_reads import IN_FLIGHT, MODES, workload
+from benchmarks.harness.arguments import add_only
 from benchmarks.harness.load import Client, HttpClient, StdioClient
 from benchmarks.harness.measure import Row, figures
 from benchmarks.harness.process import settle_driver
@@ -86,7 +87,7 @@ def measure(mode: str, folder: Path, rounds: int, seconds: float) -> dict[str, l
 def main() -> int:
     """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(MODES), metavar="A,B", help=f"of {', '.join(MODES)}")
+    add_only(parser, MODES)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
     chosen = parser.parse_args()
@@ -98,7 +99,7 @@ def main() -> int:
         folder = Path(temporary, "bench")
         folder.mkdir()
         (folder / "static.txt").write_text(spec.STATIC_TEXT)
-        for mode in chosen.only.split(","):
+        for mode in chosen.only:
             rows = measure(mode, folder, chosen.rounds, chosen.seconds)
             cpu = {name: statistics.median(row["cpu_us"] for row in turns) for name, turns in rows.items()}
             ratio = {

@@ -22,6 +22,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.harness import clients, environments, measure, report
+from benchmarks.harness.arguments import names_of
 from benchmarks.harness.clients import CLIENT_MODES
 from benchmarks.harness.peers import BY_NAME, MODES, PEERS, Peer
 from benchmarks.harness.process import settle_driver
@@ -35,15 +36,22 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="one short round of everything: a couple of minutes")
+    known = {*ALL_MODES, report.START, *(workload.name for workload in WORKLOADS)}
     add(
         "--only",
-        type=_words,
+        type=names_of(known),
         default=[],
         metavar="A,B",
         help=f"of the modes {', '.join(ALL_MODES)} and {report.START}, and of the workloads "
         + ", ".join(workload.name for workload in WORKLOADS),
     )
-    add("--peers", type=_words, default=list(BY_NAME), metavar="A,B", help=f"of {', '.join(BY_NAME)} (default: all)")
+    add(
+        "--peers",
+        type=names_of(BY_NAME),
+        default=list(BY_NAME),
+        metavar="A,B",
+        help=f"of {', '.join(BY_NAME)} (default: all)",
+    )
     add("--rounds", type=int, metavar="N", help="fresh processes each (default: 3, --quick: 1)")
     add(
         "--seconds",
@@ -59,18 +67,10 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add("--json", type=Path, metavar="OUT", help="write every measurement to this file")
     chosen = parser.parse_args(argv)
-    known = {*ALL_MODES, report.START, *(workload.name for workload in WORKLOADS)}
-    for flag, unknown in (("--only", set(chosen.only) - known), ("--peers", set(chosen.peers) - set(BY_NAME))):
-        if unknown:
-            parser.error(f"{flag}: unknown: {', '.join(sorted(unknown))}")
     for name, quick, usual in (("rounds", 1, 3), ("seconds", 0.5, 1.0), ("warm", 0.5, 2.0)):
         if getattr(chosen, name) is None:
             setattr(chosen, name, quick if chosen.quick else usual)
     return chosen
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def choose(only: list[str]) -> tuple[list[str], list[Workload], bool]:

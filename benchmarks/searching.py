@@ -3,7 +3,8 @@
 python benchmarks/searching.py [--files N] [--folder FOLDER]
 
 The same searches are measured without an index, where the server reads the files, and with `grep -ril`. The files have
-words as in prose, a few frequent and many rare ones; the queries have words of each kind.
+words as in prose, a few frequent and many rare ones; the queries have words of each kind. A search of the index is the
+fastest of five; `grep / index` says how many times as long grep takes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Each watcher has its own connection. `first` and `last` are milliseconds from the change until the kernel received the
 first and the last notification (its time stamp on the packet). Until then the client sleeps, as if it ran on another
-machine. `heard` is the time until a client on this machine, which reads each notification as it arrives, has read the
+machine. `read` is the time until a client on this machine, which reads each notification as it arrives, has read the
 last one. The pauses are the longest times for which one callback blocked the server's event loop: while all clients
 connect, when the resource changes, and when all disconnect at once. The figures are medians of single changes a few
 hundred milliseconds apart. The exit status is 1 if 200 watchers took more than 10 ms, 10,000 watchers more than 150 ms,
@@ -36,6 +36,7 @@ if __package__ in (None, ""):
 
 from benchmarks.harness.environments import BENCHMARKS, node_folder, tool
 from benchmarks.harness.process import SERVER_CORE, settle, settle_driver
+from benchmarks.harness.wire import CLIENT, META
 
 ERAS = {"session": "2025-11-25", "stateless": "2026-07-28"}
 URI = "bench://watched"
@@ -47,11 +48,6 @@ BATCH_SIZE = 100
 """Watchers that connect at once."""
 TIMEOUT_SECONDS = 30.0
 SO_TIMESTAMPNS = 35
-_META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "watcher", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 class Figures(NamedTuple):
@@ -59,15 +55,15 @@ class Figures(NamedTuple):
 
     first: float
     last: float
-    heard: float
+    read: float
     connecting: float
     changing: float
-    leaving: float
+    disconnecting: float
     seconds: float
     """How long it took to connect all watchers."""
 
 
-class Watched:
+class ServerProcess:
     """A server process, and the commands that it reads from its stdin."""
 
     def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
@@ -144,7 +140,7 @@ def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
 def listen(connections: list[socket.socket]) -> None:
     """Watch by `subscriptions/listen` (2026-07-28)."""
     headers = "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"
-    wanted = {"notifications": {"resourceSubscriptions": [URI]}, "_meta": _META}
+    wanted = {"notifications": {"resourceSubscriptions": [URI]}, "_meta": META}
     for number, connection in enumerate(connections):
         message = {"jsonrpc": "2.0", "id": number, "method": "subscriptions/listen", "params": wanted}
         connection.sendall(post(message, *headers))
@@ -157,7 +153,7 @@ def subscribe(connections: list[socket.socket]) -> None:
     client = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
-        "clientInfo": _META["io.modelcontextprotocol/clientInfo"],
+        "clientInfo": CLIENT,
     }
     hello = post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client})
     for connection in connections:
@@ -210,7 +206,7 @@ class Watchers:
         for number in self.by_number:
             self.epoll.register(number, select.EPOLLIN)
 
-    def hear(self) -> tuple[list[int], int]:
+    def read_notifications(self) -> tuple[list[int], int]:
         """Read one notification from each connection. Returns when each arrived and when the last was read, in ns."""
         arrived: list[int] = []
         silent = set(self.by_number)
@@ -226,7 +222,7 @@ class Watchers:
                     silent.discard(number)
         return arrived, time.time_ns()
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.epoll.close()
         for connection in self.connections:
             connection.close()
@@ -234,7 +230,7 @@ class Watchers:
 
 def measure(argv: Sequence[str], environment: dict[str, str], era: str, count: int) -> Figures:
     """Connect all, change the resource a few times, and let all disconnect."""
-    server = Watched(argv, environment)
+    server = ServerProcess(argv, environment)
     try:
         idle = server.descriptors()
         server.ask("pause")
@@ -246,24 +242,24 @@ def measure(argv: Sequence[str], environment: dict[str, str], era: str, count: i
         for _ in range(CHANGES):
             time.sleep(0.3)
             changed = server.ask("change")
-            _, read = watchers.hear()
-            heard_ms = (read - changed) / 1e6
+            _, read_at = watchers.read_notifications()
+            read_ms = (read_at - changed) / 1e6
             time.sleep(0.3)
             changed = server.ask("change")
             time.sleep(0.2 + count / 20_000)
-            arrived, _ = watchers.hear()
-            times.append(((min(arrived) - changed) / 1e6, (max(arrived) - changed) / 1e6, heard_ms))
+            arrived, _ = watchers.read_notifications()
+            times.append(((min(arrived) - changed) / 1e6, (max(arrived) - changed) / 1e6, read_ms))
         changing = server.ask("pause")
-        watchers.leave()
+        watchers.disconnect()
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while server.descriptors() > idle + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(1.5)  # the server's clean-up after that may block the loop too
-        leaving = server.ask("pause")
+        disconnecting = server.ask("pause")
     finally:
         server.end()
-    first, last, heard = (statistics.median(column) for column in zip(*times, strict=True))
-    return Figures(first, last, heard, connecting, changing, leaving, seconds)
+    first, last, read = (statistics.median(column) for column in zip(*times, strict=True))
+    return Figures(first, last, read, connecting, changing, disconnecting, seconds)
 
 
 def ours(checkout: Path) -> tuple[list[str], dict[str, str]]:
@@ -295,7 +291,7 @@ def main() -> int:
     settle_driver()
     here = BENCHMARKS.parent
     servers = {"ours": ours(here), **{checkout.name: ours(checkout.resolve()) for checkout in options.beside}}
-    print(f"{'ms':28} {'first':>7} {'last':>7} {'heard':>7}   pauses: {'connect':>7} {'change':>7} {'leave':>7}")
+    print(f"{'ms':28} {'first':>7} {'last':>7} {'read':>7}   pauses: {'connect':>7} {'change':>7} {'disconnect':>10}")
     missed = False
     for count in options.count or MAX_LAST_MS:
         for era in options.era or ERAS:
@@ -309,11 +305,11 @@ def main() -> int:
             for name, figures in rounds.items():
                 median = Figures(*(statistics.median(column) for column in zip(*figures, strict=True)))
                 late = median.last > MAX_LAST_MS.get(count, float("inf"))
-                blocked = max(median.connecting, median.changing, median.leaving) > MAX_PAUSE_MS
+                blocked = max(median.connecting, median.changing, median.disconnecting) > MAX_PAUSE_MS
                 missed |= name == "ours" and (late or blocked)
                 print(
-                    f"{f'{count:,} {era} {name}':28} {median.first:7.1f} {median.last:7.1f} {median.heard:7.1f}"
-                    f"           {median.connecting:7.1f} {median.changing:7.1f} {median.leaving:7.1f}"
+                    f"{f'{count:,} {era} {name}':28} {median.first:7.1f} {median.last:7.1f} {median.read:7.1f}"
+                    f"           {median.connecting:7.1f} {median.changing:7.1f} {median.disconnecting:10.1f}"
                     f"{' LATE' * late}{' PAUSE' * blocked}",
                     flush=True,
                 )

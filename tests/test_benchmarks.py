@@ -127,7 +127,7 @@ def test_workloads_check_their_answers() -> None:
     assert not item.check({"contents": [{"text": '{"id": "008"}'}]}, params)
 
 
-def test_every_peer_has_a_client_that_can_be_measured() -> None:
+def test_every_measured_client_has_a_program() -> None:
     for mode in clients.CLIENT_MODES:
         for peer in clients.measured(PEERS, mode):
             name = f"{peer.name}_client.mjs" if peer.node else f"{peer.name}.py"

@@ -71,15 +71,16 @@ def make(root: Path, postgres: str = "") -> Dataset:
     root.mkdir(parents=True, exist_ok=True)
     dataset = Dataset(root, postgres)
     for path, function in (
-        (dataset.repository, _repository),
-        (dataset.database, _database),
-        (dataset.logs, _logs),
-        (dataset.code, _code),
+        (dataset.repository, _make_repository),
+        (dataset.database, _make_database),
+        (dataset.logs, _make_logs),
+        (dataset.code, _copy_code),
     ):
         if not path.exists():
             unfinished = path.with_name(f"{path.name}.unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.unlink(missing_ok=True) if unfinished.is_file() else None
+            if unfinished.is_file():
+                unfinished.unlink()
             function(unfinished)
             unfinished.rename(path)
     return dataset
@@ -90,7 +91,7 @@ def make(root: Path, postgres: str = "") -> Dataset:
 _MODULES = ("orders", "payments", "stock", "shipping", "customers", "mail", "reports", "settings")
 
 
-def _module(name: str, version: int) -> str:
+def _module_source(name: str, version: int) -> str:
     """Return the source of a module of the shop. Each version changes one number in it."""
     functions = [
         f'def {name}_step_{step}(amount: int) -> int:\n    """Step {step} of {name}."""\n'
@@ -112,7 +113,7 @@ LAST_WEEK = (
 """Days ago, the module, the subject and the reason of the commits of the last week."""
 
 
-def _repository(folder: Path) -> None:
+def _make_repository(folder: Path) -> None:
     random_data = random.Random(SEED)
     lines: list[str] = []
     versions = dict.fromkeys(_MODULES, 0)
@@ -134,17 +135,17 @@ def _repository(folder: Path) -> None:
             lines.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}\n")
 
     begin = TODAY - timedelta(days=730)
-    first = {f"shop/{name}.py": _module(name, 0) for name in _MODULES}
+    first = {f"shop/{name}.py": _module_source(name, 0) for name in _MODULES}
     commit(begin, "Open the shop", "", first | {"README.md": "# Shop\n\nOrders, payments and stock of a shop.\n"})
     for number in range(1, COMMITS - len(LAST_WEEK)):
         name = random_data.choice(_MODULES)
         versions[name] += 1
         when = begin + timedelta(days=(730 - 8) * number / COMMITS)
-        commit(when, f"Adjust step {versions[name] % 12} of {name}", "", {f"shop/{name}.py": _module(name, number)})
-        if number == COMMITS - len(LAST_WEEK) - 1:
-            versions = dict.fromkeys(_MODULES, number)
+        commit(
+            when, f"Adjust step {versions[name] % 12} of {name}", "", {f"shop/{name}.py": _module_source(name, number)}
+        )
     for days, name, subject, body in LAST_WEEK:
-        text = _module(name, 900 + days)
+        text = _module_source(name, 900 + days)
         if name == "payments":
             text = text.replace("TIMEOUT_SECONDS = 30", "TIMEOUT_SECONDS = 45")
         commit(TODAY - timedelta(days=days), subject, body, {f"shop/{name}.py": text})
@@ -202,7 +203,7 @@ def orders() -> Sequence[tuple[int, int, str, str, int, str]]:
     return rows
 
 
-def _database(path: Path) -> None:
+def _make_database(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.executescript(SCHEMA)
         database.executemany("INSERT INTO customers VALUES (?, ?, ?, ?)", customers())
@@ -256,7 +257,7 @@ FAILURE = (
 """The entry of the log about the failure at 10:05."""
 
 
-def _logs(folder: Path) -> None:
+def _make_logs(folder: Path) -> None:
     folder.mkdir()
     random_data = random.Random(SEED + 2)
     begin = datetime(2026, 11, 20, 8, tzinfo=UTC)
@@ -275,7 +276,7 @@ def _logs(folder: Path) -> None:
             log.write(f"{when:%Y-%m-%dT%H:%M:%S}Z {level} [web] GET {path} answered 200 in {took} ms\n")
 
 
-def _code(folder: Path) -> None:
+def _copy_code(folder: Path) -> None:
     folder.mkdir()
     for name in PACKAGES:
         found = importlib.util.find_spec(name)

@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarks.agent_tasks.dataset import Dataset
 from benchmarks.agent_tasks.questions import Question, questions
-from benchmarks.agent_tasks.transcript import SERVERS, Transcript, client_of
+from benchmarks.agent_tasks.transcript import OURS, SERVERS, Transcript, client_of
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
 
@@ -32,7 +32,7 @@ MAX_TURNS = 15
 MAX_RESULT_CHARACTERS = 400_000
 """The maximum number of characters of a tool's result. Most endpoints would refuse longer ones."""
 REQUEST_SECONDS = 300.0
-TODAY = "Today is 2026-11-20. Answer from the tools alone, in one sentence."
+INSTRUCTIONS = "Today is 2026-11-20. Answer from the tools alone, in one sentence."
 
 
 class Endpoint(NamedTuple):
@@ -85,7 +85,10 @@ async def answer(
     endpoint: Endpoint, transcript: Transcript, tools: Sequence[dict[str, Any]], question: str
 ) -> ModelAnswer:
     """Let a model answer one question with tools."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": TODAY}, {"role": "user", "content": question}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "user", "content": question},
+    ]
     used = 0
     for _ in range(MAX_TURNS):
         response = await endpoint.complete(messages, tools)
@@ -151,4 +154,4 @@ async def report(data: Dataset, servers: Sequence[str]) -> str:
 
 def _databases(servers: Sequence[str]) -> list[str]:
     """Return the servers that get the questions about the database."""
-    return ["wharfinger", *[name for name in servers if name in ("mcp-server-sqlite", "server-postgres")]]
+    return [OURS, *[name for name in servers if name in ("mcp-server-sqlite", "server-postgres")]]

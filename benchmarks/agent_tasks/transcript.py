@@ -67,8 +67,8 @@ def client_of(server: AgentServer, data: Dataset) -> Client:
     home = environments.HOME / server.environment
     # The URL of a socket has its folder in the query and no host, which parsers by WHATWG refuse.
     at_host = data.postgres.replace("@/", "@localhost/")
-    places = {"root": data.root, "home": home, "postgres": data.postgres, "postgres_at_host": at_host}
-    words = [word.format(**places) for word in server.command]
+    values = {"root": data.root, "home": home, "postgres": data.postgres, "postgres_at_host": at_host}
+    words = [word.format(**values) for word in server.command]
     words = [word for word in words if not word.endswith("=")]
     if words[0] == "node":
         words[0] = environments.tool("node")

@@ -1,4 +1,5 @@
-// What `turns.py` does, in TypeScript's own runtime, for either SDK: each file beside this one gives its own client.
+// Does the same as `turns.py` for the clients of both TypeScript SDKs, which connect in `ts1_client.mjs` and
+// `ts2_client.mjs`.
 import { createInterface } from 'node:readline';
 
 export const target = JSON.parse(process.argv[2]);

@@ -14,7 +14,7 @@ from typing import Any
 
 from .environments import BENCHMARKS, node_folder
 from .load import Stuck
-from .measure import TURNS, Row, say
+from .measure import TURNS, Row, drop, failed, say
 from .peers import BY_NAME, Peer
 from .process import DRIVER_CORE, Process, free_port
 from .workloads import Workload
@@ -136,8 +136,8 @@ def requests(
                 for workload in [w for w in chosen if w.mib < 50]:
                     client.run(workload, warm * peer.warm / 4)
             except (Stuck, OSError, ValueError) as error:
-                rows.append(_failed(mode, "start", peer.name, number, error))
-                _drop(clients, peer.name)
+                rows.append(failed(mode, "start", peer.name, number, error))
+                drop(clients, peer.name)
         for workload in chosen:
             for turn in range(number * TURNS, number * TURNS + (1 if workload.mib >= 50 else TURNS)):
                 for name, client in list(clients.items()):
@@ -146,8 +146,8 @@ def requests(
                     try:
                         row |= client.run(workload, seconds / TURNS)
                     except (Stuck, OSError, ValueError) as error:
-                        rows.append(_failed(mode, workload.name, name, turn, error))
-                        _drop(clients, name)
+                        rows.append(failed(mode, workload.name, name, turn, error))
+                        drop(clients, name)
                         continue
                     if floor:
                         row["driver_busy"] = (floor.cpu() - before) / (row["requests"] / row["rate"])
@@ -157,7 +157,7 @@ def requests(
                     )
     finally:
         for name in list(clients):
-            _drop(clients, name)
+            drop(clients, name)
         if floor:
             floor.end()
     return rows
@@ -182,13 +182,3 @@ def _floor(mode: str) -> tuple[Process, str]:
             process.end()
             raise Stuck(f"the floor has not started: {process.log_tail()}")
         time.sleep(0.05)
-
-
-def _drop(clients: dict[str, ClientUnderTest], name: str) -> None:
-    if client := clients.pop(name, None):
-        client.close()
-
-
-def _failed(mode: str, workload: str, peer: str, turn: int, error: Exception) -> Row:
-    say(f"{mode} {peer} failed at {workload}: {error}")
-    return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, "failed": str(error)}

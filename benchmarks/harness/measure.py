@@ -48,8 +48,8 @@ def requests(
                 check(client, workloads)
                 warm_up(client, workloads, warm * peer.warm)
             except (Stuck, OSError) as error:
-                rows += [_failed(mode, "start", peer.name, number, error)]
-                _drop(clients, peer.name)
+                rows += [failed(mode, "start", peer.name, number, error)]
+                drop(clients, peer.name)
         first = number % len(workloads)  # another workload is the first in each round
         for workload in [*workloads[first:], *workloads[:first]]:
             for turn in range(number * TURNS, (number + 1) * TURNS):
@@ -59,11 +59,11 @@ def requests(
                         rows.append({**row, **figures(client, workload, seconds / TURNS)})
                         say(_line(rows[-1]))
                     except (Stuck, OSError) as error:
-                        rows += [_failed(mode, workload.name, name, turn, error)]
-                        _drop(clients, name)
+                        rows += [failed(mode, workload.name, name, turn, error)]
+                        drop(clients, name)
     finally:
         for name in list(clients):
-            _drop(clients, name)
+            drop(clients, name)
     return rows
 
 
@@ -126,7 +126,7 @@ def start(peers: Sequence[Peer], turn: int) -> list[Row]:
                     Path(folder, "tides.txt").write_text("high water 10:31\n")
                     rows.append({**row, "workload": "serve", **_spawn(serve_command(folder), "serve")})
         except (Stuck, OSError) as error:
-            rows.append(_failed("start", "start", peer.name, turn, error))
+            rows.append(failed("start", "start", peer.name, turn, error))
         else:
             say(f"start      {peer.name}")
     return rows
@@ -194,12 +194,14 @@ def machine() -> Row:
     }
 
 
-def _drop(clients: dict[str, Client], name: str) -> None:
+def drop(clients: dict[str, Any], name: str) -> None:
+    """Close the client of a peer, and leave the peer out of the rest of the round."""
     if client := clients.pop(name, None):
         client.close()
 
 
-def _failed(mode: str, workload: str, peer: str, turn: int, error: Exception) -> Row:
+def failed(mode: str, workload: str, peer: str, turn: int, error: Exception) -> Row:
+    """Report a failure. Returns its row."""
     say(f"{mode:10} {peer} failed at {workload}: {error}")
     return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, "failed": str(error)}
 

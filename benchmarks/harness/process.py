@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .environments import LOGS
@@ -49,6 +52,30 @@ def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+@contextmanager
+def serve(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `wharfinger serve` with these arguments over HTTP, without a search index.
+
+    Yields the process and its MCP URL.
+
+    Raises:
+        SystemExit: it has not started.
+    """
+    command = [sys.executable, "-m", "wharfinger", "serve", *words, "--no-search", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.search(r"MCP  (http://\S+/mcp)", line):
+                    threading.Thread(target=process.stdout.read, daemon=True).start()
+                    yield process, found[1]
+                    break
+            else:
+                raise SystemExit(f"{' '.join(command)} did not start")
+        finally:
+            process.terminate()
 
 
 class Process:

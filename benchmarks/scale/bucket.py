@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 
 OBJECTS = 50_000
 
@@ -21,7 +20,7 @@ def main() -> None:
     fill(f"http://{host}:{port}")
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    threading.Thread(target=sys.stdin.read, daemon=True).run()
+    sys.stdin.read()
     server.stop()
 
 

@@ -22,10 +22,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
+from benchmarks.harness.arguments import add_only
+from benchmarks.harness.process import serve
+from benchmarks.harness.wire import META
 from benchmarks.scale import data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,11 +37,6 @@ DATA = ROOT / ".bench" / "scale"
 REPEATS = 20
 MAX_MS = 100.0
 MAX_MIB = 64.0
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 class Figure(NamedTuple):
@@ -53,7 +52,7 @@ class Figure(NamedTuple):
     floor: float = 0.0
 
 
-class Served:
+class ServerProcess:
     """A server process and one connection to it."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
@@ -103,65 +102,55 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(*words: str) -> Iterator[Served]:
-    """Run `wharfinger serve` with these arguments on a free port. Yields the server."""
-    command = [sys.executable, "-m", "wharfinger", "serve", *words, "--no-search", "--http", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(r"MCP  http://\S+:(\d+)/mcp", line):
-                    yield Served(process, int(found[1]))
-                    break
-            else:
-                raise SystemExit(f"{' '.join(command)} did not start")
-        finally:
-            process.terminate()
+def serving(*words: str) -> Iterator[ServerProcess]:
+    """Run `wharfinger serve` with these arguments. Yields the server."""
+    with serve(*words) as (process, url):
+        yield ServerProcess(process, urlsplit(url).port or 0)
 
 
-def read(served: Served, name: str, uri: str) -> Figure:
+def read(server: ServerProcess, name: str, uri: str) -> Figure:
     """Measure the read of a URI."""
-    return served.measure(name, lambda: served.ask("resources/read", uri=uri))
+    return server.measure(name, lambda: server.ask("resources/read", uri=uri))
 
 
 def files() -> Iterator[Figure]:
     """Measure a folder of 100,000 files."""
-    with serving(f"files={DATA / 'files'}") as served:
-        yield served.measure("first page of 100,000 files", lambda: served.ask("resources/list"))
-        second = served.ask("resources/list")["nextCursor"]
-        yield served.measure("second page", lambda: served.ask("resources/list", cursor=second))
-        yield read(served, "a directory", "file:///files/d0500/")
+    with serving(f"files={DATA / 'files'}") as server:
+        yield server.measure("first page of 100,000 files", lambda: server.ask("resources/list"))
+        second = server.ask("resources/list")["nextCursor"]
+        yield server.measure("second page", lambda: server.ask("resources/list", cursor=second))
+        yield read(server, "a directory", "file:///files/d0500/")
 
 
 def table() -> Iterator[Figure]:
     """Measure a table of ten million rows."""
-    with serving(f"shop=sqlite:///{DATA / 'shop.db'}") as served:
-        yield served.measure("list of tables", lambda: served.ask("resources/list"))
-        yield read(served, "first rows of 10,000,000", "sqlite://shop/soundings/rows")
-        yield read(served, "rows after row 9,000,000", "sqlite://shop/soundings/rows?after=9000000")
-        yield read(served, "one row", "sqlite://shop/soundings/rows/5000000")
+    with serving(f"shop=sqlite:///{DATA / 'shop.db'}") as server:
+        yield server.measure("list of tables", lambda: server.ask("resources/list"))
+        yield read(server, "first rows of 10,000,000", "sqlite://shop/soundings/rows")
+        yield read(server, "rows after row 9,000,000", "sqlite://shop/soundings/rows?after=9000000")
+        yield read(server, "one row", "sqlite://shop/soundings/rows/5000000")
 
 
 def log() -> Iterator[Figure]:
     """Measure a log of 5 GiB."""
-    with serving(f"logs=log:{DATA / 'logs'}/*.log") as served:
+    with serving(f"logs=log:{DATA / 'logs'}/*.log") as server:
         uri = "log://logs/harbour.log"
-        yield served.measure("list of logs", lambda: served.ask("resources/list"))
-        yield read(served, "a log of 5 GiB", uri)
-        yield read(served, "its last 200 lines", f"{uri}?tail=200")
-        yield read(served, "its first 200 lines", f"{uri}?lines=1-200")
-        yield read(served, "bytes in its middle", f"{uri}?bytes=2684354560-2684420095")
+        yield server.measure("list of logs", lambda: server.ask("resources/list"))
+        yield read(server, "a log of 5 GiB", uri)
+        yield read(server, "its last 200 lines", f"{uri}?tail=200")
+        yield read(server, "its first 200 lines", f"{uri}?lines=1-200")
+        yield read(server, "bytes in its middle", f"{uri}?bytes=2684354560-2684420095")
         begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_750_002_500))
         end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_750_002_501))
-        yield read(served, "a second in its middle", f"{uri}?since={begin}&until={end}")
+        yield read(server, "a second in its middle", f"{uri}?since={begin}&until={end}")
 
 
 def repository() -> Iterator[Figure]:
     """Measure a repository of ten thousand commits."""
-    with serving(f"notes=git:{DATA / 'repository'}") as served:
-        yield served.measure("first page of 10,000 commits", lambda: served.ask("resources/list"))
-        yield read(served, "the newest commits", "git://notes/log/main")
-        yield read(served, "a file", "git://notes/tree/main/notes/42.txt")
+    with serving(f"notes=git:{DATA / 'repository'}") as server:
+        yield server.measure("first page of 10,000 commits", lambda: server.ask("resources/list"))
+        yield read(server, "the newest commits", "git://notes/log/main")
+        yield read(server, "a file", "git://notes/tree/main/notes/42.txt")
 
 
 def bucket() -> Iterator[Figure]:
@@ -179,12 +168,12 @@ def bucket() -> Iterator[Figure]:
                 "AWS_SECRET_ACCESS_KEY": "bench",
                 "AWS_DEFAULT_REGION": "us-east-1",
             }
-            with serving("s3://charts/tiles") as served:
-                figure = served.measure("first page of 50,000 objects", lambda: served.ask("resources/list"))
-                number = len(served.ask("resources/list")["resources"])
+            with serving("s3://charts/tiles") as server:
+                figure = server.measure("first page of 50,000 objects", lambda: server.ask("resources/list"))
+                number = len(server.ask("resources/list")["resources"])
                 yield figure._replace(floor=_store_alone(number))
-                uri = served.ask("resources/list")["resources"][-1]["uri"]
-                yield read(served, "an object", uri)
+                uri = server.ask("resources/list")["resources"][-1]["uri"]
+                yield read(server, "an object", uri)
         finally:
             process.kill()
 
@@ -204,18 +193,18 @@ def _store_alone(number: int) -> float:
 
 def blob() -> Iterator[Figure]:
     """Measure the read of a whole file of 1 GiB."""
-    with serving(f"blob={DATA / 'blob'}", "--max-size", "2GiB") as served:
-        served.ask("resources/list")
-        Path(f"/proc/{served.process.pid}/clear_refs").write_text("5")
+    with serving(f"blob={DATA / 'blob'}", "--max-size", "2GiB") as server:
+        server.ask("resources/list")
+        Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")
         began = time.perf_counter()
-        answer = served.send("resources/read", uri="file:///blob/tide.bin")
+        answer = server.send("resources/read", uri="file:///blob/tide.bin")
         size = 0
         while part := answer.read(1 << 20):
             size += len(part)
         milliseconds = (time.perf_counter() - began) * 1000
         if size < data.BLOB_BYTES * 4 // 3:
             raise SystemExit(f"the blob is incomplete: {size} bytes")
-        yield Figure("a blob of 1 GiB", milliseconds, None, served.resident("VmHWM") - served.ready)
+        yield Figure("a blob of 1 GiB", milliseconds, None, server.resident("VmHWM") - server.ready)
 
 
 PROBES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -231,10 +220,8 @@ PROBES: dict[str, Callable[[], Iterator[Figure]]] = {
 def main() -> int:
     """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PROBES), metavar="A,B", help=f"of {', '.join(PROBES)}")
-    chosen = parser.parse_args().only.split(",")
-    if unknown := set(chosen) - set(PROBES):
-        parser.error(f"--only: unknown: {', '.join(sorted(unknown))}")
+    add_only(parser, PROBES)
+    chosen = parser.parse_args().only
     data.make(DATA, lambda text: print(text, file=sys.stderr))
     print(f"{'':32} {'cold ms':>9} {'warm ms':>9} {'MiB more':>9}")
     missed = 0

@@ -32,8 +32,6 @@ def main(port: str, variant: str, folder: str) -> None:
     match variant:
         case "open":
             server.run(http=f"127.0.0.1:{port}")
-        case "tokens":
-            server.run(http=f"127.0.0.1:{port}", auth=auth)
         case "rules":
             server.policy = Policy(allow=rules())
             server.run(http=f"127.0.0.1:{port}", auth=auth)

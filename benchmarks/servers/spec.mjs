@@ -16,7 +16,7 @@ export const itemText = id => JSON.stringify({ id, name: `item ${id}`, price: 12
 const [, , transport = 'stdio', port = '0', mode = 'session'] = process.argv;
 export const args = { transport, port: Number(port), mode };
 
-// What both SDKs are told in the same words; `Template` is the SDK's own class.
+// Registers the same features with the server of either SDK. `Template` is the SDK's own class.
 export function register(server, Template) {
     const numbers = z.object({ a: z.number().int(), b: z.number().int() }), sum = z.object({ result: z.number().int() });
     server.registerTool('add', { inputSchema: numbers, outputSchema: sum }, async ({ a, b }) => (
