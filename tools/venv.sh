@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes a virtual environment with pip in it:  tools/venv.sh DIRECTORY
-# The interpreter is $PYTHON, else the first of python3, python3.13, ... that is new enough. Where `venv` is
-# missing, as on a bare Debian, virtualenv or uv does; else one line says what to install. One that works is left alone.
+# Makes a virtual environment with pip:  tools/venv.sh DIRECTORY
+# An environment that works is kept. The interpreter is $PYTHON, or else the first of python3, python3.14, ... that is
+# new enough. If it has no `venv` (as on a bare Debian), virtualenv or uv makes the environment. If neither is
+# installed, a message says what to install.
 set -eu
 directory=$1
 new_enough='import sys; sys.exit(sys.version_info < (3, 11))'

@@ -1,4 +1,4 @@
-"""One of our servers with every feature that a client can use, written with the public interface only.
+"""A server of this project with every feature that a client can use, written with the public interface only.
 
 `python feature_server.py stdio` or `python feature_server.py http PORT`.
 """
@@ -74,19 +74,19 @@ async def berth(ship: str, draught: float, tags: list[str] = []) -> Berth:  # no
 
 @server.tool
 async def berths() -> list[Berth]:
-    """Every berth that is taken."""
+    """List the berths that are taken."""
     return [Berth("amber", Quay("north", 6.5)), Berth("anchor", Quay("south", 4.0, lit=False), ["late"], "no crane")]
 
 
 @server.tool
 async def count(ship: str) -> int:
-    """How many letters a name has."""
+    """Count the letters of a name."""
     return len(ship)
 
 
 @server.tool
 async def picture() -> list[types.TextContent | Image | types.ResourceLink]:
-    """Several blocks of content."""
+    """Return three blocks of content."""
     return [
         types.TextContent(text="the quay"),
         Image(data=b"\x89PNG\r\n\x1a\n", format="png"),
@@ -102,37 +102,37 @@ async def pilots() -> AsyncIterator[list[str]]:
 async def pilot(
     harbour: Annotated[str, Header("Harbour")], number: int, names: Annotated[list[str], Depends(pilots)]
 ) -> str:
-    """Who brings ships in; over stateless HTTP the harbour stands in a header as well."""
+    """Return the pilot of a harbour. In the stateless era, HTTP requests have the harbour in a header too."""
     return f"{names[number]} of {harbour}"
 
 
 @server.tool
 async def refuse(ship: str) -> str:
-    """Fails, and says why."""
+    """Fail with a message for the caller."""
     raise ToolError(f"{ship} is not expected")
 
 
 @server.tool
 async def spoken(ctx: Context) -> str:
-    """The revision that the caller speaks."""
+    """Return the protocol revision of the caller."""
     return ctx.caller.rules.name
 
 
 @server.tool
 async def capsize(ship: str) -> str:
-    """Fails by a mistake of its author."""
+    """Fail with an error that was not foreseen."""
     raise LookupError(f"no keel under {ship}")
 
 
 @server.tool
 async def chart(ship: str) -> list[types.TextContent | types.ResourceLink]:
-    """Where a ship lies, in words and as a link."""
+    """Return a text and a resource link."""
     return [types.TextContent(text=f"{ship} lies at the quay"), types.ResourceLink(uri="harbour://quay", name="quay")]
 
 
 @server.tool
 async def load(steps: int, ctx: Context) -> str:
-    """Tells how far it is, and logs each step."""
+    """Report progress and log a message at each step."""
     for step in range(1, steps + 1):
         ctx.info(f"step {step}", logger="crane")
         ctx.report_progress(step, steps, f"{step} of {steps}")
@@ -144,7 +144,7 @@ async def load(steps: int, ctx: Context) -> str:
 
 @server.tool
 async def wait(tag: str, ctx: Context) -> str:
-    """Waits until it is cancelled; its first progress says that it has begun."""
+    """Report progress once, and wait until the call is cancelled."""
     ctx.report_progress(1, 2, "waiting")
     try:
         await asyncio.sleep(120)
@@ -156,7 +156,7 @@ async def wait(tag: str, ctx: Context) -> str:
 
 @server.tool
 async def was_stopped(tag: str) -> str:
-    """Whether the call of this tag saw its cancellation, within twenty seconds."""
+    """Return "yes" if the call with this tag is cancelled within twenty seconds."""
     for _ in range(2_000):
         if tag in stopped:
             return "yes"
@@ -166,7 +166,7 @@ async def was_stopped(tag: str) -> str:
 
 @server.tool
 async def reserve(message: str, ctx: Context) -> str:
-    """Asks the user once, and says what became of it."""
+    """Ask the user one question."""
     try:
         stay = await ctx.elicit(message, Stay)
     except Declined:
@@ -178,7 +178,7 @@ async def reserve(message: str, ctx: Context) -> str:
 
 @server.tool
 async def extend(tag: str, ctx: Context) -> str:
-    """Asks twice; what stands between the questions happens once."""
+    """Ask the user two questions, and charge once between them."""
 
     def charge() -> int:
         charged[tag] = charged.get(tag, 0) + 1
@@ -192,27 +192,27 @@ async def extend(tag: str, ctx: Context) -> str:
 
 @server.tool
 async def pay(ctx: Context) -> str:
-    """Sends the user to a page."""
+    """Ask the user to open a URL."""
     await ctx.elicit_url("Pay the harbour dues", "https://dues.example.test/12")
     return "paid"
 
 
 @server.tool
 async def advise(ctx: Context) -> str:
-    """Asks the client's model."""
+    """Ask the client's model."""
     reply = await ctx.sample("Which quay is best?", max_tokens=50, system="You know every quay.")
     return f"{reply.model}: {reply.text}"
 
 
 @server.tool
 async def charts(ctx: Context) -> list[str]:
-    """Asks where the client's files are."""
+    """Ask for the client's roots."""
     return [str(root.uri) for root in await ctx.roots()]
 
 
 @server.tool
 async def plan(ctx: Context) -> str:
-    """Asks for everything at once."""
+    """Ask for a form, a sample and the roots at once."""
     answers = await ctx.ask(stay=Elicit("Which quay?", Stay), advice=Sample("Which quay is best?"), places=Roots())
     return f"{answers['stay'].quay}, {answers['advice'].text} {len(answers['places'])} places"
 
@@ -225,7 +225,7 @@ def ships(typed: str) -> list[str]:
 def briefing(
     ship: Annotated[str, Complete(ships)], tone: Literal["short", "long"] = "short", line: int = 1
 ) -> list[types.PromptMessage | str]:
-    """What a watch should know."""
+    """Brief a watch on a ship."""
     notes = types.ResourceContents(uri=f"harbour://notes/{ship}", text=f"notes on {ship}", mime_type="text/plain")
     return [
         f"Brief me on {ship}, {tone}, from line {line}.",

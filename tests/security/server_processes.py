@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import CI
 from tests.transports.http_support import META, RawClient
 
 COMMAND = [sys.executable, "-m", "wharfinger"]
@@ -234,7 +235,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
     return True
 
 
-heavy = pytest.mark.skipif(os.environ.get("CI") != "true", reason="heavy: it runs with CI=true")
+heavy = pytest.mark.skipif(not CI, reason="heavy: it runs with CI=true")
 """For tests that take seconds or much memory."""
 
 

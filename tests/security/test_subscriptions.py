@@ -208,7 +208,8 @@ def test_one_client_watches_10_000_files_and_a_change_is_reported_in_time(charts
     for number in range(10_000):
         (many / f"{number}.txt").write_text("x")
     with StdioProcess("serve", str(charts)) as server:
-        base = server.request("server/discover") and server.rss
+        server.request("server/discover")
+        base = server.rss
         server.send(listen(*[f"file:///charts/many/{number}.txt" for number in range(10_000)]))
         assert len(server.receive(20)["params"]["notifications"]["resourceSubscriptions"]) == 10_000
         assert server.rss - base < 64 * MIB
