@@ -514,13 +514,15 @@ class _Opening:
     # Failures.
 
     def with_history(self, failure: BaseException) -> BaseException:
-        """Return the failure, with a sentence about earlier attempts."""
+        """Return the failure, with a sentence about the first attempt if that failed in another way."""
         if self._first_failure is None or not isinstance(failure, WharfingerError):
             return failure
         if isinstance(self._first_failure, ConnectionLost) and isinstance(failure, ConnectionFailed):
             return failure  # the server exited both times
-        reason = str(self._first_failure).partition("\n")[0][:MAX_REASON_CHARACTERS]
-        first = f"server/discover and then initialize ({reason})"
+        reason = str(self._first_failure).partition("\n")[0]
+        if reason == str(failure).partition("\n")[0]:
+            return failure
+        first = f"server/discover and then initialize ({reason[:MAX_REASON_CHARACTERS]})"
         tried = f"Tried over two connections: {first}, and initialize alone."
         if isinstance(failure, RemoteError):
             return remote_error(failure.code, f"{failure.message.removesuffix('.')}. {tried}", failure.data)
