@@ -201,7 +201,9 @@ def test_a_web_page_is_reported_with_the_usual_path(
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrusted certificate, with its key in the same file."""
     file = tmp_path_factory.mktemp("tls") / "own.pem"
-    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    words = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=own.example -addext subjectAltName=IP:127.0.0.1"
+    )
     result = subprocess.run([*words.split(), "-keyout", str(file), "-out", f"{file}.crt"], capture_output=True)
     if result.returncode:
         pytest.skip("openssl is missing")
@@ -210,17 +212,22 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wrong_scheme_and_an_unknown_certificate_are_reported_with_advice(
-    pages: Serve, certificate: Path, capsys: pytest.CaptureFixture[str]
+    pages: Serve, certificate: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     secure, plain = pages(tls), pages(None)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     assert main(["ls", f"https://127.0.0.1:{plain}/mcp"]) == 3
     assert f"does not speak TLS: try http://127.0.0.1:{plain}/mcp" in capsys.readouterr().err
     assert main(["ls", f"http://127.0.0.1:{secure}/mcp"]) == 3
     assert f"If the server speaks TLS, try https://127.0.0.1:{secure}/mcp" in capsys.readouterr().err
     assert main(["ls", f"https://127.0.0.1:{secure}/mcp"]) == 3
     assert "set SSL_CERT_FILE to its PEM file" in capsys.readouterr().err
+    missing = certificate.with_name("missing.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(missing))
+    assert main(["ls", f"https://127.0.0.1:{secure}/mcp"]) == 3
+    assert f"SSL_CERT_FILE names {missing}, and there is no such file." in capsys.readouterr().err
 
 
 def test_the_certificate_of_ssl_cert_file_is_trusted(
@@ -228,10 +235,13 @@ def test_the_certificate_of_ssl_cert_file_is_trusted(
 ) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
-    url = f"https://127.0.0.1:{pages(tls)}/mcp"
-    _, err = start("ls", url, env={"SSL_CERT_FILE": f"{certificate}.crt"}).communicate(timeout=20)
+    url, trusted = f"https://127.0.0.1:{pages(tls)}/mcp", {"SSL_CERT_FILE": f"{certificate}.crt"}
+    _, err = start("ls", url, env=trusted).communicate(timeout=20)
     assert "answered 404" in err
     assert "TLS" not in err
+    _, err = start("ls", url.replace("127.0.0.1", "localhost"), env=trusted).communicate(timeout=20)
+    assert "certificate is not valid for 'localhost')." in err
+    assert "Write the URL with a name that the certificate contains." in err
 
 
 def test_names_are_compared_without_case_and_suggestions_are_bounded() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,7 +37,12 @@ def url_hint(url: str, message: str) -> str:
     if parts.scheme == "https" and "WRONG_VERSION_NUMBER" in message:
         return f"The server does not speak TLS: try {urlunsplit(parts._replace(scheme='http'))}"
     if parts.scheme == "https" and ("self-signed" in message or "local issuer" in message):
+        file = os.environ.get("SSL_CERT_FILE")
+        if file and not os.path.isfile(file):
+            return f"SSL_CERT_FILE names {os.path.abspath(file)}, and there is no such file."
         return "If the certificate is yours, trust it: set SSL_CERT_FILE to its PEM file, or to its authority's."
+    if parts.scheme == "https" and "certificate is not valid for" in message:
+        return "Write the URL with a name that the certificate contains."
     if parts.scheme == "http" and any(words in message for words in TLS_MESSAGES):
         return f"If the server speaks TLS, try {urlunsplit(parts._replace(scheme='https'))}"
     path = parts.path.rstrip("/")

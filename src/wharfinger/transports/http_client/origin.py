@@ -256,7 +256,7 @@ def _without_password(proxy: str | None) -> str:
 def _tls_reason(error: Any) -> str:
     """Return one line that says why TLS failed."""
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner)
+    return str(getattr(inner, "verify_message", "") or getattr(inner, "reason", "") or inner).rstrip(".")
 
 
 def excerpt(body: bytes) -> str:
