@@ -91,7 +91,7 @@ def describe(error: BaseException) -> tuple[str, int]:
 
 def usage_line(error: click.UsageError) -> str:
     """Return the message of a usage error, with the command that lists the arguments."""
-    message = error.format_message().rstrip()
+    message = error.format_message().rstrip().replace("\n\t", " ")  # click lists choices on lines of their own
     if error.ctx is None:
         return message
     if not message.endswith((".", "!", "?", ")")):

@@ -235,8 +235,16 @@ def test_a_usage_error_names_its_cause(home: Path, args: list[str], expected: st
     assert expected in result.output
 
 
-def test_a_usage_error_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [(["cursor", "nowhere"], "nowhere"), ([], "Choose from: claude-desktop, claude-code, vscode, ")],
+)
+def test_a_usage_error_is_one_line(
+    home: Path, capsys: pytest.CaptureFixture[str], args: list[str], expected: str
+) -> None:
     with pytest.raises(Exception) as caught:
-        wharfinger.main(["add", "cursor", "nowhere"], standalone_mode=False)
+        wharfinger.main(["add", *args], standalone_mode=False)
     assert report_error(caught.value, level=0) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert expected in error
