@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Terminal
-from wharfinger import Client
+from wharfinger import Client, Server, types
+from wharfinger.cli.commands.run import feature_counts
 
 SERVER = """
 import sys
@@ -65,6 +66,18 @@ def test_a_banner_is_shown_at_a_terminal(terminal: Callable[..., Terminal], file
     session.wait_for("printed while reading")
     session.press("\x03")
     assert session.wait_for_exit() == 130
+
+
+def test_catalogues_and_extensions_are_counted() -> None:
+    server = Server("harbour")
+    assert feature_counts(server) == "nothing yet"
+
+    @server.list_resources
+    async def ships() -> AsyncIterator[types.Resource]:
+        yield types.Resource(uri="ship://mary", name="Mary")
+
+    server.extensions.declare("com.example/tides")
+    assert feature_counts(server) == "1 catalogue, 1 extension"
 
 
 def test_dev_shows_the_message_and_the_traceback_of_an_error(

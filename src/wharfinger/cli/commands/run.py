@@ -133,14 +133,16 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
 
 
 def feature_counts(server: Server) -> str:
-    """Return the numbers of resources, templates, sources, tools and prompts as text, such as `2 tools, 1 prompt`."""
+    """Return the numbers of what a server offers as text, such as `2 tools, 1 prompt`."""
     from wharfinger.content.text import many
 
     numbers = (
         (len(server.resources.static), "resource"),
         (len(server.resources.templates), "template"),
         (len(server.resources.sources), "source"),
+        (len(server.resources.catalogues), "catalogue"),
         (len(server.tools.features), "tool"),
         (len(server.prompts.features), "prompt"),
+        (len(server.extensions.declared), "extension"),
     )
     return ", ".join(many(number, noun) for number, noun in numbers if number) or "nothing yet"

@@ -98,6 +98,8 @@ class Resources:
         self.unlisted: Features[ResourceFeature] = Features("resource template", lambda: None)
         """Templates that can be read and are not listed."""
         self.sources: list[Source] = []
+        self.catalogues: list[Callable[..., AsyncIterator[t.Resource]]] = []
+        """The functions of `list_resources`."""
         self.calls = SourceCalls(services.pool, services.watching)
         """Calls the sources, and knows which ones are missing."""
         self.search_index: Index | None = None
@@ -301,6 +303,7 @@ class Resources:
         """List the resources that an async generator yields, after those that were added before."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
+        self.catalogues.append(function)
         self.listing.add_provider(pages_of_catalogue(function))
         self._services.watching.list_changed("resources")
         self._services.serve("resources")
