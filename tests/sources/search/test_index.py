@@ -232,9 +232,14 @@ def test_indexing_does_not_block_the_event_loop(tmp_path: Path, start_server: St
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("error", "logged"), [(OSError("no route to it"), True), (SourceUnavailable("No route to it."), False)]
+)
 def test_a_failing_source_is_logged_and_others_are_searched(
-    start_server: StartServer, caplog: pytest.LogCaptureFixture
+    start_server: StartServer, caplog: pytest.LogCaptureFixture, error: Exception, logged: bool
 ) -> None:
+    """The server itself logs a source that says that it is unavailable."""
+
     class BrokenSource(Source):
         name = "broken"
 
@@ -242,7 +247,7 @@ def test_a_failing_source_is_logged_and_others_are_searched(
             return False
 
         def page(self, after: str | None, limit: int) -> Any:
-            raise OSError("no route to it")
+            raise error
 
     async def main() -> None:
         async with start_server(BrokenSource(), Shelf(one="alpha")) as indexed_server:
@@ -250,7 +255,7 @@ def test_a_failing_source_is_logged_and_others_are_searched(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "broken cannot be indexed now; retrying" in caplog.text
+    assert ("broken cannot be indexed now; retrying" in caplog.text) is logged
 
 
 def test_searches_do_not_wait_for_another_walk_of_a_source_that_failed(start_server: StartServer) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped, has_text
-from wharfinger.source import Document, Source
+from wharfinger.source import Document, Source, SourceUnavailable
 from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, NAME_ONLY, IndexedVersion, IndexStore
 
 __all__ = ["Indexing", "Progress"]
@@ -212,7 +212,9 @@ class Indexing:
             except Exception as error:
                 if key not in self._failed:
                     self._failed.add(key)
-                    log.warning("%s cannot be indexed now; retrying: %r", key, error)
+                    # The server logs an unavailable source itself.
+                    level = logging.DEBUG if isinstance(error, SourceUnavailable) else logging.WARNING
+                    log.log(level, "%s cannot be indexed now; retrying: %r", key, error)
                 self.progress.pending = self.progress.pending | {key}
         store.commit()
         if not self.progress.pending - self._failed:
