@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,36 @@ def test_a_policy_is_enforced_and_replaced_without_a_restart(
     line = line_with(server, "The old policy stays")
     assert "allow 1: " in line
     assert "a.md" in list_resources(url, tokens["bob"])
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_the_command_for_a_host_that_uses_stdio_has_the_same_rules(
+    start: Start, docs: Path, policy: Path, tmp_path: Path, inline: bool
+) -> None:
+    rules = RULES.format(name="ann").replace("sub:ann", "local")
+    policy.write_text(rules)
+    file = tmp_path / "wharfinger.toml"
+    file.write_text('sources = "docs"\nhttp = "127.0.0.1:0"\n' + rules)
+    options = ("-f", "wharfinger.toml") if inline else ("--http", "127.0.0.1:0", "--policy", "policy.toml", "docs")
+    server = start("serve", *options)
+    assert server.stdout is not None
+    line = next(line for line in server.stdout if "Claude Desktop" in line)
+    command = shlex.split(line.partition("    (")[0])
+    listed = run("ls", *command[command.index("--") :]).stdout
+    assert "file:///docs/a.md" in listed
+    assert "private" not in listed
+
+
+def test_the_command_for_a_host_runs_a_file_with_the_same_rules(start: Start, policy: Path, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(TIDE_SERVER)
+    policy.write_text(RULES.format(name="ann").replace("sub:ann", "local"))
+    server = start("run", "--http", "127.0.0.1:0", "--policy", "policy.toml", "server.py")
+    assert server.stdout is not None
+    line = next(line for line in server.stdout if "Claude Desktop" in line)
+    command = shlex.split(line.partition("    (")[0])
+    listed = run("ls", *command[command.index("--") :]).stdout
+    assert "tide://" in listed
+    assert "tide://map" not in listed
 
 
 def test_sighup_reads_the_policy_and_the_certificate_again(

@@ -35,6 +35,8 @@ from wharfinger.sources.registry import KINDS, PreparedSource, make_sources, par
 Start = Callable[..., "subprocess.Popen[str]"]
 PASSWORD = "hunter2"
 DEFAULT_OPTIONS: dict[str, Any] = {
+    "policy": "",
+    "policy_report_only": False,
     "every": None,
     "patience": None,
     "include": (),

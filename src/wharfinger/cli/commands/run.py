@@ -65,7 +65,8 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     server = load(place, dev)
     set_record(ctx, server, stdio=False)
     set_policy(ctx, server, policy, report_only)
-    return serve_with_banner(settings, place, server, verbosity, dev=dev)
+    rules = ("--policy", os.path.abspath(policy), *(["--policy-report-only"] if report_only else ())) if policy else ()
+    return serve_with_banner(settings, place, server, verbosity, rules, dev=dev)
 
 
 def run_reloading(place: str) -> int:
@@ -112,8 +113,10 @@ def stdout_to_stderr() -> Generator[None]:
         os.close(stdout)
 
 
-def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbosity: Verbosity, *, dev: bool) -> int:
-    """Serve over HTTP with the banner."""
+def serve_with_banner(
+    settings: HttpSettings, place: str, server: Server, verbosity: Verbosity, rules: tuple[str, ...], *, dev: bool
+) -> int:
+    """Serve over HTTP with the banner. `rules` are the options that name the policy."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.banner import PublishedSource, make_banner
     from wharfinger.cli.render.formatting import slug
@@ -122,12 +125,16 @@ def serve_with_banner(settings: HttpSettings, place: str, server: Server, verbos
 
     file, (path, name) = source_file(place), split_place(place)
     program = own_command()
-    target = (f"{file}:{name}" if name else file,) if file else ("--", *program, "run", "--stdio", place)
+    label = slug(server.info.name, fallback="server")
+    absolute = (f"{file}:{name}" if name else file) if file else place
+    target: tuple[str, ...] = (absolute,) if file else ("--", *program, "run", "--stdio", place)
+    if rules:
+        target = ("--name", label, "--", *program, "run", "--stdio", *rules, absolute)
     uri = next((uri for uri, _ in server.resources.static.items()), "")
 
     def banner(address: ServerAddress) -> Banner:
         published = [PublishedSource(server.info.name, f"{feature_counts(server)}, from {file or path}", "Serving")]
-        return make_banner(slug(server.info.name, fallback="server"), published, address, program, target, uri)
+        return make_banner(label, published, address, program, target, uri)
 
     return serve_http(server, settings, banner, verbosity, tracebacks=dev)
 

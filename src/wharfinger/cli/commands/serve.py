@@ -203,7 +203,9 @@ def serve_with_banner(
     from wharfinger.cli.serving.serve_runner import serve_http
     from wharfinger.cli.serving.startup_info import StartupInfo, collect_startup_info, host_arguments, omitted_secrets
 
-    program, target, remark = own_command(), host_arguments(ctx.params, sources), omitted_secrets(sources)
+    server_file = ctx.meta[INLINE][0] if INLINE in ctx.meta else None
+    target = host_arguments(ctx.params, sources, server_file)
+    program, remark = own_command(), omitted_secrets(sources)
 
     def banner(address: ServerAddress) -> Banner:
         info = StartupInfo((), "") if verbosity.quiet else collect_startup_info(sources)

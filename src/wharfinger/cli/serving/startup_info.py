@@ -12,6 +12,8 @@ from wharfinger.cli.render.banner import PublishedSource
 from wharfinger.cli.serving.publish import SOURCE_OPTIONS, flag_of, is_given
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wharfinger.sources.registry import PreparedSource
 
 __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_secrets"]
@@ -90,12 +92,17 @@ def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
     return max(ranks, default=None)
 
 
-HOST_OPTIONS = (*SOURCE_OPTIONS, "no_tools", "no_search", "allow_query", "limits")
+HOST_OPTIONS = (*SOURCE_OPTIONS, "no_tools", "no_search", "allow_query", "limits", "policy_report_only")
 """Options that change the published data, so that the command for a host needs them too."""
 
 
-def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource]) -> tuple[str, ...]:
-    """Return the arguments with which `wharfinger add HOST` publishes the same data, without passwords."""
+def host_arguments(
+    params: Mapping[str, Any], sources: Sequence[PreparedSource], server_file: Path | None = None
+) -> tuple[str, ...]:
+    """Return the arguments with which `wharfinger add HOST` publishes the same data, without passwords.
+
+    `server_file` is the file of `-f`, if it contains the rules.
+    """
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.formatting import slug
     from wharfinger.sources.registry import absolute_word, parse_word
@@ -104,7 +111,9 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     original = [parse_word(word) for word in params["words"]] if params["demo"] else []
     words = [absolute_word(word) for word in original or [source.parsed for source in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
-    options: list[str] = []
+    options: list[str] = ["-f", str(server_file.absolute())] if server_file else []
+    if params["policy"]:
+        options += ["--policy", os.path.abspath(params["policy"])]
     for choice in HOST_OPTIONS:
         option, value = flag_of(choice), params[choice]
         if value is True:
