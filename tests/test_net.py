@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import (
+    connection_failure,
     is_address,
     is_http_url,
     is_loopback,
@@ -19,6 +22,18 @@ from wharfinger.net import (
     proxy_for,
     read_limited,
 )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"), "Connection refused"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (OSError("Multiple exceptions"), "Multiple exceptions"),
+    ],
+)
+def test_the_reason_for_a_failed_connection_is_not_its_address(error: OSError, expected: str) -> None:
+    assert connection_failure(error) == expected
 
 
 @pytest.mark.parametrize(

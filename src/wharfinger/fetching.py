@@ -27,6 +27,7 @@ from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import (
     AddressRefused,
+    connection_failure,
     is_address,
     is_public,
     join_headers,
@@ -234,7 +235,7 @@ class Fetcher:
         except aiohttp.ClientConnectorError as error:
             if isinstance(error.os_error, AddressRefused):
                 raise NotAllowed(f"{shown} is not requested: {error.os_error.strerror}.") from None
-            raise ConnectionFailed(f"{shown} cannot be reached: {error.os_error.strerror or error.os_error}.") from None
+            raise ConnectionFailed(f"{shown} cannot be reached: {connection_failure(error.os_error)}.") from None
         except (aiohttp.ClientError, ValueError) as error:
             reason = redacted_text(str(error))[:500] or type(error).__name__
             raise ConnectionFailed(f"The request to {shown} failed: {reason}.") from None

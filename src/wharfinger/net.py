@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddressRefused",
+    "connection_failure",
     "is_address",
     "is_http_url",
     "is_loopback",
@@ -169,6 +171,13 @@ def proxy_for(scheme: str, host: str) -> str | None:
 
 class AddressRefused(OSError):
     """None of a host's addresses may be connected to. It is an OSError because aiohttp wraps no other exception."""
+
+
+def connection_failure(error: OSError) -> str:
+    """Return why a connection could not be opened, such as `Connection refused`."""
+    reason = error.strerror or str(error)
+    # asyncio's text is the address: "Connect call failed ('127.0.0.1', 9)".
+    return os.strerror(error.errno) if error.errno and reason.startswith("Connect call failed") else reason
 
 
 def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractResolver:

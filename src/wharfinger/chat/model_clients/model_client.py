@@ -22,7 +22,7 @@ from wharfinger.chat.model_clients.streamed_answer import AnswerReader, AnswerRe
 from wharfinger.content.mime import essence_of
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.content.text import printable
-from wharfinger.net import proxy_for
+from wharfinger.net import connection_failure, proxy_for
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class ModelClient:
                 self._without_key(f"Cannot connect to {self._endpoint}: TLS failed ({error}).")
             ) from None
         except aiohttp.ClientConnectorError as error:
-            raise self._unreachable(error.os_error.strerror or str(error.os_error)) from None
+            raise self._unreachable(connection_failure(error.os_error)) from None
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise ModelUnreachable(
                 self._without_key(f"The request to {self._endpoint} failed: {str(error) or type(error).__name__}.")

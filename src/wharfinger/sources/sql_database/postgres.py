@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, Overloaded
+from wharfinger.net import connection_failure
 from wharfinger.source import UnusableSource
 from wharfinger.sources.loop_thread import LoopThread
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
@@ -185,7 +186,10 @@ class Postgres(DatabaseEngine):
         return DatabaseUnreachable(f"{self.location} did not answer in time.")
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        reason = error.strerror or type(error).__name__ if isinstance(error, OSError) else redacted_text(str(error))
+        if isinstance(error, OSError):
+            reason = connection_failure(error) if error.strerror else type(error).__name__
+        else:
+            reason = redacted_text(str(error))
         return DatabaseUnreachable(f"{self.location} cannot be reached: {reason}.")
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
-from wharfinger.net import is_address, join_headers, make_resolver, proxy_for, read_limited
+from wharfinger.net import connection_failure, is_address, join_headers, make_resolver, proxy_for, read_limited
 from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -218,7 +218,7 @@ class Origin:
         http = self.http
         proxy = _without_password(self.proxy)
         if isinstance(error, http.ClientProxyConnectionError):
-            reason = error.os_error.strerror or error.os_error
+            reason = connection_failure(error.os_error)
             return ConnectionFailed(f"Cannot connect to {self.name}: its proxy {proxy} does not answer ({reason}).")
         if isinstance(error, http.ClientHttpProxyError):
             return ConnectionFailed(
@@ -227,7 +227,7 @@ class Origin:
         if isinstance(error, http.ClientConnectorCertificateError | http.ClientSSLError):
             return ConnectionFailed(f"Cannot connect to {self.name}: TLS failed ({_tls_reason(error)}).")
         if isinstance(error, http.ClientConnectorError):
-            return ConnectionFailed(f"Cannot connect to {self.name}: {error.os_error.strerror or error.os_error}.")
+            return ConnectionFailed(f"Cannot connect to {self.name}: {connection_failure(error.os_error)}.")
         if isinstance(error, http.ClientResponseError):
             return NotMCP(f"{self.name} is not MCP over HTTP: {error.message}.")
         if isinstance(error, http.InvalidURL):
