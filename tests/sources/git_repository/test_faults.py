@@ -312,6 +312,18 @@ def test_an_answer_of_a_git_that_was_ended_early_is_made_again_soon(
     assert whole.ttl_ms == IMMUTABLE_TTL_MS
 
 
+def test_a_path_whose_name_was_cut_is_left_out(work: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: a list of changed paths that was too long ended with a part of a name."""
+    from wharfinger.sources.git_repository import git_differences
+
+    work.commit("Begin", abcdefgh__txt="1", ijklmnop__txt="2")
+    monkeypatch.setattr(git_differences, "LISTED_BYTES", 216)  # ends within the second name
+    with PublishedRepository(work.path) as source:
+        text = source.read_text("git://repo/commit/HEAD")
+    assert "More than 1 path changed" in text
+    assert text.endswith("  A abcdefgh.txt\n")
+
+
 @pytest.mark.timeout(180)
 def test_a_diff_that_took_too_long_is_made_again_soon(
     history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import Hits
-from wharfinger.sources.git_repository import GitSource, git
+from wharfinger.sources.git_repository import GitSource, git, git_differences
 
 Permit = Callable[..., AbstractContextManager[None]]
 
@@ -291,6 +291,48 @@ async def test_a_diff_of_many_paths_leaves_out_the_hidden_ones(work: GitReposito
     assert text.count("diff --git ") == 700
     assert "hid" not in text
     assert commit and "More than 300 paths" in commit and "hid" not in commit and "All" not in commit
+
+
+async def test_a_comparison_that_lists_only_some_paths_shows_no_hidden_one(
+    work: GitRepository, permit: Permit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security: a bug: if all listed paths may be read, git compared everything, and found the hidden paths too."""
+    for number in range(20):
+        work.write(f"a/{number:02}.txt", f"{number}\n" * 20)
+    work.commit("Begin")
+    (work.path / "a").rename(work.path / "b")
+    work.write("hide/z.txt", "hiddenword\n").commit("Move")
+    # Without renames, git lists 41 paths. They need more bytes than the 21 changes with renames.
+    monkeypatch.setattr(git_differences, "LISTED_BYTES", 3_000)
+    source = git(work.path, label="harbour")
+    try:
+        with permit(*ALLOW, deny=["git://harbour/tree/*/hide/**"]):
+            diff = await source.read(f"git://harbour/diff/{work.head}")
+            commit = await source.read(f"git://harbour/commit/{work.head}")
+    finally:
+        await source.close()
+    for answer in (diff, commit):
+        assert "a/00.txt" in str(answer.contents[0].text) and "hid" not in str(answer.contents[0].text)
+        assert answer.ttl_ms is not None and answer.ttl_ms <= 10_000  # so that it is made again soon
+
+
+async def test_a_folder_in_place_of_a_file_is_hidden_if_its_files_are_not_listed(
+    work: GitRepository, permit: Permit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security: for the path of the file, git also shows the files of the folder."""
+    work.write("a.txt", "1").write("x", "1").commit("Begin")
+    (work.path / "x").unlink()
+    for number in range(20):
+        work.write(f"hide/{number:02}.txt", "hiddenword")
+    work.write("a.txt", "2").write("x/hidden.txt", "hiddenword").commit("Replace")
+    monkeypatch.setattr(git_differences, "LISTED_BYTES", 2_450)  # ends after `x`, before `x/hidden.txt`
+    source = git(work.path, label="harbour")
+    try:
+        with permit(*ALLOW, deny=["git://harbour/tree/*/x/*", "git://harbour/tree/*/hide/**"]):
+            text = str((await source.read(f"git://harbour/diff/{work.head}")).contents[0].text)
+    finally:
+        await source.close()
+    assert "a.txt" in text and "hid" not in text
 
 
 @pytest.mark.parametrize("path", ["private/pay.md", "docs/hidden.md", "docs/opened.md", "docs/guide.md"])

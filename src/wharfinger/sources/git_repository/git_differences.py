@@ -87,6 +87,8 @@ class ComparedPaths(NamedTuple):
     paths: Sequence[bytes] = ()
     renames: bool = True
     listed: Sequence[TreeChange] | None = None
+    cut: bool = False
+    """Whether git ended before it had listed all paths that changed."""
 
 
 EVERYTHING = ComparedPaths()
@@ -119,14 +121,17 @@ async def compared_paths(
     single = ComparedPaths([path] if path else [])
     if is_readable is None:
         return single
-    listed, _ = await changes(private_directory, old, new, single._replace(renames=False), working=working)
+    listed, cut = await changes(private_directory, old, new, single._replace(renames=False), working=working)
     paths = readable_paths([change.path for change in listed], is_readable)
-    if len(paths) == len(listed):
+    if cut and listed:
+        # If a folder replaced a file, its files come later in git's order, and may be among those that are not listed.
+        paths = [path for path in paths if not listed[-1].path.startswith(path)]
+    if len(paths) == len(listed) and not cut:
         return single
     if 0 < len(paths) <= MAX_PATHS:
-        return ComparedPaths(paths)
+        return ComparedPaths(paths, cut=cut)
     chosen = set(paths)
-    return ComparedPaths((), False, [change for change in listed if change.path in chosen])
+    return ComparedPaths((), False, [change for change in listed if change.path in chosen], cut)
 
 
 async def changes(
@@ -154,7 +159,7 @@ async def changes(
         GitFailed: git cannot compare them.
     """
     if compared.listed is not None:
-        return list(compared.listed[:limit]), limit is not None and len(compared.listed) > limit
+        return list(compared.listed[:limit]), compared.cut or (limit is not None and len(compared.listed) > limit)
     output = await run_git(
         private_directory, *_command(working), "-z", "-M" if compared.renames else "--no-renames", "--raw",
         "--no-abbrev", *_sides(old, new, working), "--", *compared.paths,
@@ -162,19 +167,22 @@ async def changes(
         index=working.index_file,
     )  # fmt: skip
     tree_changes: list[TreeChange] = []
-    parts = iter(output.data.split(b"\0"))
-    with suppress(StopIteration):  # the output was cut
+    more = bool(output.cut) or compared.cut
+    parts = iter(output.data.split(b"\0")[:-1])  # what follows the last NUL was cut
+    with suppress(StopIteration):
         for part in parts:
             raw = _RAW(part)
-            if raw is None or (limit is not None and len(tree_changes) >= limit):
-                return tree_changes, bool(output.cut) or raw is not None
+            if raw is None:
+                break
+            if limit is not None and len(tree_changes) >= limit:
+                return tree_changes, True
             modes, names, status = [int(mode, 8) for mode in raw.group(1, 2)], raw.group(3, 4), raw[5].decode()
             first = next(parts)
             second = next(parts) if status == "R" else b""
             old_oid, new_oid = [name.decode() for name in names]
             old_path = first if second else b""
             tree_changes.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, old_path))
-    return tree_changes, bool(output.cut)
+    return tree_changes, more
 
 
 async def patches(
