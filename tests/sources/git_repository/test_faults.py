@@ -324,6 +324,30 @@ def test_a_path_whose_name_was_cut_is_left_out(work: GitRepository, monkeypatch:
     assert text.endswith("  A abcdefgh.txt\n")
 
 
+@pytest.mark.parametrize("command", ["diff-index", "ls-files"])
+def test_uncommitted_changes_that_were_not_all_found_are_reported_as_incomplete(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A bug: if git was ended too early, nothing was reported as changed."""
+    broken = tmp_path / "broken"
+    script = f'[ -e "{broken}" ] && case " $* " in *" {command} "*) echo incomplete; exit 128;; esac\nexec "$GIT" "$@"'
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    history.write("hull.txt" if command == "diff-index" else "new.txt", "six\n")
+    with PublishedRepository(history.path) as source:
+        whole = source.read("git://repo/changes")
+        broken.touch()
+        cut = source.read_first("git://repo/changes")
+        (history.path / "new.txt").write_text("six\n")
+        (history.path / "hull.txt").write_text("six\n")
+        other = source.read_text("git://repo/changes")
+    assert "Not all changes since main" not in str(whole.contents[0].text)
+    assert str(cut.text).startswith("Not all changes since main")
+    assert cut.meta != whole.contents[0].meta
+    assert "six" in other if command == "ls-files" else "new.txt  (untracked)" in other
+    assert "Not all changes since main" in other
+
+
 @pytest.mark.timeout(180)
 def test_a_diff_that_took_too_long_is_made_again_soon(
     history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

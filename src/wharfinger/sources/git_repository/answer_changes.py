@@ -59,6 +59,8 @@ class ChangesAnswer(GitAnswer):
     _changed: list[TreeChange]
     _staged: list[TreeChange]
     _untracked: list[bytes]
+    _incomplete: bool
+    """Whether git ended before it had found all changes."""
 
     async def load(self) -> None:
         repository = self.repository.private_directory.found
@@ -82,11 +84,12 @@ class ChangesAnswer(GitAnswer):
         path_filter = None if self.readable is None or self._reads_all else self.may_read
         paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=working_tree)
         staged_paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=staged)
-        (self._changed, _), (self._staged, _) = await asyncio.gather(
+        (self._changed, changes_cut), (self._staged, staged_cut) = await asyncio.gather(
             changes(private_directory, self._tree, "", paths, working=working_tree),
             changes(private_directory, self._tree, "", staged_paths, working=staged),
         )
-        self._untracked = await self._find_untracked(working_tree)
+        self._untracked, untracked_cut = await self._find_untracked(working_tree)
+        self._incomplete = changes_cut or staged_cut or untracked_cut
         if path_filter is not None:
             self._untracked = [path for path in self._untracked if await self._shows_untracked(path, working_tree)]
         self._patches: list[str] = []
@@ -100,7 +103,8 @@ class ChangesAnswer(GitAnswer):
             except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
         tree = self._tree if path_filter is None else ""
-        digest = hashlib.blake2b(repr((tree, self._changed, self._staged)).encode(), digest_size=16)
+        lists = tree, self._changed, self._staged, self._incomplete
+        digest = hashlib.blake2b(repr(lists).encode(), digest_size=16)
         digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
         digest.update(b"\0".join(self._untracked))
         # A file that changed again may be in a later window, so its status is part of the version.
@@ -122,7 +126,8 @@ class ChangesAnswer(GitAnswer):
             return self.may_read(path)
         if not may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/"):
             return False
-        return any(self.may_read(file) for file in await self._find_untracked(working_tree, path, ()))
+        files, _ = await self._find_untracked(working_tree, path, ())
+        return any(map(self.may_read, files))
 
     @property
     def _path(self) -> bytes:
@@ -141,8 +146,11 @@ class ChangesAnswer(GitAnswer):
         working_tree: WorkingTree,
         path: bytes = b"",
         options: Sequence[str] = ("--directory", "--no-empty-directory"),
-    ) -> list[bytes]:
-        """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder."""
+    ) -> tuple[list[bytes], bool]:
+        """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder.
+
+        The second value is whether git ended before it had found all.
+        """
         arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
         path = path or self._path
         try:
@@ -152,8 +160,8 @@ class ChangesAnswer(GitAnswer):
                 seconds=UNTRACKED_SECONDS, partial=True,
             )  # fmt: skip
         except GitFailed:
-            return []
-        return output.data.split(b"\0")[:-1]
+            return [], True
+        return output.data.split(b"\0")[:-1], bool(output.cut)
 
     async def resource(self) -> t.Resource:
         where = " of " + "/".join(self.address.parts) if self.address.parts else ""
@@ -184,9 +192,10 @@ class ChangesAnswer(GitAnswer):
     def _status(self) -> str:
         """Return the list of changed paths. `git apply` skips these lines."""
         head = f"{shown(self.references.head_name)} ({self._head[:12]})"
+        incomplete = f"Not all changes since {head} were found, because git ended too early: ask for one path.\n"
         if not (self._changed or self._staged or self._untracked):
             where = f" of {shown('/'.join(self.address.parts))}" if self.address.parts else ""
-            return f"Nothing{where} is changed since {head}.\n"
+            return incomplete if self._incomplete else f"Nothing{where} is changed since {head}.\n"
         staged = {change.path: change for change in self._staged}
         lines = [f"Changes since {head} that are not committed:"]
         # If a change was staged and then undone in the working tree, only `staged` has it.
@@ -198,7 +207,7 @@ class ChangesAnswer(GitAnswer):
         lines += [f"  and {len(all_changes) - MAX_PATHS:,} more"] * (len(all_changes) > MAX_PATHS)
         lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:MAX_PATHS]]
         lines += [f"  and {len(self._untracked) - MAX_PATHS:,} more untracked"] * (len(self._untracked) > MAX_PATHS)
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n" + (incomplete if self._incomplete else "")
 
     def _after(self) -> bytes:
         after = self.address.query.get("after")
