@@ -16,7 +16,7 @@ import pytest
 
 from tests.sources.git_repository.conftest import GitRepository, put_ambiguous_blobs
 from wharfinger.source import UnusableSource
-from wharfinger.sources.git_repository import git_process
+from wharfinger.sources.git_repository import git, git_objects, git_process
 from wharfinger.sources.git_repository.git_directory import find_repository
 from wharfinger.sources.git_repository.git_process import GitFailed, find_git, run_git
 from wharfinger.sources.git_repository.object_reader import (
@@ -142,6 +142,26 @@ def test_a_process_that_is_killed_is_replaced(history: GitRepository, open_direc
             await reader.close()
 
     asyncio.run(read())
+
+
+def test_a_repository_is_read_on_one_event_loop_after_another(
+    history: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: a lock for which a read had waited on the first event loop failed on the second one."""
+    monkeypatch.setattr(git_objects, "WHOLE_BYTES", 10)
+    source = git(history.path, label="repo")
+
+    async def read() -> None:
+        reads: list[asyncio.Task[object]] = []
+        for _ in range(10):
+            reads.append(asyncio.create_task(source.read("git://repo/tree/main/hull.txt")))
+            await asyncio.sleep(0)
+        await asyncio.gather(*reads)
+        await source.close()
+
+    for _ in range(2):
+        asyncio.run(read())
+        source.repository.objects.forget()
 
 
 def test_commands_are_ended_at_their_limits(history: GitRepository, open_directory: OpenDirectory) -> None:

@@ -92,6 +92,8 @@ class GitObjects:
         self._first_bytes: BoundedCache[str, bytes] = BoundedCache(4 * MIB)
         self._large: BoundedCache[str, _LargeBlob] = BoundedCache(LARGE_FILES)
         self._copying = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the lock."""
 
     def forget(self) -> None:
         """Clear the caches: objects may have been pruned, or the repository may have been replaced."""
@@ -179,6 +181,9 @@ class GitObjects:
             return BytesContent(await self.reader.contents(oid))
         if info.size > LARGEST_BYTES:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {LARGEST_BYTES:,} can be read.")
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # a lock for which a task has waited is bound to that task's loop
+            self._loop, self._copying = loop, asyncio.Lock()
         async with self._copying:
             cached = self._large.get(oid)
             if cached is None:

@@ -126,6 +126,8 @@ class ReferenceReader:
         self._checked_at = 0.0
         self._next: asyncio.Task[References] | None = None
         self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the task and the lock."""
         self._objects_stamp: object = None  # changes if objects may have been pruned or replaced
         self.boundary_version = 0
         """How many times the boundary of a shallow clone has changed. Running processes do not notice a change."""
@@ -140,9 +142,9 @@ class ReferenceReader:
         if self._last is not None and within and time.monotonic() - self._checked_at < within:
             return self._last
         loop = asyncio.get_running_loop()
-        if self._next is None or self._next.get_loop() is not loop:
-            if self._next is not None:
-                self._lock = asyncio.Lock()
+        if self._loop is not loop:  # a lock for which a task has waited is bound to that task's loop
+            self._loop, self._lock, self._next = loop, asyncio.Lock(), None
+        if self._next is None:
             self._next = loop.create_task(self._check())
         return await asyncio.shield(self._next)
 
