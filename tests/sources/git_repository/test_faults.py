@@ -23,7 +23,7 @@ from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.git_processes import command_of, git_processes
 from tests.sources.git_repository.histories import History, PublishedRepository, bytes_of, close_all, fill_with_deltas
 from wharfinger import Client
-from wharfinger.errors import ResourceNotFound, WharfingerError
+from wharfinger.errors import InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
@@ -117,6 +117,24 @@ def test_a_recreated_repository_is_read(history: GitRepository, source: Publishe
     wait_until(lambda: reads_as(source, HULL, "new\n"), "the new file")
     with pytest.raises(ResourceNotFound):
         source.read(f"git://repo/commit/{old}")
+
+
+def test_a_repository_that_was_recreated_with_a_pipe_is_read_after_the_pipe_is_removed(
+    history: GitRepository, source: PublishedRepository
+) -> None:
+    """A bug: objects of the old repository were still found."""
+    old = history.head
+    assert source.read_text(f"git://repo/tree/{old}/hull.txt") == "five\nfathoms\n"
+    shutil.rmtree(history.path)
+    GitRepository(history.path).init().commit("Begin again", hull__txt="new\n")
+    pipe = history.path / ".git/refs/heads/pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidArgument, match="refs/heads/pipe is neither a file nor a folder"):
+        source.read(HULL)
+    pipe.unlink()
+    assert source.read_text(HULL) == "new\n"
+    with pytest.raises(ResourceNotFound):
+        source.read(f"git://repo/tree/{old}/hull.txt")
 
 
 def test_a_force_pushed_branch_is_read_at_its_new_commit(work: GitRepository, tmp_path: Path) -> None:

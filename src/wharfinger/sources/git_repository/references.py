@@ -152,10 +152,10 @@ class ReferenceReader:
         async with self._lock:
             began = time.monotonic()
             self._next = None  # later calls need another check
-            previous_stamp = self._objects_stamp
-            signature, links = await asyncio.to_thread(self._read_signature)
-            if previous_stamp not in (None, self._objects_stamp):
+            objects_stamp, signature, links = await asyncio.to_thread(self._read_signature)
+            if self._objects_stamp not in (None, objects_stamp):
                 self._restart()
+            self._objects_stamp = objects_stamp
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
                 read = await read_references(self._private_directory, links)
@@ -197,8 +197,10 @@ class ReferenceReader:
             references.tag_times = times
         return references.tag_times
 
-    def _read_signature(self) -> tuple[object, frozenset[str]]:
-        """Return the status of all files of references (None if a file just changed), and the links among them. Blocks.
+    def _read_signature(self) -> tuple[object, object, frozenset[str]]:
+        """Return a stamp of the objects, the status of all files of references, and the links among these. Blocks.
+
+        The status is None if a file just changed.
 
         Raises:
             InvalidArgument: a link is among the objects.
@@ -208,7 +210,7 @@ class ReferenceReader:
         private_directory.check_links()
         self.boundary_version += private_directory.copy_shallow()
         common, own = private_directory.found.common.path, private_directory.found.own.path
-        self._objects_stamp = (
+        objects_stamp = (
             self.boundary_version,
             private_directory.made,
             _stamp(common, "objects")[:1],
@@ -229,7 +231,7 @@ class ReferenceReader:
         _scan(os.path.join(common, "refs"), "refs", stamps, links, 0)
         newest = max((stamp[3] for stamp in stamps), default=0)
         settled = abs(time.time_ns() - newest) > SETTLED_NS
-        return (stamps if settled else None), frozenset(links)
+        return objects_stamp, (stamps if settled else None), frozenset(links)
 
 
 def _stamp(*names: str) -> tuple[int, ...]:
