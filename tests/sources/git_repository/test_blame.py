@@ -133,6 +133,16 @@ def test_blame_of_anything_but_a_text_file_is_refused_with_a_reason(odd_history:
                 source.read(f"git://repo/{uri}")
 
 
+def test_blame_of_a_large_file_is_refused(history: GitRepository) -> None:
+    """A bug: a file of up to 2 GiB was read into memory."""
+    history.commit("Add", large__txt=b"a line\n" * (5 << 20))
+    with (
+        PublishedRepository(history.path) as source,
+        pytest.raises(InvalidArgument, match=r"has 35 MiB, and blame reads at most 32 MiB: .*/log/HEAD\?path=PATH"),
+    ):
+        source.read("git://repo/blame/HEAD/large.txt")
+
+
 def test_the_version_of_a_blame_changes_only_with_its_file(history: GitRepository) -> None:
     """Watchers of a blame are not notified of commits of other files."""
     with PublishedRepository(history.path) as source:

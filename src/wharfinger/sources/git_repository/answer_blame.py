@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import shown
+from wharfinger.content.text import shown, size_text
 from wharfinger.errors import InvalidArgument
 from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
@@ -23,6 +23,7 @@ from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import is_link, is_submodule, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.git_text import subject
+from wharfinger.sources.git_repository.object_reader import WHOLE_BYTES
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.windows.window import NEXT, Window, continuation, parse_window, with_query
 
@@ -138,9 +139,13 @@ class BlameAnswer(GitAnswer):
 
     async def _lines(self) -> list[str]:
         """Return the lines as git counts them, without their line ends."""
-        content = await self.objects.content(self._entry.oid)
-        data = content.read(0, content.size)
-        decoded = await asyncio.to_thread(mime.decode_text, data)
+        size = (await self.objects.info(self._entry.oid)).size
+        if size > WHOLE_BYTES:
+            raise InvalidArgument(
+                f"This file has {size_text(size)}, and blame reads at most {size_text(WHOLE_BYTES)}: read its commits "
+                f"in {self.uris.log(self.address.rev)}?path=PATH."
+            )
+        decoded = await asyncio.to_thread(mime.decode_text, await self.objects.reader.contents(self._entry.oid))
         # git finds lines by the byte 10, which in UTF-16 is half a character.
         if decoded is None or decoded[1].startswith(("utf-16", "utf-32")):
             file = self.uris.tree(self.address.rev, self.address.parts)
