@@ -135,6 +135,24 @@ def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
         allowed_operations(found, ["place"])
 
 
+@pytest.mark.parametrize(
+    ("types", "chosen"),
+    [
+        (["application/xml", "text/plain"], "text/plain"),
+        (["text/plain", "*/*"], "application/json"),
+        (["text/plain", "application/merge-patch+json"], "application/merge-patch+json"),
+        (["application/merge-patch+json", "application/x-www-form-urlencoded"], "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_body_has_the_best_type_that_a_tool_can_send(types: list[str], chosen: str) -> None:
+    """A bug: an operation that takes XML or text could not be allowed."""
+    schemas = {kind: {"schema": {"description": kind}} for kind in types}
+    root = document("/a", "post", requestBody={"content": schemas})
+    body = allowed_operations(read_document(root, "it"), ["act"])["act"].body
+    assert body is not None and body.mime_type == chosen
+    assert body.schema == schemas[chosen if chosen in types else "*/*"]["schema"]
+
+
 def test_an_operation_with_a_multipart_body_cannot_be_allowed() -> None:
     root = document("/a", "post", requestBody={"content": {"multipart/form-data": {}}})
     with pytest.raises(UnknownOperation, match="multipart/form-data, which no tool can send"):

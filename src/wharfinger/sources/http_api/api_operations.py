@@ -18,7 +18,7 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, check_version, resolve
 from wharfinger.sources.http_api.api_schemas import json_schema
 
-__all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document", "usual_answer"]
+__all__ = ["FORM", "ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document", "usual_answer"]
 
 METHODS = ("get", "put", "post", "delete", "patch")
 MAX_OPERATIONS = 20_000
@@ -39,8 +39,7 @@ _OWN_HEADERS = frozenset(
     ("accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
 )
 """Headers that are not parameters: OpenAPI excludes three (Parameter Object), and the others belong to HTTP itself."""
-_BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
-"""The types of a body that tools can send, the best first, besides those that end with `+json`."""
+FORM = "application/x-www-form-urlencoded"
 _leaves_path = re.compile(r"[\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)").search
 """Finds what leads to another path: a segment of dots, a backslash, or a control character. Takes an unescaped path."""
 
@@ -73,6 +72,11 @@ class ApiBody(NamedTuple):
     required: bool
     schema: Any
     """As it is in the document."""
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether a tool can send it: as JSON, as the fields of a form, or as a text."""
+        return self.mime_type in ("application/json", FORM, "text/plain") or self.mime_type.endswith("+json")
 
 
 class ApiOperation(NamedTuple):
@@ -302,11 +306,10 @@ class _OperationReader:
         node = as_object(resolve(self.root, given))
         content = as_object(node.get("content"))
         types = {key.partition(";")[0].strip().lower(): key for key in content}
-        mime_type = next((each for each in _BODY_TYPES if each in types), None) or next(
-            (each for each in types if each.endswith("+json")), None
-        )
-        mime_type = mime_type or ("application/json" if "*/*" in types else next(iter(types), ""))
-        media = as_object(content.get(types.get(mime_type, "*/*")))
+        ranked = ["application/json", FORM, *(each for each in types if each.endswith("+json")), "*/*", "text/plain"]
+        mime_type = next((each for each in ranked if each in types), next(iter(types), ""))
+        media = as_object(content.get(types.get(mime_type, "")))
+        mime_type = "application/json" if mime_type == "*/*" else mime_type
         return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}))
 
 

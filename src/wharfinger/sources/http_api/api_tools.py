@@ -26,7 +26,7 @@ from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.protocol.uri.template import is_unsafe
 from wharfinger.sources.http_api.api_client import error_text
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference
-from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
+from wharfinger.sources.http_api.api_operations import FORM, ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import json_schema
 from wharfinger.sources.http_api.api_uris import is_escaped_path, query_text, request_path
 from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_part
@@ -37,9 +37,6 @@ MAX_TOOL_NAME_CHARACTERS = 64
 """Length of the longest tool name that the APIs of models accept."""
 MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
-_FORM = "application/x-www-form-urlencoded"
-_BODY_TYPES = (_FORM, "application/json", "text/plain")
-"""The types of bodies that a tool can send, besides those that end with `+json`."""
 
 
 class UnknownOperation(ValueError):
@@ -83,9 +80,8 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
                 f"There is no operation {printable(name, 100)!r}. "
                 f"{'Did you mean' if matches else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
             )
-        mime_type = "" if operation.body is None else operation.body.mime_type
-        if operation.body is not None and mime_type not in _BODY_TYPES and not mime_type.endswith("+json"):
-            raise UnknownOperation(f"{operation.name} takes {mime_type}, which no tool can send.")
+        if operation.body is not None and not operation.body.can_be_sent:
+            raise UnknownOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
         operations[_tool_name(operation, operations)] = operation
     return operations
 
@@ -229,7 +225,7 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
     if operation.body is not None and BODY in arguments:
         headers["content-type"] = operation.body.mime_type
         value = arguments[BODY]
-        if operation.body.mime_type == _FORM:
+        if operation.body.mime_type == FORM:
             body = urlencode(_form(value)).encode()
         else:
             is_text_body = operation.body.mime_type == "text/plain"
