@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import read_text, serving, wait_until
+from tests.sources.git_remote.conftest import TIMEOUT_SECONDS, read_text, serving, wait_until
 from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_remote import git_skills
@@ -83,6 +84,20 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: GitRep
         written = sorted(str(path.relative_to(source._folder)) for path in source._folder.rglob("*") if path.is_file())
         assert written == ["skills/pdf-forms/SKILL.md", "skills/pdf-forms/logo.png", "skills/pdf-forms/templates"]
     assert not source._folder.exists()
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_skills_are_published_again_by_a_server_that_starts_again(
+    host: GitHost, library: GitRepository, remote: bool
+) -> None:
+    """A bug: the second time, there were no skills."""
+    server = Server("harbour")
+    source = skills_of(host.add(library) if remote else str(library.path))
+    server.include(source)
+    for _ in range(2):
+        async with Client(server, cache=False, timeout=TIMEOUT_SECONDS) as client:
+            assert len(await client.list_skills()) == 2
+        assert not Path(source._temporary.name).exists()
 
 
 @pytest.mark.parametrize("remote", [False, True])

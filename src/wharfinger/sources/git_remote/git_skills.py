@@ -124,6 +124,10 @@ class GitSkills(Skills):
         self._began = time.monotonic()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._removed = False
+        """Whether `close` has removed the folder."""
+        if mirror is not None:
+            mirror.changed.append(self._wake)
 
     def __repr__(self) -> str:
         return f"skills({'git:' + self.location!r}) at {self.uri}"
@@ -132,24 +136,32 @@ class GitSkills(Skills):
 
     async def start(self) -> None:
         """Begin to follow the repository."""
+        if self._removed:
+            os.mkdir(self._temporary.name, mode=0o700)  # fails if another user has made it
+            os.mkdir(self._folder, mode=0o700)
+            self._removed = False
         self._began = time.monotonic()
         self._wakeup = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._follow())
         if self.mirror is not None:
-            self.mirror.changed.append(self._wake)
             self.mirror.start()
 
     async def close(self) -> None:
         """Stop following and watching, and remove the files."""
         if self.mirror is not None:
             await self.mirror.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
         await super().close()
         await self.repository.objects.reader.close()
         await asyncio.to_thread(self.repository.private_directory.close)
         await asyncio.to_thread(self._temporary.cleanup)
+        self._removed = True
+        self._head = ""
+        self._written.clear()
+        self._ready.clear()
 
     async def _wake(self) -> None:
         self._wakeup.set()
