@@ -24,8 +24,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import IO, NamedTuple
+from collections.abc import Callable
+from typing import IO
 
 from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import shown, size_text
@@ -108,21 +108,14 @@ class FetchFailed(Exception):
         self.stderr = stderr
 
 
-class _CommandResult(NamedTuple):
-    code: int
-    output: bytes
-    stderr: str
-    exceeded: str
-    """The bound at which the command was ended: `time`, `output` or `size`; empty if it was not."""
-
-
 class GitNetwork:
-    """Runs git for one clone. `progress` is called with the progress that git reports."""
+    """Runs git for one clone, as a `GitPlace`. `progress` is called with the progress that git reports."""
 
     def __init__(
         self, program: str, address: RemoteAddress, folder: CloneFolder, max_bytes: int, progress: Callable[[str], None]
     ) -> None:
         self.program = program
+        self.path = str(folder.repository)
         self.address = address
         self.folder = folder
         self.max_bytes = max_bytes
@@ -146,21 +139,6 @@ class GitNetwork:
         Raises:
             FetchFailed: it failed, or was ended: at the deadline, or because the clone or the output is too large.
         """
-        result = await self._run(arguments, lock, seconds, network, stdin, max_output_bytes, replaced_bytes)
-        if result.exceeded or result.code:
-            raise FetchFailed(self._reason(result, arguments[0], seconds), result.stderr)
-        return result.output
-
-    async def _run(
-        self,
-        arguments: Sequence[str],
-        lock: int,
-        seconds: float,
-        network: bool,
-        stdin: IO[bytes] | None,
-        max_output_bytes: int,
-        replaced_bytes: int,
-    ) -> _CommandResult:
         bound = self.max_bytes + replaced_bytes
         room = bound - (await asyncio.to_thread(self.folder.size) if network else 0)
         command = [self.program, *arguments]
@@ -173,7 +151,7 @@ class GitNetwork:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 env=self._environment(network),
-                cwd=self.folder.repository,
+                cwd=self.path,
                 stdin=stdin or asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -207,16 +185,18 @@ class GitNetwork:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(reading), END_SECONDS)
             reading.cancel()
-        code = process.returncode
-        return _CommandResult(
-            -1 if code is None else code, bytes(output[:max_output_bytes]), stderr.decode("utf-8", "replace"), exceeded
-        )
+        if not exceeded and len(output) > max_output_bytes:
+            exceeded = "output"
+        if exceeded or process.returncode != 0:
+            messages = stderr.decode("utf-8", "replace")
+            raise FetchFailed(self._reason(arguments[0], seconds, exceeded, process.returncode, messages), messages)
+        return bytes(output)
 
     def _environment(self, network: bool) -> dict[str, str]:
         """Return the whole environment of a process. Only one that uses the network gets the address and the token."""
         address = self.address
         settings = dict(_SETTINGS)
-        variables = environment(_Directory(self.program, str(self.folder.repository)))
+        variables = environment(self)
         variables |= {
             "GIT_ALLOC_LIMIT": str(ALLOCATION_BYTES),
             "HOME": str(self.folder.path),  # libcurl would look for a .netrc in the user's
@@ -253,25 +233,22 @@ class GitNetwork:
                 phase, percent, size = matches[-1]
                 self._progress(f"{phase.lower()} {percent}" + (f", {size}" if size else ""))
 
-    def _reason(self, result: _CommandResult, name: str, seconds: float) -> str:
-        """Return why a command failed, in a clause."""
+    def _reason(self, name: str, seconds: float, exceeded: str, code: int | None, stderr: str) -> str:
+        """Return why a command failed, in a clause. `exceeded` is `time`, `output` or `size` if a bound ended it."""
         # Lines of the server begin with `remote:`.
-        problems = [line for line in re.split(r"[\r\n]+", result.stderr) if line.startswith(("fatal:", "error:"))]
+        problems = [line for line in re.split(r"[\r\n]+", stderr) if line.startswith(("fatal:", "error:"))]
         text, address = "\n".join(problems), self.address
-        size = f"it has more than {size_text(self.max_bytes)}, which is the bound of the clone"
-        if result.exceeded == "size" or "File too large" in text:
-            return size
-        if result.exceeded:
-            return (
-                f"`git {name}` was ended after {seconds:g} s"
-                if result.exceeded == "time"
-                else "it has too many references"
-            )
+        if exceeded == "size" or "File too large" in text:
+            return f"it has more than {size_text(self.max_bytes)}, which is the bound of the clone"
+        if exceeded == "time":
+            return f"`git {name}` was ended after {seconds:g} s"
+        if exceeded == "output":
+            return "it has too many references"
         for pattern, clause in _REASONS:
             if re.search(pattern, text):
                 return clause.format(variable=address.token_variable, host=address.host)
         # The first message is the cause; later ones only report that git stops.
-        reason = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {result.code}"
+        reason = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {code}"
         return f"`git {name}` failed: {shown(redacted_text(reason))}"
 
 
@@ -302,14 +279,6 @@ _REASONS = (
     (r"[Oo]ut of memory|attempting to allocate", "a part of it needs too much memory"),
 )
 """Clauses for the messages of git, which are in English (LC_ALL=C)."""
-
-
-class _Directory:
-    """The `GitPlace` of a clone."""
-
-    def __init__(self, program: str, path: str) -> None:
-        self.program = program
-        self.path = path
 
 
 async def _collect(stream: asyncio.StreamReader, kept: bytearray, max_output_bytes: int) -> None:
