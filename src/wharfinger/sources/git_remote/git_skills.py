@@ -31,10 +31,7 @@ from wharfinger.sources.git_remote.mirror import CLONE_WAIT_SECONDS, Mirror
 from wharfinger.sources.git_remote.remote_address import is_remote
 from wharfinger.sources.git_remote.remote_source import open_clone
 from wharfinger.sources.git_repository.answers import Repository
-from wharfinger.sources.git_repository.git_directory import find_repository
-from wharfinger.sources.git_repository.git_process import find_git, run_git
-from wharfinger.sources.git_repository.private_directory import PrivateDirectory
-from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.git_repository.git_process import run_git
 from wharfinger.sources.skill_folder import MAX_BYTES, SKILL_FILE, Skills
 from wharfinger.sources.windows.window import MAX_READ_BYTES
 from wharfinger.types.skills import Skill
@@ -69,12 +66,8 @@ def git_skills(
         )
         location = mirror.address.url
     else:
-        program = find_git()
-        directory = find_repository(path_or_url, version=program.version)
-        label = default_label(directory.work_tree or directory.root).removesuffix(".git") or "repository"
-        private_directory = PrivateDirectory(directory, program.path)
-        private_directory.open()
-        repository, location = Repository(private_directory, usable_label(label), MAX_READ_BYTES), directory.root
+        repository = Repository.open(path_or_url, None, MAX_READ_BYTES)
+        location = repository.private_directory.found.root
     try:
         check_seconds = every if mirror is None and every else CHECK_SECONDS
         return GitSkills(repository, mirror, location, prefix, PublishChoice((), (), hidden), check_seconds)

@@ -11,13 +11,10 @@ from wharfinger.sources.git_remote.clone_folder import CloneFolder
 from wharfinger.sources.git_remote.mirror import EVERY_SECONDS, MAX_CLONE_BYTES, Mirror
 from wharfinger.sources.git_remote.remote_address import parse_remote
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_directory import find_repository
 from wharfinger.sources.git_repository.git_process import GitFailed, find_git
 from wharfinger.sources.git_repository.object_reader import MissingObject
-from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.git_repository.references import References
 from wharfinger.sources.git_repository.source import GitSource
-from wharfinger.sources.labels import usable_label
 
 __all__ = ["RemoteGitSource", "open_clone", "publish_clone"]
 
@@ -42,12 +39,10 @@ def open_clone(
             f"A remote repository is fetched at most once a second: every={every:g} must be at least 1."
         )
     address = parse_remote(url)
-    program = find_git()
+    program = find_git()  # before anything is written
     address.authorization()  # refuse a token that cannot be used before anything is published
     folder = CloneFolder.of(address)
-    private_directory = PrivateDirectory(find_repository(folder.repository, version=program.version), program.path)
-    private_directory.open()
-    repository = Repository(private_directory, usable_label(address.name if label is None else label), max_size)
+    repository = Repository.open(folder.repository, address.name if label is None else label, max_size)
     max_bytes = MAX_CLONE_BYTES if max_clone_size is None else max_clone_size
     return repository, Mirror(program.path, address, folder, every=every, max_bytes=max_bytes)
 

@@ -76,18 +76,14 @@ class BlameAnswer(GitAnswer):
         self.fixed = revision.fixed
         self.modified = self._commit.committer.seconds
 
-    @property
-    def _path(self) -> bytes:
-        return os.fsencode("/".join(self.address.parts))
-
     async def _last_change(self) -> str:
         """Return the last commit that changed the file. The blame stays the same until there is a newer one."""
         cache, boundary_version = self.repository.last_changes, self.repository.references.boundary_version
-        key = (self._commit.oid, self._path, boundary_version)
+        key = (self._commit.oid, self.path, boundary_version)
         last_change = cache.get(key)
         if last_change is None:
             output = await run_git(
-                self.repository.private_directory, "rev-list", "-n1", self._commit.oid, "--", self._path,
+                self.repository.private_directory, "rev-list", "-n1", self._commit.oid, "--", self.path,
                 seconds=HISTORY_SECONDS, partial=True,
             )  # fmt: skip
             last_change = cache.put(key, output.data.decode("ascii").strip() or self._commit.oid)
@@ -115,7 +111,7 @@ class BlameAnswer(GitAnswer):
         names = list(dict.fromkeys(origin.oid for origin in origins))
         commits = {oid: await self._shown_commit(oid) for oid in names}
         shown_lines, end = _blame_text(
-            lines, origins, commits, first, self._path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
+            lines, origins, commits, first, self.path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
         )
         path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
         line_range = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
@@ -158,7 +154,7 @@ class BlameAnswer(GitAnswer):
         origins = await self._run_blame(first, last)
         readable = self.readable
         if readable is None or all(
-            readable.may_read(origin.oid, origin.path) for origin in origins if origin.path != self._path
+            readable.may_read(origin.oid, origin.path) for origin in origins if origin.path != self.path
         ):
             return origins
         # The file once had a name that may not be read. So show only its history under its present name.
@@ -168,7 +164,7 @@ class BlameAnswer(GitAnswer):
         try:
             output = await run_git(
                 self.repository.private_directory, "blame", "--porcelain", *options, f"-L{first},{last}",
-                self._commit.oid, "--", self._path, seconds=HISTORY_SECONDS,
+                self._commit.oid, "--", self.path, seconds=HISTORY_SECONDS,
             )  # fmt: skip
         except GitFailed as error:
             if not error.why:
@@ -207,22 +203,22 @@ def unquote_path(name: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: bytes((_ESCAPED.get(match[1][0]) or int(match[1], 8) & 255,)), name[1:-1])
 
 
-def _range(window: Window | None, number: int) -> tuple[int, int]:
-    """Return the first and the last line of a window.
+def _range(window: Window | None, line_count: int) -> tuple[int, int]:
+    """Return the first and the last line of a window of a file with `line_count` lines.
 
     Raises:
         InvalidArgument: it has no lines.
     """
     if window is None:
-        return 1, min(DEFAULT_LINES, number)
+        return 1, min(DEFAULT_LINES, line_count)
     if window.kind == "tail":
-        return max(1, number - min(window.first, MAX_LINES) + 1), number
+        return max(1, line_count - min(window.first, MAX_LINES) + 1), line_count
     if window.kind != "lines":
         raise InvalidArgument("Blame is read by lines: write lines=1-200 or tail=50.")
-    if window.first > number:
-        raise InvalidArgument(f"The file has {number:,} lines: lines={window.first}- begins after its end.")
+    if window.first > line_count:
+        raise InvalidArgument(f"The file has {line_count:,} lines: lines={window.first}- begins after its end.")
     last = window.first + DEFAULT_LINES - 1 if window.last is None else window.last
-    return window.first, min(last, number, window.first + MAX_LINES - 1)
+    return window.first, min(last, line_count, window.first + MAX_LINES - 1)
 
 
 def _blame_text(

@@ -13,15 +13,14 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from wharfinger import types as t
-from wharfinger.content.text import many, shown
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.policy.current import may_read, may_read_below, reads_all_below
 from wharfinger.source import VERSION
-from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_differences import (
     DIFF,
@@ -31,12 +30,14 @@ from wharfinger.sources.git_repository.git_differences import (
     changes_after,
     compared_paths,
     patches,
+    window_contents,
 )
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
-from wharfinger.sources.git_repository.git_uris import Parts, plain_path
+from wharfinger.sources.git_repository.git_text import change_line
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
 from wharfinger.sources.git_repository.readable_history import parts_of
-from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, with_query
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES
 
 __all__ = ["ChangesAnswer"]
 
@@ -78,12 +79,16 @@ class ChangesAnswer(GitAnswer):
             await asyncio.to_thread(_remove, index)
 
     async def _compare(self, working_tree: WorkingTree) -> None:
-        private_directory, path = self.repository.private_directory, self._path
-        await self._refresh(working_tree)
+        private_directory, path_filter = self.repository.private_directory, self.path_filter
+        # Refresh the copy of the index, so that files whose status alone changed do not count as changed.
+        await run_git(
+            private_directory, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
+            work_tree=working_tree.folder, index=working_tree.index_file, max_file_bytes=2 * INDEX_BYTES,
+            seconds=COMPARISON_SECONDS, codes=(0, 1),
+        )  # fmt: skip
         staged = WorkingTree("", working_tree.index_file)
-        path_filter = None if self.readable is None or self._reads_all else self.may_read
-        paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=working_tree)
-        staged_paths = await compared_paths(private_directory, self._tree, "", path, path_filter, working=staged)
+        paths = await compared_paths(private_directory, self._tree, "", self.path, path_filter, working=working_tree)
+        staged_paths = await compared_paths(private_directory, self._tree, "", self.path, path_filter, working=staged)
         (self._changed, changes_cut), (self._staged, staged_cut) = await asyncio.gather(
             changes(private_directory, self._tree, "", paths, working=working_tree),
             changes(private_directory, self._tree, "", staged_paths, working=staged),
@@ -94,7 +99,7 @@ class ChangesAnswer(GitAnswer):
             self._untracked = [path for path in self._untracked if await self._shows_untracked(path, working_tree)]
         self._patches: list[str] = []
         self._failure = ""
-        self._listed = changes_after(self._changed, self._after())
+        self._listed = changes_after(self._changed, os.fsencode("/".join(self.path_parameter("after"))))
         if self._listed:
             try:
                 self._patches, _ = await patches(
@@ -112,8 +117,11 @@ class ChangesAnswer(GitAnswer):
         self.version, self.modified = digest.hexdigest(), time.time()
 
     @property
-    def _reads_all(self) -> bool:
-        return reads_all_below(f"{self.uris.changes()}/") and reads_all_below(f"{self.uris.tree('HEAD')}/")
+    def path_filter(self) -> Callable[[bytes], bool] | None:
+        reads_all = self.readable is None or (
+            reads_all_below(f"{self.uris.changes()}/") and reads_all_below(f"{self.uris.tree('HEAD')}/")
+        )
+        return None if reads_all else self.may_read
 
     def may_read(self, path: Parts | bytes) -> bool:
         """Return whether the caller may read a file of the working tree, and of HEAD."""
@@ -129,18 +137,6 @@ class ChangesAnswer(GitAnswer):
         files, _ = await self._find_untracked(working_tree, path, ())
         return any(map(self.may_read, files))
 
-    @property
-    def _path(self) -> bytes:
-        return os.fsencode("/".join(self.address.parts))
-
-    async def _refresh(self, working_tree: WorkingTree) -> None:
-        """Refresh the copy of the index, so that files whose status alone changed do not count as changed."""
-        await run_git(
-            self.repository.private_directory, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
-            work_tree=working_tree.folder, index=working_tree.index_file, max_file_bytes=2 * INDEX_BYTES,
-            seconds=COMPARISON_SECONDS, codes=(0, 1),
-        )  # fmt: skip
-
     async def _find_untracked(
         self,
         working_tree: WorkingTree,
@@ -152,7 +148,7 @@ class ChangesAnswer(GitAnswer):
         The second value is whether git ended before it had found all.
         """
         arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
-        path = path or self._path
+        path = path or self.path
         try:
             output = await run_git(
                 self.repository.private_directory, "ls-files", *arguments, *([path] if path else []),
@@ -179,15 +175,9 @@ class ChangesAnswer(GitAnswer):
             text = self._status() + (f"\n{text}" if text else "")
         if self._failure:
             text += f"\nThe contents cannot be compared ({self._failure}): read the paths one by one.\n"
-        meta: dict[str, object] = {VERSION: self.version}
-        contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]
-        if len(self._patches) < len(self._listed) and not self._failure:
-            last = join_parts(tuple(os.fsdecode(self._listed[len(self._patches) - 1].path).split("/")))
-            next_uri = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
-            meta[NEXT] = next_uri
-            after = f"{len(self._listed) - len(self._patches):,} after it"
-            contents.append(continuation(next_uri, f"{many(len(self._patches), 'path')} in this window, {after}."))
-        return contents
+        listed = () if self._failure else self._listed
+        base = self.uris.changes(self.address.parts)
+        return window_contents(self.uri, self.version, text, listed, len(self._patches), base)
 
     def _status(self) -> str:
         """Return the list of changed paths. `git apply` skips these lines."""
@@ -200,23 +190,14 @@ class ChangesAnswer(GitAnswer):
         lines = [f"Changes since {head} that are not committed:"]
         # If a change was staged and then undone in the working tree, only `staged` has it.
         all_changes = {**staged, **{change.path: change for change in self._changed}}
-        for path in sorted(all_changes)[:MAX_PATHS]:
-            change = all_changes[path]
-            moved = f"{shown(os.fsdecode(change.old_path))} -> " if change.old_path else ""
-            lines.append(f"  {change.status} {moved}{shown(os.fsdecode(path))}{'  (staged)' if path in staged else ''}")
+        lines += [
+            change_line(all_changes[path]) + ("  (staged)" if path in staged else "")
+            for path in sorted(all_changes)[:MAX_PATHS]
+        ]
         lines += [f"  and {len(all_changes) - MAX_PATHS:,} more"] * (len(all_changes) > MAX_PATHS)
         lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:MAX_PATHS]]
         lines += [f"  and {len(self._untracked) - MAX_PATHS:,} more untracked"] * (len(self._untracked) > MAX_PATHS)
         return "\n".join(lines) + "\n" + (incomplete if self._incomplete else "")
-
-    def _after(self) -> bytes:
-        after = self.address.query.get("after")
-        if after is None:
-            return b""
-        try:
-            return os.fsencode("/".join(plain_path(after)))
-        except UnreadableUri:
-            raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
 
 
 def _check_files(folder: str) -> None:

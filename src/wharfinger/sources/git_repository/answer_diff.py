@@ -9,12 +9,10 @@ import asyncio
 import os
 
 from wharfinger import types as t
-from wharfinger.content.text import many, shown
-from wharfinger.errors import InvalidArgument
+from wharfinger.content.text import shown
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.etag import digest
-from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts
 from wharfinger.sources.git_repository.answer_commit import tree_before
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_differences import (
@@ -24,11 +22,10 @@ from wharfinger.sources.git_repository.git_differences import (
     changes_after,
     compared_paths,
     patches,
+    window_contents,
 )
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
-from wharfinger.sources.git_repository.git_uris import plain_path
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
-from wharfinger.sources.windows.window import NEXT, continuation, with_query
 from wharfinger.sources.windows.window_budget import window_bytes
 
 __all__ = ["DiffAnswer"]
@@ -54,7 +51,7 @@ class DiffAnswer(GitAnswer):
             raise NoSuchPath(address.uri)
         self.need_path(is_folder=all(side is None or is_tree(side.mode) for side in (old, new)))
         self._compared = await compared_paths(
-            self.repository.private_directory, *self._trees, self._path, self.path_filter
+            self.repository.private_directory, *self._trees, self.path, self.path_filter
         )
         self.version = "..".join("" if side is None else side.oid for side in (old, new)) + _modes(old, new)
         if self.path_filter is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
@@ -63,10 +60,6 @@ class DiffAnswer(GitAnswer):
             self.version = digest(repr(listed))
         self.fixed = all(revision.fixed for revision in named)
         self.modified = self._commits[-1].committer.seconds
-
-    @property
-    def _path(self) -> bytes:
-        return os.fsencode("/".join(self.address.parts))
 
     async def _entry_in(self, tree: str) -> GitTreeEntry | None:
         """Return the entry of one side at the path, or None."""
@@ -91,36 +84,18 @@ class DiffAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         listed, cut = await changes(self.repository.private_directory, *self._trees, self._compared)
         self.fixed = self.fixed and not cut
-        listed = changes_after(listed, self._after())
+        listed = changes_after(listed, os.fsencode("/".join(self.path_parameter("after"))))
         texts: list[str] = []
         if listed:
             texts, ended_early = await patches(
                 self.repository.private_directory, *self._trees, listed, self._compared, window_bytes()
             )
             self.fixed = self.fixed and not ended_early
-        meta: dict[str, object] = {VERSION: self.version}
         text = "".join(texts) or ("Nothing was found in time: ask for one path.\n" if cut else "Nothing differs.\n")
-        contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]
-        if len(texts) < len(listed):
-            last = join_parts(tuple(os.fsdecode(listed[len(texts) - 1].path).split("/")))
-            # With the names of the commits, the windows stay the same when a branch moves.
-            oids = [commit.oid for commit in self._commits]
-            pinned = self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
-            next_uri = with_query(pinned, f"after={last.replace('&', '%26')}")
-            meta[NEXT] = next_uri
-            words = f"{many(len(texts), 'path')} in this window, {len(listed) - len(texts):,} after it."
-            contents.append(continuation(next_uri, words))
-        return contents
-
-    def _after(self) -> bytes:
-        after = self.address.query.get("after")
-        if after is None:
-            return b""
-        try:
-            parts = plain_path(after)
-        except UnreadableUri:
-            raise InvalidArgument("after= must be the path of a file, such as after=docs/guide.md.") from None
-        return os.fsencode("/".join(parts))
+        # With the names of the commits, the windows stay the same when a branch moves.
+        oids = [commit.oid for commit in self._commits]
+        pinned = self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
+        return window_contents(self.uri, self.version, text, listed, len(texts), pinned)
 
 
 def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:

@@ -14,12 +14,11 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
-from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.folder.file_uri import quote as quote_part
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_process import run_git
-from wharfinger.sources.git_repository.git_uris import Parts, plain_path
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.safe_text import decode
 from wharfinger.sources.windows.window import NEXT, continuation
@@ -75,8 +74,8 @@ class GrepAnswer(GitAnswer):
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        text, path, after = self._read_query()
-        found, cut = await self._search(text, path)
+        text, parts, after = self._read_query()
+        found, cut = await self._search(text, parts)
         self.fixed = self.fixed and cut not in ("time", "failure")
         window = found[after : after + WINDOW_LINES]
         blocks: list[str] = []
@@ -103,7 +102,7 @@ class GrepAnswer(GitAnswer):
             contents.append(continuation(next_uri, f"{many(end, 'line')} so far."))
         return contents
 
-    def _read_query(self) -> tuple[str, bytes, int]:
+    def _read_query(self) -> tuple[str, Parts, int]:
         query = self.address.query
         text, after = query.get("text", ""), query.get("after", "0")
         if not text or len(text) > MAX_TEXT_CHARACTERS or "\n" in text or "\0" in text:
@@ -113,22 +112,17 @@ class GrepAnswer(GitAnswer):
             )
         if not (after.isascii() and after.isdecimal() and len(after) < 8):
             raise InvalidArgument("after= must be the number of lines of the windows before, as in their links.")
-        try:
-            parts = plain_path(query["path"].rstrip("/")) if query.get("path") else ()
-        except UnreadableUri:
-            raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
-        return text, os.fsencode("/".join(parts)), int(after)
+        return text, self.path_parameter("path"), int(after)
 
-    async def _search(self, text: str, path: bytes) -> tuple[list[FoundLine], str]:
-        if path:
-            parts = tuple(os.fsdecode(path).split("/"))
+    async def _search(self, text: str, parts: Parts) -> tuple[list[FoundLine], str]:
+        if parts:
             try:
                 entry = await self.objects.find(self._commit.tree, parts)
                 if self.readable is not None and not self.readable.may_read_any(self.address.rev, parts, entry):
                     raise NoSuchPath(self.uri)
             except NoSuchPath:
-                raise InvalidArgument(f"path={shown(os.fsdecode(path))} is not in {shown(self.address.rev)}.") from None
-        paths = await self._searched_paths(path)
+                raise InvalidArgument(f"path={shown('/'.join(parts))} is not in {shown(self.address.rev)}.") from None
+        paths = await self._searched_paths(parts)
         if not paths and self.path_filter is not None:
             return [], ""
         output = await run_git(
@@ -142,14 +136,14 @@ class GrepAnswer(GitAnswer):
             matches = [line for line in matches if readable[line.path]]
         return matches[:MAX_FOUND_LINES], output.cut
 
-    async def _searched_paths(self, path: bytes) -> Sequence[bytes]:
+    async def _searched_paths(self, parts: Parts) -> Sequence[bytes]:
         """Return the files and folders to search: only those that may be read, unless they are too many for git."""
-        unfiltered = [path] if path else []
+        unfiltered = [os.fsencode("/".join(parts))] if parts else []
         readable, rev = self.readable, self.address.rev
         if readable is None or self.path_filter is None:
             return unfiltered
         paths: list[bytes] = []
-        waiting: list[Parts] = [tuple(os.fsdecode(path).split("/")) if path else ()]
+        waiting = [parts]
         while waiting:
             parts = waiting.pop()
             entry = await self.objects.find(self._commit.tree, parts)
@@ -164,20 +158,20 @@ class GrepAnswer(GitAnswer):
         return sorted(paths)
 
     def _title(self, text: str, total: int, after: int, end: int, cut: str) -> str:
-        reason = {"time": f" in the first {SEARCH_SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
+        ended = f" in the first {SEARCH_SECONDS:g} s" if cut == "time" else " before the search ended" if cut else ""
         where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
         rev = f"{shown(self.address.rev)} ({self._commit.oid[:12]})"
         if not total:
             pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
             return (
-                f"No line{where} at {rev} has “{shown(text)}”{reason}. Try a part of it. Commits that added or removed "
+                f"No line{where} at {rev} has “{shown(text)}”{ended}. Try a part of it. Commits that added or removed "
                 f"it: {pickaxe}\n"
             )
         if after >= total:
             return f"No more than {many(total, 'line')}{where} at {rev} have “{shown(text)}”.\n"
         more = "At least " if cut or total >= MAX_FOUND_LINES else ""
         span = "" if (after, end) == (0, total) else f", of which these are {after + 1}-{end}"
-        return f"{more}{many(total, 'line')}{where} at {rev} with “{shown(text)}”{reason}{span}:\n\n"
+        return f"{more}{many(total, 'line')}{where} at {rev} with “{shown(text)}”{ended}{span}:\n\n"
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:

@@ -17,11 +17,10 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
-from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_tree
 from wharfinger.sources.git_repository.git_text import log_entry
-from wharfinger.sources.git_repository.git_uris import Parts, plain_path
+from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SECONDS, CommitWindow, LogSelection
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
@@ -57,7 +56,7 @@ class LogAnswer(GitAnswer):
         self.version = self._tip.oid
         self.fixed = revision.fixed and not any(_AGE(query.get(name, "")) for name in ("since", "until"))
         self.modified = self._tip.committer.seconds
-        parts = _read_path(query.get("path", ""))
+        parts = self.path_parameter("path")
         self._selection = LogSelection(
             os.fsencode("/".join(parts)),
             bool(parts) and not await self._is_folder(parts),
@@ -181,13 +180,6 @@ def _read_limit(value: str) -> int:
     raise InvalidArgument(
         f"limit= must be a number of commits from 1 to {MAX_LIMIT_COMMITS:,}, such as limit={DEFAULT_COMMITS}."
     )
-
-
-def _read_path(value: str) -> Parts:
-    try:
-        return plain_path(value.rstrip("/")) if value else ()
-    except UnreadableUri:
-        raise InvalidArgument("path= must be a file or folder, such as path=docs/guide.md.") from None
 
 
 def _read_text(name: str, value: str | None) -> str:

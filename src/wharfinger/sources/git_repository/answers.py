@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.errors import ResourceNotFound
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import reads_all_below
 from wharfinger.source import VERSION
 from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.folder.file_uri import UnreadableUri
+from wharfinger.sources.git_repository.git_directory import find_repository
 from wharfinger.sources.git_repository.git_objects import GitObjects, NoSuchPath
-from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris, Parts
+from wharfinger.sources.git_repository.git_process import find_git
+from wharfinger.sources.git_repository.git_uris import GitAddress, GitUris, Parts, plain_path
 from wharfinger.sources.git_repository.history import Histories
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.git_repository.readable_history import ChangedPaths, ReadableHistory
 from wharfinger.sources.git_repository.references import ReferenceReader, References
 from wharfinger.sources.git_repository.revision_names import GitRevision, resolve
+from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 
@@ -46,6 +51,29 @@ class Repository:
         """The last commit that changed a path, by the first commit of the search, the path, and `boundary_version`."""
         self.outage: Callable[[], str] = lambda: ""
         """Returns a sentence that says why the clone cannot be updated, or an empty string."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        label: str | None,
+        max_size: int,
+        *,
+        git_dir: str | os.PathLike[str] | None = None,
+    ) -> Repository:
+        """Return the repository at a path. `label` is None for the name of its folder.
+
+        Raises:
+            UnusableSource: it cannot be published, or git is missing or too old.
+        """
+        program = find_git()
+        found = find_repository(path, git_dir, program.version)
+        if label is None:
+            label = default_label(found.work_tree or found.root).removesuffix(".git") or "repository"
+        label = usable_label(label)
+        private_directory = PrivateDirectory(found, program.path)
+        private_directory.open()
+        return cls(private_directory, label, max_size)
 
     def readable_history(self) -> ReadableHistory | None:
         """Return the history that the current caller may read; None if the caller may read everything."""
@@ -84,6 +112,23 @@ class GitAnswer:
         """Whether the content of this URI can never change. `contents` sets it to False if git was ended too early."""
         self.modified: float | None = None
         """When the content last changed, in seconds since 1970."""
+
+    @property
+    def path(self) -> bytes:
+        """The path in the URI, as git takes it."""
+        return os.fsencode("/".join(self.address.parts))
+
+    def path_parameter(self, name: str) -> Parts:
+        """Return the path in a parameter of the query; an empty path if the URI has no such parameter.
+
+        Raises:
+            InvalidArgument: it is not a path.
+        """
+        value = self.address.query.get(name, "")
+        try:
+            return plain_path(value.rstrip("/")) if value else ()
+        except UnreadableUri:
+            raise InvalidArgument(f"{name}= must be a file or folder, such as {name}=docs/guide.md.") from None
 
     async def revision(self, name: str) -> GitRevision:
         """Resolve the name of a revision."""
@@ -129,6 +174,6 @@ class GitAnswer:
         """Return the milliseconds for which the answer may be reused."""
         return IMMUTABLE_TTL_MS if self.fixed else min(MOVING_MS, ttl_ms(self.modified))
 
-    def text(self, text: str, **meta: object) -> t.ResourceContents:
+    def text(self, text: str) -> t.ResourceContents:
         """Return a text as the first content."""
-        return t.ResourceContents(uri=self.uri, mime_type=mime.TEXT, text=text, meta={VERSION: self.version, **meta})
+        return t.ResourceContents(uri=self.uri, mime_type=mime.TEXT, text=text, meta={VERSION: self.version})

@@ -9,11 +9,15 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
+from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import shown
+from wharfinger.content.text import many, shown
+from wharfinger.source import VERSION
+from wharfinger.sources.folder.file_uri import join_parts
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
-from wharfinger.sources.git_repository.readable_history import readable_paths
+from wharfinger.sources.git_repository.readable_history import parts_of, readable_paths
+from wharfinger.sources.windows.window import NEXT, continuation, with_query
 
 __all__ = [
     "DIFF",
@@ -25,6 +29,7 @@ __all__ = [
     "changes_after",
     "compared_paths",
     "patches",
+    "window_contents",
 ]
 
 EMPTY_TREES = {
@@ -271,6 +276,29 @@ def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
         return listed
     begin = next((index + 1 for index, change in enumerate(listed) if change.path == after), None)
     return listed[begin:] if begin is not None else [change for change in listed if change.path > after]
+
+
+def window_contents(
+    uri: str, version: str, text: str, listed: Sequence[TreeChange], shown_count: int, next_base: str
+) -> list[t.ResourceContents]:
+    """Return a window of a difference: its text and, if there are more changes, a link to the next window.
+
+    Args:
+        uri: The URI of the difference.
+        version: Its version.
+        text: The text of the window.
+        listed: The changes from the beginning of this window on.
+        shown_count: How many of them the text shows.
+        next_base: The URI of the next window, without its query.
+    """
+    meta: dict[str, object] = {VERSION: version}
+    contents = [t.ResourceContents(uri=uri, mime_type=DIFF, text=text, meta=meta)]
+    if shown_count < len(listed):
+        last = join_parts(parts_of(listed[shown_count - 1].path))
+        meta[NEXT] = next_uri = with_query(next_base, f"after={last.replace('&', '%26')}")
+        words = f"{many(shown_count, 'path')} in this window, {len(listed) - shown_count:,} after it."
+        contents.append(continuation(next_uri, words))
+    return contents
 
 
 def _is_plain(change: TreeChange) -> bool:

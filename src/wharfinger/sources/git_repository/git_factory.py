@@ -6,11 +6,7 @@ import os
 
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository.answers import Repository
-from wharfinger.sources.git_repository.git_directory import find_repository
-from wharfinger.sources.git_repository.git_process import find_git
-from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.git_repository.source import POLL_SECONDS, GitSource
-from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.windows.window import MAX_READ_BYTES
 
 __all__ = ["git"]
@@ -57,15 +53,5 @@ def git(
         if git_dir is not None:
             raise UnusableSource("git_dir is for repositories of this machine: leave it out.")
         return publish_clone(path, label, every=every, max_size=max_size, max_clone_size=max_clone_size)
-    program = find_git()
-    repository = find_repository(path, git_dir, program.version)
-    name = (
-        default_label(repository.work_tree or repository.root).removesuffix(".git") or "repository"
-        if label is None
-        else label
-    )
-    private_directory = PrivateDirectory(repository, program.path)
-    private_directory.open()
-    return GitSource(
-        Repository(private_directory, usable_label(name), max_size), POLL_SECONDS if every is None else every
-    )
+    repository = Repository.open(path, label, max_size, git_dir=git_dir)
+    return GitSource(repository, POLL_SECONDS if every is None else every)
