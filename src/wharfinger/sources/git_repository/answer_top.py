@@ -68,7 +68,7 @@ class TopAnswer(GitAnswer):
         if self.references.head is None:
             return words
         try:
-            head = await self.nearest(self.references.head)
+            head = await self._nearest(self.references.head)
             commit = await self.objects.commit_of(head)
             if self.readable is not None:
                 commit = await self.readable.without_hidden(commit)
@@ -83,7 +83,7 @@ class TopAnswer(GitAnswer):
             return list(names)
         return [name for name in names if may_read(self.uris.tree(short_name(prefix + name, self.references)))]
 
-    async def nearest(self, oid: str) -> str:
+    async def _nearest(self, oid: str) -> str:
         """Return the object itself or, if the caller may not read everything, the nearest commit that is shown."""
         if self.readable is None:
             return oid
@@ -92,7 +92,7 @@ class TopAnswer(GitAnswer):
     async def _lines(self, prefix: str, names: Sequence[str]) -> AsyncIterator[str]:
         for name in names[:MAX_NAMED_REFERENCES]:
             try:
-                oid = await self.nearest(self.references.names[prefix + name])
+                oid = await self._nearest(self.references.names[prefix + name])
             except (LookupError, InvalidArgument):
                 continue
             yield f"{shown(name)} at {oid[:12]}  {self.uris.tree(short_name(prefix + name, self.references))}"

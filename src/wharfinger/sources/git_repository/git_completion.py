@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +13,7 @@ from wharfinger.sources.git_repository.git_objects import is_tree
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.git_repository.references import BRANCHES, REMOTES, TAGS, References
-from wharfinger.sources.git_repository.revision_names import MIN_DIGITS, short_name
+from wharfinger.sources.git_repository.revision_names import begins_oid, short_name
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.path_completion import typed_name
 
@@ -23,7 +22,6 @@ __all__ = ["complete"]
 COMPLETION_SECONDS = 0.1
 """Maximum time of the search for paths below the typed folder."""
 
-_HEX = re.compile(r"[0-9a-f]{4,64}").fullmatch
 _REVISIONS = frozenset(("rev", "from", "to"))
 
 
@@ -55,7 +53,7 @@ async def _revisions(repository: Repository, references: References, value: str)
     matches = [name for name in names if name.casefold().startswith(folded)]
     if folded:
         matches += [name for name in names if folded in name.casefold()[1:] and not name.casefold().startswith(folded)]
-    if len(matches) < MAX_COMPLETIONS and len(value) >= MIN_DIGITS and _HEX(value):
+    if len(matches) < MAX_COMPLETIONS and begins_oid(value):
         infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, MAX_COMPLETIONS))
         commits = [oid for oid, info in infos.items() if info.kind == "commit"]
         if readable is not None:

@@ -39,8 +39,6 @@ __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
 SMALL_BYTES = 1 << 20
 """Maximum number of bytes that are read of a small file: HEAD, config, shallow."""
-MAX_DIRECTORY_ENTRIES = 200_000
-"""Maximum number of entries of one directory that are read."""
 
 _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
 """Extensions of a repository's format that do not change how references and objects are read."""
@@ -53,14 +51,6 @@ class GitDirectory:
         self.root = root
         self.below = below
         self.path = os.path.join(root, *below)
-
-    def scan(self, *names: str) -> list[tuple[str, os.stat_result]]:
-        """Return the entries of a directory and their status. Links are not followed.
-
-        Raises:
-            NotServed: the directory is missing, or a link is in its place.
-        """
-        return self._with_directory(names, _scan)
 
     def status(self, *names: str) -> os.stat_result | None:
         """Return the status of an entry, or None. Links are not followed."""
@@ -100,19 +90,6 @@ class GitDirectory:
                 return use(handle)
             finally:
                 close(handle)
-
-
-def _scan(directory: Handle) -> list[tuple[str, os.stat_result]]:
-    entries: list[tuple[str, os.stat_result]] = []
-    with os.scandir(directory) as scanned:
-        for entry in scanned:
-            try:
-                entries.append((entry.name, entry.stat(follow_symlinks=False)))
-            except OSError:  # it was removed meanwhile
-                continue
-            if len(entries) >= MAX_DIRECTORY_ENTRIES:
-                break
-    return entries
 
 
 class FoundRepository(NamedTuple):

@@ -191,14 +191,11 @@ async def top_children(
 async def _page(
     repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...]
 ) -> tuple[list[t.Resource], str | None]:
-    page_resources: list[t.Resource] = []
     while True:
-        listed, rows, key = await _rows(
-            repository, references, after, limit - len(page_resources), parts, LISTED_COMMITS
-        )
-        page_resources += await listed.resources(rows)
-        if page_resources or key is None:  # only the last page may be empty
-            return page_resources, key
+        listed, rows, key = await _rows(repository, references, after, limit, parts, LISTED_COMMITS)
+        resources = await listed.resources(rows)
+        if resources or key is None:  # only the last page may be empty
+            return resources, key
         after = key
 
 

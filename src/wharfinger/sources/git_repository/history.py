@@ -23,6 +23,7 @@ __all__ = [
     "Histories",
     "LogSelection",
     "LoggedCommit",
+    "NotInLog",
 ]
 
 MAX_LOG_COMMITS = 100_000
@@ -53,6 +54,13 @@ class LogSelection(NamedTuple):
 
 
 EVERYTHING = LogSelection()
+
+
+class NotInLog(InvalidArgument):
+    """The last commit of the previous window is not in this log."""
+
+    def __init__(self, after: str | None) -> None:
+        super().__init__(f"after={after} is not a commit of this log: leave it out to start again.")
 
 
 class LoggedCommit(NamedTuple):
@@ -137,7 +145,7 @@ class Histories:
                 more = begin + limit < len(history.commits)
                 return CommitWindow(commits, commits[-1].oid if more else None, "" if more else history.cut)
             if history.complete:
-                raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
+                raise NotInLog(after)
             max_commits = max(2 * len(history.commits), (begin or 0) + limit + 1)
 
     async def _read(self, tip: str, selection: LogSelection, max_commits: int) -> _History:

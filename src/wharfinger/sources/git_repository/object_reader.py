@@ -83,6 +83,9 @@ class MissingObject(KeyError):
 class AmbiguousName(InvalidArgument):
     """The names of several objects start with these digits."""
 
+    def __init__(self, digits: str) -> None:
+        super().__init__(f"The names of several objects start with {digits}: write more digits.")
+
 
 class DamagedObject(InvalidArgument):
     """This object cannot be read. The message has its name and the next step."""
@@ -280,7 +283,7 @@ class ObjectReader:
 
     def _choose(self, request: _Request) -> _CatFile | None:
         """Return a process for the next request; None if the request must wait."""
-        usable = [process for process in self._processes if not (process.retired or process.has_alone)]
+        usable = [process for process in self._processes if not process.retired]
         process = min(usable, key=lambda candidate: len(candidate.requests), default=None)
         load = len(process.requests) if process else MAX_PROCESS_REQUESTS
         if load == 0:
@@ -540,7 +543,7 @@ class _CatFile(asyncio.SubprocessProtocol):
     def _refuse(self, request: _Request, line: bytes) -> None:
         error: Exception = MissingObject(request.name)
         if line.endswith(b" ambiguous"):
-            error = AmbiguousName(f"The names of several objects start with {request.name}: write more digits.")
+            error = AmbiguousName(request.name)
         elif not line.endswith(b" missing"):
             raise ValueError("no header")
         self.requests.popleft()

@@ -55,8 +55,6 @@ _CONFIG = """\
 [log]
 	showSignature = false
 	mailmap = false
-[extensions]
-	objectFormat = {objects}
 """
 _DRIVERS = {
     "bash": "sh bash", "bibtex": "bib", "cpp": "c h cc cpp cxx hh hpp", "csharp": "cs", "css": "css",
@@ -126,14 +124,11 @@ class PrivateDirectory:
     def _fill(self) -> None:
         repository = self.found
         attributes = os.path.join(self.path, "attributes")
-        config = _CONFIG.format(
-            version=int(repository.sha256 or repository.reftable),
-            attributes=attributes.replace("\\", "/"),
-            objects="sha256" if repository.sha256 else "sha1",
-        )
-        if not repository.sha256:
-            config = config.partition("[extensions]")[0] + "[extensions]\n" * repository.reftable
-        _write(self.path, "config", (config + "\trefStorage = reftable\n" * repository.reftable).encode())
+        extensions = "\tobjectFormat = sha256\n" * repository.sha256 + "\trefStorage = reftable\n" * repository.reftable
+        config = _CONFIG.format(version=int(bool(extensions)), attributes=attributes.replace("\\", "/"))
+        if extensions:
+            config += f"[extensions]\n{extensions}"
+        _write(self.path, "config", config.encode())
         lines = [f"*.{suffix} diff={name}\n" for name, suffixes in _DRIVERS.items() for suffix in suffixes.split()]
         _write(self.path, "attributes", "".join(lines).encode())
         # git needs a HEAD, but never uses it: only names of objects are passed.

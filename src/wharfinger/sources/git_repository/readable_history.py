@@ -11,8 +11,8 @@ the name of the commit. The history is shown as if hidden files, which may not b
 - An annotated tag means its commit, and its message is not shown.
 - A tree or blob that is named by its object id has no path to judge, so such names are not found.
 
-Without a policy, and for callers who may read everything, `Repository.readable` returns None, and none of this code
-runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
+Without a policy, and for callers who may read everything, `Repository.readable_history` returns None, and none of this
+code runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from wharfinger.errors import InvalidArgument
 from wharfinger.policy.current import may_read, may_read_below, reads_all_below
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.git_repository.git_objects import GitObjects, is_tree
 from wharfinger.sources.git_repository.git_process import SAFE_DIFF, SAFE_LOG, GitFailed, run_git
 from wharfinger.sources.git_repository.git_uris import GitUris, Parts
-from wharfinger.sources.git_repository.history import CommitWindow, Histories, LoggedCommit, LogSelection
+from wharfinger.sources.git_repository.history import CommitWindow, Histories, LoggedCommit, LogSelection, NotInLog
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.git_repository.revision_names import UnknownRevision
 
@@ -206,7 +205,7 @@ class ReadableHistory:
         if after is not None:
             changed = await self._changed.of([after], self._boundary_version)
             if not self._selects(LoggedCommit(after), changed.get(after), selection):
-                raise _not_in_log(after)
+                raise NotInLog(after)
         ends = time.monotonic() + SEARCH_SECONDS
         commits: list[LoggedCommit] = []
         while True:
@@ -229,7 +228,7 @@ class ReadableHistory:
                     break
             if unfiltered.after is None:
                 if skipped_to is not None:
-                    raise _not_in_log(skipped_to)
+                    raise NotInLog(skipped_to)
                 return CommitWindow(commits, None, unfiltered.cut)
             if time.monotonic() > ends:
                 return CommitWindow(commits, None, "time")
@@ -248,10 +247,6 @@ class ReadableHistory:
             paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
             return any(self.may_read(oid, path) for path in paths)
         return self._shows(oid, paths)
-
-
-def _not_in_log(after: str) -> InvalidArgument:
-    return InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
 
 
 def readable_paths(paths: Sequence[bytes], is_readable: Callable[[bytes], bool]) -> list[bytes]:

@@ -51,9 +51,9 @@ class References:
         self.tag_times: dict[str, int] | None = None
         """The time of each tag in seconds since 1970, by its full name; None if they were not read."""
 
-    def same(self, other: References | None) -> bool:
+    def same(self, other: References) -> bool:
         """Return whether both have the same references."""
-        return other is not None and (self.branch, self.head, self.names) == (other.branch, other.head, other.names)
+        return (self.branch, self.head, self.names) == (other.branch, other.head, other.names)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -159,7 +159,8 @@ class ReferenceReader:
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
                 read = await read_references(self._private_directory, links)
-                self._last = self._last if self._last is not None and read.same(self._last) else read
+                if self._last is None or not read.same(self._last):
+                    self._last = read
                 self._signature = signature
             self._checked_at = began
             return self._last

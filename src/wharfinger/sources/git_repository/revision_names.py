@@ -15,22 +15,19 @@ from wharfinger.sources.git_repository.git_objects import GitObjects
 from wharfinger.sources.git_repository.object_reader import AmbiguousName
 from wharfinger.sources.git_repository.references import References
 
-__all__ = ["MIN_DIGITS", "GitRevision", "UnknownRevision", "is_full", "resolve", "short_name"]
+__all__ = ["GitRevision", "UnknownRevision", "begins_oid", "is_full", "resolve", "short_name"]
 
-MIN_DIGITS = 4
-"""Minimum number of digits of an abbreviated object name, as in git."""
 MAX_GENERATIONS = 1_000
 """Maximum number of generations that a revision may go back."""
 MAX_CANDIDATES = 50
 """Maximum number of objects with the same first digits that are examined."""
 
-AMBIGUOUS = "The names of several objects start with {}: write more digits."
-
 Nearest = Callable[[str], Awaitable[str]]
 """Returns the commit itself or, if it is hidden, the nearest shown one before it; raises UnknownRevision."""
 
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
-_SHORT = re.compile(r"[0-9a-f]{4,64}").fullmatch
+begins_oid = re.compile(r"[0-9a-f]{4,64}").fullmatch
+"""Matches a text with which the name of an object may begin. git requires four digits."""
 _PARSED = re.compile(r"([^~^]+)((?:[~^][0-9]{0,7})*)").fullmatch
 _STEP = re.compile(r"([~^])([0-9]*)")
 # In the order of gitrevisions(7).
@@ -86,18 +83,13 @@ async def _resolve_shown(
     name: str, steps: list[tuple[str, str]], references: References, objects: GitObjects, nearest: Nearest
 ) -> GitRevision:
     """Resolve a name with `nearest`: each step goes from one shown commit to the next."""
-    if (
-        _SHORT(name)
-        and name not in references.names
-        and not any(full in references.names for full in _full_names(name))
-    ):
-        candidates = [name] if len(name) == objects.private_directory.oid_length else []
-        candidates = candidates or await objects.reader.starting_with(name, MAX_CANDIDATES)
-        infos = await objects.infos(candidates)
+    if begins_oid(name) and not any(full in references.names for full in _full_names(name)):
+        whole = len(name) == objects.private_directory.oid_length
+        infos = await objects.infos([name] if whole else await objects.reader.starting_with(name, MAX_CANDIDATES))
         oids = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
         if len(oids) != 1:
-            raise AmbiguousName(AMBIGUOUS.format(name)) if oids else UnknownRevision(name)
-        revision = GitRevision(oids[0], len(name) == objects.private_directory.oid_length)
+            raise AmbiguousName(name) if oids else UnknownRevision(name)
+        revision = GitRevision(oids[0], whole)
     else:
         revision = await _resolve_name(name, references, objects)
     info = await objects.peel(revision.oid)
@@ -132,7 +124,7 @@ async def _resolve_name(name: str, references: References, objects: GitObjects) 
         oid = references.names.get(full)
         if oid is not None:
             return GitRevision(oid, False)
-    if not _SHORT(name) or len(name) >= objects.private_directory.oid_length:
+    if not begins_oid(name) or len(name) >= objects.private_directory.oid_length:
         raise UnknownRevision(name)
     try:
         oid = (await objects.info(name)).oid
@@ -146,7 +138,7 @@ async def _resolve_name(name: str, references: References, objects: GitObjects) 
         infos = await objects.infos(candidates)
         candidates = [oid for oid, info in infos.items() if info.kind == "commit"] or candidates
     if len(candidates) > 1:
-        raise AmbiguousName(AMBIGUOUS.format(name))
+        raise AmbiguousName(name)
     if not candidates:
         raise UnknownRevision(name)
     return GitRevision(candidates[0], False)
