@@ -44,7 +44,7 @@ MAX_ROUNDS = 20
 
 
 class _Row(NamedTuple):
-    """A position in one part of the list, and its entry: a URI, a file or a commit."""
+    """A position in a section of the list, and its entry: a URI, a file or a commit."""
 
     position: str
     uri: str = ""
@@ -165,9 +165,9 @@ class _List:
             return None
 
 
-_PAGE = ("top", "branches", "tags", "commits", "files")
-_CHILDREN = ("head", "branches", "tags")
-_DOCUMENTS = ("files", "commits")
+_PAGE_SECTIONS = ("top", "branches", "tags", "commits", "files")
+_CHILD_SECTIONS = ("head", "branches", "tags")
+_DOCUMENT_SECTIONS = ("files", "commits")
 
 
 async def page(
@@ -178,21 +178,21 @@ async def page(
     Raises:
         InvalidArgument: the key does not belong to this list.
     """
-    return await _page(repository, references, after, limit, _PAGE)
+    return await _page(repository, references, after, limit, _PAGE_SECTIONS)
 
 
 async def top_children(
     repository: Repository, references: References, after: str | None, limit: int
 ) -> tuple[list[t.Resource], str | None]:
     """Return the entries of the top, in pages like those of `page`."""
-    return await _page(repository, references, after, limit, _CHILDREN)
+    return await _page(repository, references, after, limit, _CHILD_SECTIONS)
 
 
 async def _page(
-    repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...]
+    repository: Repository, references: References, after: str | None, limit: int, sections: tuple[str, ...]
 ) -> tuple[list[t.Resource], str | None]:
     while True:
-        listed, rows, key = await _rows(repository, references, after, limit, parts, LISTED_COMMITS)
+        listed, rows, key = await _rows(repository, references, after, limit, sections, LISTED_COMMITS)
         resources = await listed.resources(rows)
         if resources or key is None:  # only the last page may be empty
             return resources, key
@@ -204,21 +204,21 @@ async def _rows(
     references: References,
     after: str | None,
     limit: int,
-    parts: tuple[str, ...],
+    sections: tuple[str, ...],
     max_commits: int,
 ) -> tuple[_List, list[_Row], str | None]:
     """Return at most `limit` rows after a key, and the key of the last one if there are more."""
-    part, tip, position = await _begin(repository, references, after, parts)
+    first, tip, position = await _begin(repository, references, after, sections)
     listed = _List(repository, references, tip)
-    sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
+    rows_of: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
         "top": listed.top, "head": listed.head, "branches": listed.branches, "tags": listed.tags,
         "commits": partial(listed.commits, limit=max_commits), "files": listed.files,
     }  # fmt: skip
     rows: list[_Row] = []
     key: str | None = None
     try:
-        for name in parts[parts.index(part) :]:
-            async for row in sources[name](position):
+        for name in sections[sections.index(first) :]:
+            async for row in rows_of[name](position):
                 if len(rows) >= limit:
                     return listed, rows, key
                 rows.append(row)
@@ -230,14 +230,14 @@ async def _rows(
 
 
 async def _begin(
-    repository: Repository, references: References, after: str | None, parts: tuple[str, ...]
+    repository: Repository, references: References, after: str | None, sections: tuple[str, ...]
 ) -> tuple[str, str | None, str]:
-    """Return where a page begins: the part of the list, the commit of HEAD, and the position in the part."""
+    """Return where a page begins: the section of the list, the commit of HEAD, and the position in the section."""
     if after is None:
-        return parts[0], await _tip(repository, references), ""
+        return sections[0], await _tip(repository, references), ""
     name, _, rest = after.partition(" ")
     tip, _, position = rest.partition(" ")
-    if name not in parts or not position or len(after) > 100_000:
+    if name not in sections or not position or len(after) > 100_000:
         raise bad_cursor()
     if tip == "-":
         return name, None, position
@@ -271,7 +271,7 @@ async def documents(
     page_documents: list[Document] = []
     for _ in range(MAX_ROUNDS):
         _, rows, after = await _rows(
-            repository, references, after, limit - len(page_documents), _DOCUMENTS, SEARCHED_COMMITS
+            repository, references, after, limit - len(page_documents), _DOCUMENT_SECTIONS, SEARCHED_COMMITS
         )
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
         page_documents += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
