@@ -10,7 +10,6 @@ digest of the content is added to it. If there is neither, the version is this d
 
 from __future__ import annotations
 
-import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.etag import digest
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
@@ -152,11 +152,7 @@ class ApiClient:
         cached = self._kept.get(url)
         if cached is not None and not revalidate and time.monotonic() < cached.fresh_until:
             return cached
-        conditions: dict[str, str] = {}
-        if cached is not None and cached.etag:
-            conditions["if-none-match"] = cached.etag
-        if cached is not None and cached.last_modified:
-            conditions["if-modified-since"] = cached.last_modified
+        conditions = {} if cached is None else conditional_headers(cached.etag, cached.last_modified)
         response = await self.send("GET", url, {**headers, **conditions}, None)
         if response.status == 304 and cached is not None:
             rest = cached.fresh_until if cached.fresh_until > time.monotonic() else 0.0
@@ -215,7 +211,7 @@ class ApiClient:
         if not re.fullmatch(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,500}"', etag):
             etag = ""
         last_modified = headers.get("last-modified", "").strip()
-        modified = _date(last_modified)
+        modified = unix_time(last_modified)
         version = etag or digest(response.body)
         if modified is not None and not etag:
             version = f"{last_modified} {version}"
@@ -280,25 +276,8 @@ def _reason(response: HttpResponse) -> str:
 
 def _fresh_until(headers: Mapping[str, str]) -> float:
     """Return the monotonic time until which an answer is used without a request; 0 if it is requested each time."""
-    control = headers.get("cache-control", "").lower()
-    if re.search(r"\bno-(?:cache|store)\b", control):
-        return 0.0
-    max_age = re.search(r"(?<![\w-])max-age=\"?([0-9]{1,9})", control)
-    if max_age is None:
-        return 0.0
-    age = headers.get("age", "").strip()
-    seconds_left = int(max_age[1]) - (int(age) if re.fullmatch("[0-9]{1,9}", age) else 0)
-    return time.monotonic() + min(seconds_left, IMMUTABLE_TTL_MS // 1000) if seconds_left > 0 else 0.0
-
-
-def _date(text: str) -> float | None:
-    """Return an HTTP date as Unix time; None if it is not a date."""
-    if not text or len(text) > 60:
-        return None
-    try:
-        return email.utils.parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None
+    seconds = fresh_seconds(headers)
+    return time.monotonic() + min(seconds, IMMUTABLE_TTL_MS // 1000) if seconds else 0.0
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
@@ -306,5 +285,5 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     text = headers.get("retry-after", "").strip()
     if re.fullmatch("[0-9]{1,9}", text):
         return min(float(text), MAX_WAIT_SECONDS)
-    date = _date(text)
+    date = unix_time(text)
     return 0.0 if date is None else max(0.0, min(date - time.time(), MAX_WAIT_SECONDS))

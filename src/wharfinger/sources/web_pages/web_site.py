@@ -18,7 +18,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -35,7 +34,9 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
 from wharfinger.sources.etag import digest
 from wharfinger.sources.html_reader import PageText
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
 from wharfinger.sources.loop_thread import LoopThread
+from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 from wharfinger.sources.web_pages.page_lists import (
     MAX_PAGES,
     ListedPage,
@@ -80,14 +81,12 @@ MAX_KEPT_BYTES = 64 << 20
 PAGE_OVERHEAD_BYTES = 1_000
 CHILD_BOUNDS = ChildBounds(seconds=10.0, memory=1 << 30, output=32 << 20)
 HTML_READER = "wharfinger.sources.html_reader"
-MAX_TTL_MS = 24 * 3600 * 1000
 
 _HTML = ("text/html", "application/xhtml+xml")
 _PLAIN = ("text/plain", "application/json", "application/yaml", "application/toml", "text/csv")
 """Types of text that keep their name; others, such as SVG and scripts, are shown as text/plain."""
 _PAGE_ENDINGS = ("html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_:.+-]{1,40})", re.IGNORECASE)
-_MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -419,7 +418,7 @@ class WebSite:
         """Return the entries of a list file, or None if it does not exist. Adds a remark about each fault in it."""
         self._seen_files.add(url)
         cached = self._files.get(url)
-        headers = {} if cached is None else _conditions(cached.etag, cached.modified)
+        headers = {} if cached is None else conditional_headers(cached.etag, cached.modified)
         try:
             answer = await self._get(self._fetcher, url, MAX_LIST_BYTES, headers)
             if answer.status == 304 and cached is not None:
@@ -446,7 +445,7 @@ class WebSite:
         if kept is not None and now < kept.checked_at + kept.fresh_seconds:
             return kept.page
         await self._load_robots()
-        headers = {"Accept": ACCEPT} | ({} if kept is None else _conditions(kept.etag, kept.modified))
+        headers = {"Accept": ACCEPT} | ({} if kept is None else conditional_headers(kept.etag, kept.modified))
         answer = await self._get(self._page_fetcher, url, MAX_PAGE_BYTES, headers)
         if answer.status in (401, 403, 404, 410):
             self._pages.remove(url)
@@ -501,7 +500,7 @@ class WebSite:
             text is not None,
             title,
             tuple(remarks),
-            _time_of(answer.headers.get("last-modified", "")),
+            unix_time(answer.headers.get("last-modified", "")),
             **_freshness(answer.headers),
         )
 
@@ -513,30 +512,14 @@ class WebSite:
         return msgspec.json.decode(reply, type=PageText)
 
 
-def _conditions(etag: str, modified: str) -> dict[str, str]:
-    """Return the headers of a conditional request (RFC 9110 §13.1)."""
-    return ({"If-None-Match": etag} if etag else {}) | ({"If-Modified-Since": modified} if modified else {})
-
-
 def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the directives of `Cache-Control` in an answer (RFC 9111 §5.2.2)."""
-    control = headers.get("cache-control", "").lower()
-    directives = {word.partition("=")[0].strip() for word in control.split(",")}
-    age = headers.get("age", "")
-    ttl_ms = None
-    if directives & {"no-store", "no-cache"}:
-        ttl_ms = 0
-    elif found := _MAX_AGE.search(control):
-        age_seconds = int(age) if age.isdigit() and age.isascii() and len(age) < 10 else 0
-        ttl_ms = min(MAX_TTL_MS, max(0, int(found[1]) - age_seconds) * 1000)
-    return {"ttl_ms": ttl_ms, "private": "private" in directives}
-
-
-def _time_of(header: str) -> float | None:
-    try:
-        return parsedate_to_datetime(header).timestamp() if header else None
-    except (ValueError, TypeError, OverflowError):
-        return None
+    seconds = fresh_seconds(headers)
+    directives = {word.partition("=")[0].strip() for word in headers.get("cache-control", "").lower().split(",")}
+    return {
+        "ttl_ms": None if seconds is None else min(IMMUTABLE_TTL_MS, seconds * 1000),
+        "private": "private" in directives,
+    }
 
 
 def _names_markdown(url: str) -> bool:

@@ -1,0 +1,48 @@
+"""The headers about caching are read as RFC 9111 says, and no header raises an error."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
+
+
+@pytest.mark.parametrize(
+    ("control", "age", "seconds"),
+    [
+        ("", "", None),
+        ("private", "", None),
+        ("s-maxage=60", "", None),
+        ("Max-Age=60", "", 60),
+        ('public, max-age="60"', "", 60),
+        ("max-age=60", "50", 10),
+        ("max-age=60", "70", 0),
+        ("max-age=60", "soon", 60),
+        ("max-age=60, no-cache", "", 0),
+        ('no-cache="set-cookie", max-age=60', "", 0),
+        ("no-store", "", 0),
+        ("max-age=soon", "", None),
+    ],
+)
+def test_an_answer_is_fresh_for_the_rest_of_its_max_age(control: str, age: str, seconds: int | None) -> None:
+    assert fresh_seconds({"cache-control": control, "age": age}) == seconds
+
+
+@given(st.text(max_size=100), st.text(max_size=100))
+def test_any_header_is_read_without_an_error(first: str, second: str) -> None:
+    seconds = fresh_seconds({"cache-control": first, "age": second})
+    assert seconds is None or seconds >= 0
+    unix_time(first)
+
+
+def test_a_date_becomes_unix_time() -> None:
+    assert unix_time("Fri, 20 Nov 2026 09:30:00 GMT") == 1_795_167_000
+    assert unix_time("") is unix_time("soon") is unix_time("Fri, 20 Nov 2026 09:30:00 GMT" + " " * 60) is None
+
+
+def test_a_request_has_the_conditions_that_the_answer_allows() -> None:
+    assert conditional_headers('"1"', "") == {"if-none-match": '"1"'}
+    assert conditional_headers("", "then") == {"if-modified-since": "then"}
+    assert conditional_headers("", "") == {}
