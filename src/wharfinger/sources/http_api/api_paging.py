@@ -99,29 +99,29 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
     """
     relations = read_links(link)
     previous = relations.get("prev") or relations.get("previous") or ""
-    page_links = PageLinks(previous_url=join_url(url, previous) if previous else "")
+    links = PageLinks(previous_url=join_url(url, previous) if previous else "")
     if "next" in relations:
-        return page_links._replace(next_url=join_url(url, relations["next"]))
+        return links._replace(next_url=join_url(url, relations["next"]))
     if relations.keys() & _PAGE_RELATIONS or "json" not in mime_type or not 2 < len(body) <= MAX_PAGED_BYTES:
-        return page_links
+        return links
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return page_links
+        return links
     declared = {parameter.name for parameter in operation.parameters_in("query")}
     if isinstance(value, dict):
         for path in _URLS:
             target = _at(value, path)
             if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
-                return page_links._replace(next_url=join_url(url, target))
+                return links._replace(next_url=join_url(url, target))
         for path, parameters in _CURSORS:
             cursor = _at(value, path)
             name = next((each for each in parameters if each in declared), "")
             if name and isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
                 if dict(pairs).get(name) == str(cursor):  # the position of this page, not of the next one
                     continue
-                return page_links._replace(next_pairs={name: str(cursor)})
-    return page_links._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
+                return links._replace(next_pairs={name: str(cursor)})
+    return links._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
 
 
 def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:

@@ -53,9 +53,8 @@ class ApiRequest(NamedTuple):
 
 
 class ApiTool(NamedTuple):
-    """The definition of a tool for an operation."""
+    """The definition of a tool for an operation, without its name."""
 
-    name: str
     description: str
     input_schema: JsonObject
     annotations: t.ToolAnnotations
@@ -87,7 +86,7 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
 
 
 def make_tool(
-    document: ApiDocument, name: str, operation: ApiOperation,
+    document: ApiDocument, operation: ApiOperation,
     call: Callable[[ApiOperation, ApiRequest], Awaitable[t.CallToolResult]], hidden: frozenset[str],
 ) -> ApiTool:  # fmt: skip
     """Return the tool for an operation. `hidden` are parameters of the query that are credentials."""
@@ -102,7 +101,6 @@ def make_tool(
     if operation.description and operation.description != operation.summary:
         description += f"\n\n{operation.description}"
     return ApiTool(
-        name=name,
         description=_short(f"{description}\n\n{operation.name}"),
         input_schema=schema,
         annotations=t.ToolAnnotations(

@@ -16,7 +16,7 @@ Other URIs are views of the same paths:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -32,7 +32,7 @@ from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_o
 from wharfinger.sources.windows.window import PARAMETERS as WINDOWS
 from wharfinger.sources.windows.window import Window, parse_window
 
-__all__ = ["ApiTarget", "ApiUris", "json_value", "query_text"]
+__all__ = ["ApiTarget", "ApiUris", "is_escaped_path", "query_text", "request_path"]
 
 MAX_URI_CHARACTERS = 8_192
 MAX_DECODINGS = 4
@@ -204,7 +204,7 @@ class ApiUris:
                 names = ", ".join([*known_names, *(each for each in WINDOWS if each not in known_names)])
                 raise InvalidArgument(f"{operation.name} has no parameter {printable(name)!r}. It has {names[:1_000]}.")
         for parameter in operation.parameters_in("path"):
-            self._check_value(operation, parameter, json_value(parameter.schema, values.get(parameter.variable, "")))
+            self._check_value(operation, parameter, _json_value(parameter.schema, values.get(parameter.variable, "")))
         for name, parameter in known_names.items():
             texts = [value for other, value in pairs if other == name]
             if parameter.style == "deepObject":
@@ -220,12 +220,12 @@ class ApiUris:
             if not _is_array(parameter):
                 if len(texts) > 1:
                     raise InvalidArgument(f"{printable(name)} may be given once.")
-                self._check_value(operation, parameter, json_value(parameter.schema, texts[0]))
+                self._check_value(operation, parameter, _json_value(parameter.schema, texts[0]))
                 continue
             if len(texts) == 1 and not parameter.explode:
                 texts = texts[0].split(_DELIMITERS.get(parameter.style, ","))
             items = items_of(parameter.schema) or {}
-            self._check_value(operation, parameter, [json_value(items, each) for each in texts])
+            self._check_value(operation, parameter, [_json_value(items, each) for each in texts])
 
     def _check_value(self, operation: ApiOperation, parameter: ApiParameter, value: Any) -> None:
         key = (operation.id, parameter.location, parameter.name)
@@ -245,15 +245,11 @@ class ApiUris:
 
 def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
     """Return the path of a request, escaped. `values` has a text for each variable of the template."""
-    variables = {parameter.name: parameter for parameter in operation.parameters_in("path")}
-    path = ""
-    for piece in _pieces(operation.path):
-        parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
-        if parameter is None:
-            path += _literal(piece)
-        else:
-            path += quote(values[parameter.variable], safe=_PATH + ("/" if parameter.allows_slashes else ""))
-    return path
+
+    def value_of(parameter: ApiParameter) -> str:
+        return quote(values[parameter.variable], safe=_PATH + ("/" if parameter.allows_slashes else ""))
+
+    return _path(operation, value_of)
 
 
 def is_escaped_path(value: str, *, allow_slashes: bool) -> bool:
@@ -276,7 +272,7 @@ def query_text(pairs: Sequence[tuple[str, str]]) -> str:
     return "&".join(f"{quote(name, safe=_QUERY)}={quote(value, safe=_QUERY)}" for name, value in pairs)
 
 
-def json_value(schema: JsonObject, text: str) -> Any:
+def _json_value(schema: JsonObject, text: str) -> Any:
     """Return a value of a URI as the JSON value that the schema expects, or as a text if it is not such a value."""
     types = types_of(schema)
     if types & {"integer", "number"} and re.fullmatch(r"-?[0-9]{1,15}", text):
@@ -314,25 +310,19 @@ def _read_pairs(text: str) -> list[tuple[str, str]]:
 
 def _template_path(operation: ApiOperation) -> str:
     """Return the path of an operation as a part of a URI template."""
-    variables = {parameter.name: parameter for parameter in operation.parameters_in("path")}
-    path = ""
-    for piece in _pieces(operation.path):
-        parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
-        if parameter is None:
-            path += _literal(piece)
-        else:
-            path += f"{{{'+' if parameter.allows_slashes else ''}{parameter.variable}}}"
-    return path
+    return _path(operation, lambda parameter: f"{{{'+' if parameter.allows_slashes else ''}{parameter.variable}}}")
+
+
+def _path(operation: ApiOperation, text_of: Callable[[ApiParameter], str]) -> str:
+    """Return the path of an operation, escaped, with a text in place of each variable in braces."""
+    variables = {f"{{{parameter.name}}}": parameter for parameter in operation.parameters_in("path")}
+    pieces = re.split(r"(\{[^{}]*\})", operation.path)
+    return "".join(text_of(variables[piece]) if piece in variables else _literal(piece) for piece in pieces)
 
 
 def _literal(text: str) -> str:
     """Return a part of a path of the document, escaped. The document may have escaped it already."""
     return quote(text, safe=_PATH + ("/" if _BROKEN_ESCAPE(text) else "/%"))
-
-
-def _pieces(path: str) -> list[str]:
-    """Split a path of the document into literals and variables in braces."""
-    return re.split(r"(\{[^{}]*\})", path)
 
 
 def _is_array(parameter: ApiParameter) -> bool:

@@ -110,7 +110,8 @@ class HttpApi(Source):
         self._client = client
         self.name = settings.label
         self.location = settings.location
-        self.uri = ApiUris(settings.label).top
+        uris = ApiUris(settings.label)
+        self.uri, self._matches = uris.top, uris.matches
         self._loaded: _LoadedDocument | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loading: asyncio.Lock | None = None
@@ -226,7 +227,7 @@ class HttpApi(Source):
                 server.tools.remove(name)
         registered: set[str] = set()
         for name, operation in loaded.catalogue.tools.items():
-            tool = make_tool(loaded.catalogue.document, name, operation, self._call, loaded.credentials.query_names)
+            tool = make_tool(loaded.catalogue.document, operation, self._call, loaded.credentials.query_names)
             try:
                 server.tools.add(
                     _with_named_arguments(tool.call, name),
@@ -278,7 +279,7 @@ class HttpApi(Source):
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to this API, whether or not it exists."""
-        return uri == self.uri or uri.startswith((f"{self.uri}/", f"{self.uri}?"))
+        return self._matches(uri)
 
     async def _reachable(self) -> _LoadedDocument:
         """Return the loaded document, unless the last request failed and the API still cannot be reached.
@@ -588,7 +589,7 @@ class HttpApi(Source):
 
     async def close(self) -> None:
         """End all watches and close the connections."""
-        await asyncio.to_thread(self._polling.close)
+        self._polling.close()
         await self._client.close()
 
 

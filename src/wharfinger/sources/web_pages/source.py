@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import UNSET
 
@@ -146,8 +147,6 @@ class WebPages(Source):
             raise ResourceNotFound(uri)
         listing = self.site.listing()
         entries = self._entries(directory, listing)
-        if not entries and directory != self.top:
-            raise ResourceNotFound(uri)
         remaining = [entry for entry in entries if _without_query(entry) > position]
         resources = [self._entry_resource(directory, entry, listing) for entry in remaining[:limit]]
         return resources, CHILD_KEY + _without_query(remaining[limit - 1]) if len(remaining) > limit else None
@@ -157,6 +156,9 @@ class WebPages(Source):
 
         An entry is a page, or a directory if there are pages below it. If a page has the URL of a directory, it is an
         entry of the directory itself. If no other page below it is readable, the page takes the place of the directory.
+
+        Raises:
+            ResourceNotFound: it has no entries, and is not the top.
         """
         reads = readable_uris()
         begin = bisect_left(listing.urls, directory)
@@ -174,6 +176,8 @@ class WebPages(Source):
             entries[subdirectory] = (
                 url if subdirectory not in entries and not rest and not query else subdirectory + DIRECTORY_QUERY
             )
+        if not entries and directory != self.top:
+            raise ResourceNotFound(directory + DIRECTORY_QUERY)
         return sorted(entries.values(), key=_without_query)
 
     def _entry_resource(self, directory: str, entry: str, listing: SitePages) -> t.Resource:
@@ -215,7 +219,7 @@ class WebPages(Source):
         listing = self.site.listing()
         directory = self._directory_of(uri)
         if directory is not None and uri not in listing.pages:
-            version = self._directory_version(uri, directory, listing)
+            version = digest(*self._entries(directory, listing))
             if reads_all_below(self.top):  # a watch compares unfiltered versions
                 self._polling.record(uri, version)
             return self._directory_resource(directory, version)
@@ -223,12 +227,6 @@ class WebPages(Source):
         page = self.site.page(url)
         self._polling.record(uri, page.version)
         return self._page_resource(url, listing.pages[url], uri, page.version)
-
-    def _directory_version(self, uri: str, directory: str, listing: SitePages) -> str:
-        entries = self._entries(directory, listing)
-        if not entries and directory != self.top:
-            raise ResourceNotFound(uri)
-        return digest(*entries)
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """Read a page as Markdown, completely or in windows, or list a directory.
@@ -240,7 +238,7 @@ class WebPages(Source):
         listing = self.site.listing()
         directory = self._directory_of(uri)
         if directory is not None and uri not in listing.pages:
-            return self._read_directory(uri, directory, listing)
+            return self._read_directory(directory, listing)
         url, window = self._page_of(uri, listing)
         page = self.site.page(url)
         content = BytesContent(page.data)
@@ -253,8 +251,7 @@ class WebPages(Source):
         ttl = ttl_ms(page.modified) if page.ttl_ms is None else page.ttl_ms
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=scope)
 
-    def _read_directory(self, uri: str, directory: str, listing: SitePages) -> t.ReadResourceResult:
-        version = self._directory_version(uri, directory, listing)
+    def _read_directory(self, directory: str, listing: SitePages) -> t.ReadResourceResult:
         entries = self._entries(directory, listing)
         children = [self._entry_resource(directory, entry, listing) for entry in entries[:MAX_CHILDREN]]
         folders = sum(entry.endswith(DIRECTORY_QUERY) for entry in entries)
@@ -263,7 +260,8 @@ class WebPages(Source):
         text = listing_text(shown(directory), counts, children, template, describe=_title_or_type)
         if directory == self.top and not is_restricted():
             text += "".join(f"\n{sentence}" for sentence in listing.remarks)
-        first = t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta={VERSION: version})
+        meta: dict[str, object] = {VERSION: digest(*entries)}
+        first = t.ResourceContents(uri=directory + DIRECTORY_QUERY, mime_type=mime.TEXT, text=text, meta=meta)
         return t.ReadResourceResult(contents=[first, *summaries(children)], ttl_ms=0, cache_scope=self.cache_scope)
 
     # -- finding
@@ -275,7 +273,10 @@ class WebPages(Source):
         head, slash, _ = value.rpartition("/")
         directory = self.top + head + slash
         listing = self.site.listing()
-        entries = self._entries(directory, listing) if normalized(directory) == directory else []
+        entries: list[str] = []
+        if normalized(directory) == directory:
+            with suppress(ResourceNotFound):
+                entries = self._entries(directory, listing)
         paths = (entry.removesuffix(DIRECTORY_QUERY)[len(self.top) :] for entry in entries)
         typed = value.casefold()
         matching = dict.fromkeys(path for path in paths if path and path.casefold().startswith(typed))
@@ -339,7 +340,7 @@ class WebPages(Source):
             return listing.version
         directory = self._directory_of(uri)
         if directory is not None and uri not in listing.pages:
-            return self._directory_version(uri, directory, listing)
+            return digest(*self._entries(directory, listing))
         try:
             return self.site.page(self._page_of(uri, listing)[0]).version
         except PageFailed:
