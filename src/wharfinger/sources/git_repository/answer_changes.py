@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -114,7 +113,7 @@ class ChangesAnswer(GitAnswer):
         digest.update(b"\0".join(self._untracked))
         # A file that changed again may be in a later window, so its status is part of the version.
         digest.update(repr(await asyncio.to_thread(_statuses, working_tree.folder, self._changed)).encode())
-        self.version, self.modified = digest.hexdigest(), time.time()
+        self.version = digest.hexdigest()
 
     @property
     def path_filter(self) -> Callable[[bytes], bool] | None:

@@ -90,7 +90,7 @@ class CommitWindow(NamedTuple):
 
 
 class _History(NamedTuple):
-    """The first commits of a log. `complete` is true if the search is over; `cut` is why it was not finished."""
+    """The first commits of a log. If `complete` is true, the log ends with them; `cut` is as in `CommitWindow`."""
 
     commits: list[LoggedCommit]
     complete: bool

@@ -111,18 +111,17 @@ class ApiCatalogue:
     def resource(self, uri: str) -> t.Resource:
         """Return the listed resource of a URI that `listed` or `children` returned."""
         if uri == self.uris.top:
-            return self.directory(uri, self.uris.top, self.document.title or unquote(uri.removeprefix("api://")))
+            return self._directory(uri, self.document.title or unquote(uri.removeprefix("api://")))
         if (operation := self.plain.get(uri)) is not None:
             return self.answer(operation, uri)
-        tag = unquote(uri.partition("=")[2])
-        return self.directory(uri, tag, tag)
+        return self._directory(uri, unquote(uri.partition("=")[2]))
 
-    def directory(self, uri: str, name: str, title: str) -> t.Resource:
+    def _directory(self, uri: str, title: str) -> t.Resource:
         """Return the API or a group of its operations as a directory."""
         return t.Resource(
             uri=uri,
-            name=printable(title, 200) or name,
-            title=printable(title, 200) or name,
+            name=printable(title, 200) or uri,
+            title=printable(title, 200) or uri,
             mime_type=DIRECTORY,
             meta={VERSION: self._version(uri, lambda: self.directory_text(uri))},
         )
