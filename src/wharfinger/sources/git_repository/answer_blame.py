@@ -20,7 +20,7 @@ from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
 from wharfinger.sources.directories import modified_annotations
 from wharfinger.sources.git_repository.answers import GitAnswer
-from wharfinger.sources.git_repository.git_objects import is_link, is_submodule, is_tree
+from wharfinger.sources.git_repository.git_objects import is_file
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.object_reader import WHOLE_BYTES
@@ -67,7 +67,7 @@ class BlameAnswer(GitAnswer):
         revision = await self.revision(self.address.rev)
         self._commit = await self.objects.commit_of(revision.oid)
         self._entry = await self.objects.find(self._commit.tree, self.address.parts)
-        if is_tree(self._entry.mode) or is_submodule(self._entry.mode) or is_link(self._entry.mode):
+        if not is_file(self._entry.mode):
             raise InvalidArgument(
                 "Blame shows the lines of one file: name it, as in "
                 f"{self.uris.blame(self.address.rev, (*self.address.parts, 'FILE'))}."

@@ -53,7 +53,10 @@ class DiffAnswer(GitAnswer):
         self._compared = await compared_paths(
             self.repository.private_directory, *self._trees, self.path, self.path_filter
         )
-        self.version = "..".join("" if side is None else side.oid for side in (old, new)) + _modes(old, new)
+        self.version = "..".join("" if side is None else side.oid for side in (old, new))
+        modes = [0 if side is None else side.mode for side in (old, new)]
+        if modes[0] != modes[1]:  # a file that became executable keeps its object
+            self.version += f" {modes[0]:o}..{modes[1]:o}"
         if self.path_filter is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
             # The names of the trees also depend on files that the caller may not read.
             listed, _ = await changes(self.repository.private_directory, *self._trees, self._compared)
@@ -96,9 +99,3 @@ class DiffAnswer(GitAnswer):
         oids = [commit.oid for commit in self._commits]
         pinned = self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
         return window_contents(self.uri, self.version, text, listed, len(texts), pinned)
-
-
-def _modes(old: GitTreeEntry | None, new: GitTreeEntry | None) -> str:
-    """Return the modes if they differ: a file that became executable keeps its object."""
-    modes = [side.mode if side else 0 for side in (old, new)]
-    return "" if modes[0] == modes[1] else f" {modes[0]:o}..{modes[1]:o}"

@@ -110,7 +110,9 @@ class LogAnswer(GitAnswer):
                 break
         if len(entries) < len(commits):
             window = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid)
-        contents = [self.text(self._title(len(entries)) + "".join(entries) + self._footer(window))]
+        footer = ["", *(self._reason_for_end(window) if window.after is None else ())]
+        footer.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
+        contents = [self.text(self._title(len(entries)) + "".join(entries) + "\n".join(footer) + "\n")]
         if window.after is not None:
             next_uri = self._log_uri(self._tip.oid, {"after": window.after})
             contents[0].meta = {VERSION: self.version, NEXT: next_uri}
@@ -129,11 +131,6 @@ class LogAnswer(GitAnswer):
             return f"0 commits. None that led to {tip} {description}.\n\n"
         where = f" with {', '.join(conditions)}" if conditions else ""
         return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
-
-    def _footer(self, window: CommitWindow) -> str:
-        lines = ["", *self._reason_for_end(window)] if window.after is None else [""]
-        lines.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
-        return "\n".join(lines) + "\n"
 
     def _reason_for_end(self, window: CommitWindow) -> list[str]:
         """Return a line that says where and why the log ends, if there is a reason."""

@@ -13,7 +13,6 @@ from functools import partial
 from typing import NamedTuple
 
 from wharfinger import types as t
-from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import Document, document_of
@@ -22,9 +21,8 @@ from wharfinger.sources.git_repository.answer_commit import commit_resource
 from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_tree import entry_resources
 from wharfinger.sources.git_repository.answers import Repository
-from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_link, is_submodule, is_tree
+from wharfinger.sources.git_repository.git_objects import NoSuchPath, is_file, is_tree
 from wharfinger.sources.git_repository.git_process import GitFailed
-from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.git_uris import Parts, quote_rev, unquote_rev
 from wharfinger.sources.git_repository.history import EVERYTHING
 from wharfinger.sources.git_repository.object_reader import MissingObject
@@ -273,17 +271,14 @@ async def documents(
         _, rows, after = await _rows(
             repository, references, after, limit - len(page_documents), _DOCUMENT_SECTIONS, SEARCHED_COMMITS
         )
-        files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
-        page_documents += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
+        files = [row.file for row in rows if row.file is not None and is_file(row.file[1].mode)]
+        page_documents += map(document_of, await entry_resources(repository, "HEAD", files))
         commits = await _commits(repository, rows)
-        page_documents += [_commit_document(repository, commits[row.commit]) for row in rows if row.commit in commits]
+        listed = [commit_resource(repository, commits[row.commit]) for row in rows if row.commit in commits]
+        page_documents += map(document_of, listed)
         if after is None or len(page_documents) >= limit:
             break
     return page_documents, after
-
-
-def _is_file(entry: GitTreeEntry) -> bool:
-    return not (is_tree(entry.mode) or is_submodule(entry.mode) or is_link(entry.mode))
 
 
 async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Commit]:
@@ -293,8 +288,3 @@ async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Co
     if readable is None:
         return commits
     return {oid: await readable.without_hidden(commit) for oid, commit in commits.items()}
-
-
-def _commit_document(repository: Repository, commit: Commit) -> Document:
-    title = subject(commit) or commit.oid[:12]
-    return Document(uri=repository.uris.commit(commit.oid), title=title, version=commit.oid, mime_type=mime.TEXT)

@@ -38,7 +38,7 @@ from wharfinger.sources.git_repository.parsing import (
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.windows.window import BytesContent, RandomAccess
 
-__all__ = ["GitObjects", "NoSuchPath", "is_link", "is_submodule", "is_tree"]
+__all__ = ["GitObjects", "NoSuchPath", "is_file", "is_link", "is_submodule", "is_tree"]
 
 Found = TypeVar("Found")
 Parsed = TypeVar("Parsed")
@@ -79,6 +79,11 @@ def is_link(mode: int) -> bool:
 def is_submodule(mode: int) -> bool:
     """Return whether an entry is a submodule: a commit of another repository."""
     return stat.S_IFMT(mode) == 0o160000
+
+
+def is_file(mode: int) -> bool:
+    """Return whether an entry is a file, and neither a folder nor a link nor a submodule."""
+    return not (is_tree(mode) or is_link(mode) or is_submodule(mode))
 
 
 class GitObjects:

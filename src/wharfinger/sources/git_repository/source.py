@@ -22,7 +22,7 @@ from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import INLINE_BYTES, TreeAnswer
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_objects import is_link, is_submodule, is_tree
+from wharfinger.sources.git_repository.git_objects import is_file
 from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.references import BRANCHES, References, RepositoryGone, read_references
 from wharfinger.sources.git_repository.revision_names import is_full
@@ -261,7 +261,7 @@ async def _searched_text(answer: GitAnswer) -> tuple[str, ...]:
         return (f"{paragraph(commit.message)}\n{shown(commit.author.name)}\n{commit.oid}\n",)
     if isinstance(answer, TreeAnswer):
         entry = answer.entry
-        if is_tree(entry.mode) or is_link(entry.mode) or is_submodule(entry.mode):
+        if not is_file(entry.mode):
             return ()
         content = await answer.objects.content(entry.oid)
         if content.size > MAX_READ_BYTES:

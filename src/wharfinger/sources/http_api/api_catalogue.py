@@ -235,11 +235,16 @@ class ApiCatalogue:
     # Descriptions
 
     def _template(self, operation: ApiOperation) -> t.ResourceTemplate:
+        required = [
+            parameter.name
+            for parameter in self.uris.shown_parameters(operation)
+            if parameter.required and parameter.location == "query"
+        ]
         return t.ResourceTemplate(
             uri_template=self.uris.template(operation),
             name=printable(operation.id, 200),
             title=operation.summary or operation.name,
-            description=printable(_required_text(self.uris, operation), 300) or UNSET,
+            description=printable(f"Requires {', '.join(required)}.", 300) if required else UNSET,
             mime_type=operation.mime_type or UNSET,
         )
 
@@ -333,15 +338,6 @@ def _example(parameter: ApiParameter) -> str:
         return printable(values[0], 40)
     types = types_of(parameter.schema)
     return "1" if types & {"integer", "number"} else "…"
-
-
-def _required_text(uris: ApiUris, operation: ApiOperation) -> str:
-    required = [
-        parameter.name
-        for parameter in uris.shown_parameters(operation)
-        if parameter.required and parameter.location == "query"
-    ]
-    return f"Requires {', '.join(required)}." if required else ""
 
 
 def _parameter_line(parameter: ApiParameter) -> str:

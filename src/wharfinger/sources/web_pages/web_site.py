@@ -487,7 +487,8 @@ class WebSite:
         elif not declared or declared == "application/octet-stream" or mime.is_text(declared):
             text = None if b"\0" in body[:8192] else _decoded(body, answer.headers, html=False)
             mime_type = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
-            if mime_type == "text/plain" and text is not None and listed_type(url) == MARKDOWN and _names_markdown(url):
+            file_name = url.partition("?")[0].rpartition("/")[2]
+            if mime_type == "text/plain" and text is not None and mime.by_name(file_name) == MARKDOWN:
                 mime_type = MARKDOWN  # servers rarely know the type
         else:
             mime_type, text = signature or printable(declared, 100), None
@@ -520,10 +521,6 @@ def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
         "ttl_ms": None if seconds is None else min(IMMUTABLE_TTL_MS, seconds * 1000),
         "private": "private" in directives,
     }
-
-
-def _names_markdown(url: str) -> bool:
-    return mime.by_name(url.partition("?")[0].rpartition("/")[2]) == MARKDOWN
 
 
 def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
