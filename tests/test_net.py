@@ -8,6 +8,8 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import (
@@ -21,6 +23,8 @@ from wharfinger.net import (
     origin_of,
     proxy_for,
     read_limited,
+    seconds_to_wait,
+    unix_time,
 )
 
 
@@ -205,3 +209,24 @@ def test_an_origin_is_normalized_or_refused(url: str, origin: str | None) -> Non
 )
 def test_a_url_of_http_has_one_of_its_two_schemes(text: str, expected: bool) -> None:
     assert is_http_url(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("", None), ("0", 0.0), ("12", 12.0), ("1.5", 1.5), ("-1", None), ("soon", None),
+     ("9" * 9, 999_999_999.0), ("9" * 10, None), ("\u0663", None), (".", None),
+     ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
+)  # fmt: skip
+def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
+    assert seconds_to_wait(text, 10.0) == seconds
+
+
+def test_a_date_becomes_unix_time() -> None:
+    assert unix_time("Fri, 20 Nov 2026 09:30:00 GMT") == 1_795_167_000
+    assert unix_time("") is unix_time("soon") is unix_time("Fri, 20 Nov 2026 09:30:00 GMT" + " " * 60) is None
+
+
+@given(st.text(max_size=100))
+def test_any_retry_after_is_read_without_an_error(text: str) -> None:
+    seconds = seconds_to_wait(text, 0.0)
+    assert seconds is None or 0 <= seconds < 1e12

@@ -1,4 +1,4 @@
-"""Addresses, proxies and size limits of HTTP requests, for the client transports and for sign-in."""
+"""Addresses, proxies, size limits and times of HTTP requests, for everything that sends them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ __all__ = [
     "origin_of",
     "proxy_for",
     "read_limited",
+    "seconds_to_wait",
     "split_url",
+    "unix_time",
 ]
+
+MAX_DATE_CHARACTERS = 60
+MAX_DIGITS = 9
+"""The maximum number of characters of a `Retry-After` in seconds."""
 
 
 def is_loopback(host: str) -> bool:
@@ -229,3 +235,27 @@ async def read_limited(chunks: AsyncIterator[bytes], limit: int) -> bytes | None
             return None
         body.append(chunk)
     return body[0] if len(body) == 1 else b"".join(body)
+
+
+def unix_time(date: str) -> float | None:
+    """Return the time of a date in a header (RFC 9110 §5.6.7); None if it is not a date."""
+    from email.utils import parsedate_to_datetime  # imported on use: it loads the packages of email
+
+    if not date or len(date) > MAX_DATE_CHARACTERS:
+        return None
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def seconds_to_wait(retry_after: str, now: float) -> float | None:
+    """Return the seconds that a `Retry-After` header (RFC 9110 §10.2.3) asks to wait; None if it is not valid.
+
+    `now` is the Unix time, with which a date is compared.
+    """
+    text = retry_after.strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) <= MAX_DIGITS:
+        return float(text)
+    date = unix_time(text)
+    return None if date is None else max(0.0, date - now)

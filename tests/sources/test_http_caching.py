@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,6 @@ def test_an_answer_is_fresh_for_the_rest_of_its_max_age(control: str, age: str, 
 def test_any_header_is_read_without_an_error(first: str, second: str) -> None:
     seconds = fresh_seconds({"cache-control": first, "age": second})
     assert seconds is None or seconds >= 0
-    unix_time(first)
-
-
-def test_a_date_becomes_unix_time() -> None:
-    assert unix_time("Fri, 20 Nov 2026 09:30:00 GMT") == 1_795_167_000
-    assert unix_time("") is unix_time("soon") is unix_time("Fri, 20 Nov 2026 09:30:00 GMT" + " " * 60) is None
 
 
 def test_a_request_has_the_conditions_that_the_answer_allows() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
-__all__ = ["conditional_headers", "fresh_seconds", "unix_time"]
+__all__ = ["conditional_headers", "fresh_seconds"]
 
-MAX_DATE_CHARACTERS = 60
 _MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?([0-9]{1,9})").search
 _SECONDS = re.compile(r"[0-9]{1,9}").fullmatch
 
@@ -29,13 +27,3 @@ def fresh_seconds(headers: Mapping[str, str]) -> int | None:
         return None
     age = headers.get("age", "").strip()
     return max(0, int(max_age[1]) - (int(age) if _SECONDS(age) else 0))
-
-
-def unix_time(date: str) -> float | None:
-    """Return the time of a date in a header (RFC 9110 §5.6.7); None if it is not a date."""
-    if not date or len(date) > MAX_DATE_CHARACTERS:
-        return None
-    try:
-        return parsedate_to_datetime(date).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None

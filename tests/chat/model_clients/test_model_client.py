@@ -14,7 +14,7 @@ import pytest
 from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refusal, endpoint
 from wharfinger import types as t
 from wharfinger.chat.model_clients import ModelAnswer, ModelClient, ModelError, choose_model, model_client
-from wharfinger.chat.model_clients.model_client import make_decoder, seconds_to_wait
+from wharfinger.chat.model_clients.model_client import make_decoder
 from wharfinger.chat.model_clients.model_errors import ModelNotAuthorized, ModelUnreachable
 from wharfinger.chat.model_clients.streamed_answer import MAX_TOOL_CALLS, AnswerRequest
 
@@ -358,12 +358,3 @@ def test_ollama_gets_a_label_only_with_pictures_of_results(in_result: bool) -> N
         message = server.requests[-1]["messages"][-1]
     assert message["images"] == [base64.b64encode(PNG).decode()]
     assert message["content"] == ("Pictures in the results:" if in_result else "")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("", None), ("0", 0.0), ("12", 12.0), ("1.5", 1.5), ("-1", None), ("soon", None), ("9" * 40, None),
-     ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
-)  # fmt: skip
-def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
-    assert seconds_to_wait(text, 10.0) == seconds

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -22,7 +21,7 @@ from wharfinger.chat.model_clients.streamed_answer import AnswerReader, AnswerRe
 from wharfinger.content.mime import essence_of
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.content.text import printable
-from wharfinger.net import connection_failure, proxy_for
+from wharfinger.net import connection_failure, proxy_for, seconds_to_wait
 from wharfinger.protocol.sse import EventDecoder, EventTooLarge
 
 if TYPE_CHECKING:
@@ -316,14 +315,3 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
         return [line for line in complete_lines if line]
 
     return lines
-
-
-def seconds_to_wait(text: str, now: float) -> float | None:
-    """Return the seconds that a `Retry-After` header (RFC 9110 §10.2.3) asks to wait, or None if it is not valid."""
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 12:
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now) if text else None
-    except (ValueError, OverflowError):
-        return None

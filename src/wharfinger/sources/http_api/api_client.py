@@ -23,11 +23,12 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
 from wharfinger.errors import ConnectionFailed, HandlerFailed, InvalidArgument, ResourceNotFound
 from wharfinger.fetching import TooLarge
+from wharfinger.net import seconds_to_wait, unix_time
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
@@ -178,8 +179,9 @@ class ApiClient:
         response = await self._exchange(method, url, headers, body)
         if method != "GET" and response.status < 400:
             self._kept.remove(url)  # the request may have changed it (RFC 9111 §4.4)
-        if response.status in (429, 503) and (seconds := _retry_after(response.headers)) > 0:
-            self._wait_until = time.monotonic() + seconds
+        if response.status in (429, 503):
+            seconds = seconds_to_wait(response.headers.get("retry-after", ""), time.time()) or 0.0
+            self._wait_until = max(self._wait_until, time.monotonic() + min(seconds, MAX_WAIT_SECONDS))
         hidden_headers = {name: self.hide(value) for name, value in response.headers.items()}
         return HttpResponse(response.status, hidden_headers, self.hide_bytes(response.body))
 
@@ -278,12 +280,3 @@ def _fresh_until(headers: Mapping[str, str]) -> float:
     """Return the monotonic time until which an answer is used without a request; 0 if it is requested each time."""
     seconds = fresh_seconds(headers)
     return time.monotonic() + min(seconds, IMMUTABLE_TTL_MS // 1000) if seconds else 0.0
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds that an answer asks to wait (RFC 9110 §10.2.3), within the bound."""
-    text = headers.get("retry-after", "").strip()
-    if re.fullmatch("[0-9]{1,9}", text):
-        return min(float(text), MAX_WAIT_SECONDS)
-    date = unix_time(text)
-    return 0.0 if date is None else max(0.0, min(date - time.time(), MAX_WAIT_SECONDS))

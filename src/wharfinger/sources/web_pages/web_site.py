@@ -28,13 +28,14 @@ from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.text import many, printable
 from wharfinger.errors import ConnectionFailed, InternalError, MissingExtra, ResourceNotFound
 from wharfinger.fetching import USER_AGENT, Fetcher, Gunzip, NoAnswerInTime, NotAllowed, UnusableAnswer, same_origin
+from wharfinger.net import seconds_to_wait, unix_time
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
 from wharfinger.sources.etag import digest
 from wharfinger.sources.html_reader import PageText
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds, unix_time
+from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
 from wharfinger.sources.loop_thread import LoopThread
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 from wharfinger.sources.web_pages.page_lists import (
@@ -59,6 +60,8 @@ ROBOT = USER_AGENT.partition("/")[0]
 """The name of this client in robots.txt."""
 MARKDOWN = "text/markdown"
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
+PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30.0, 3600.0
+"""How long no request is sent after an answer of 429 or 503 without `Retry-After`, and at most with it."""
 REUSE_SECONDS = 1.0
 """Time for which an answer is reused without a request, so that a description and a read share one."""
 MAX_FRESH_SECONDS = 300.0
@@ -290,10 +293,9 @@ class WebSite:
             self._listed_at = -math.inf  # so that the next call asks the site, and does not use what is known
             raise SiteUnavailable(str(error)) from None
         if answer.status in (429, 503):
-            retry_after = answer.headers.get("retry-after", "")
-            self._pause_until = time.monotonic() + (
-                min(int(retry_after), 3600) if re.fullmatch(r"\d{1,6}", retry_after) else 30
-            )
+            seconds = seconds_to_wait(answer.headers.get("retry-after", ""), time.time())
+            seconds = PAUSE_SECONDS if seconds is None else min(seconds, MAX_PAUSE_SECONDS)
+            self._pause_until = time.monotonic() + seconds
         return answer
 
     def _allows(self, url: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,15 @@ import msgspec
 
 from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, WharfingerError
-from wharfinger.net import connection_failure, is_address, join_headers, make_resolver, proxy_for, read_limited
+from wharfinger.net import (
+    connection_failure,
+    is_address,
+    join_headers,
+    make_resolver,
+    proxy_for,
+    read_limited,
+    seconds_to_wait,
+)
 from wharfinger.protocol.interfaces import MAX_AUTH_RETRIES
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
@@ -39,18 +49,17 @@ READ_BUFFER_BYTES = 512 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024
 """The maximum number of bytes of a refusal's body that are read."""
 FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
-MAX_RETRY_AFTER_DIGITS = 9
 
 
 class NoMessage(ConnectionFailed):
     """An HTTP answer without a JSON-RPC message; `status` decides how negotiation continues."""
 
     def __init__(self, message: str, status: int, retry_after: str = "") -> None:
-        """`retry_after` is the header of that name (RFC 9110 §10.2.3); a date in it is ignored."""
+        """`retry_after` is the header of that name."""
         super().__init__(message)
         self.status = status
-        if retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= MAX_RETRY_AFTER_DIGITS:
-            self.retry_after = int(retry_after)
+        seconds = seconds_to_wait(retry_after, time.time())
+        self.retry_after = None if seconds is None else math.ceil(seconds)
 
 
 class Origin:
