@@ -159,6 +159,25 @@ def test_filters_return_the_matching_entries_of_any_log(
     assert "".join(read_windows(source, f"{APP}?{query}&tail=3", PREVIOUS)) == "".join(expected)
 
 
+@pytest.mark.parametrize("word", ["Straße", "STRASSE", "straße", "Ærø", "ÆRØ"])
+def test_a_text_is_found_in_any_case(tmp_path: Path, source: Logs, word: str) -> None:
+    """`ß` and `SS` are the same letters in different cases."""
+    (tmp_path / "app.log").write_text("info: nothing\ninfo: Straße auf Ærø\n")
+    assert source.read(f"{APP}?text={word}").contents[0].text == "info: Straße auf Ærø\n"
+
+
+@pytest.mark.parametrize("word", ["crane", "Ærø"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "cp1252"])
+def test_4_mib_are_searched_for_a_text_within_seconds(tmp_path: Path, source: Logs, word: str, encoding: str) -> None:
+    """A bug: entries were converted to text one by one for a word with other letters than those of English."""
+    boat = "boat" if encoding == "ascii" else "båt"
+    entries = [f"2026-11-20T10:00:00Z INFO {boat} {n} is in\n" for n in range(100_000)]
+    (tmp_path / "app.log").write_text("".join(entries), encoding)
+    began = time.thread_time()
+    assert source.read(f"{APP}?text={word}").contents[0].text == ""
+    assert time.thread_time() - began < 5
+
+
 def test_a_stack_trace_in_a_log_without_times_belongs_to_the_line_before_it(tmp_path: Path, source: Logs) -> None:
     """The traces are of Python and Java."""
     trace = (

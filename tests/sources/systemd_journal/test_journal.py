@@ -202,6 +202,13 @@ def test_a_text_search_scans_a_limited_part_and_links_to_the_rest(
     assert messages(source, uri) == ["the Anna is in"]
 
 
+@pytest.mark.parametrize("word", ["Straße", "STRASSE", "ÆRØ"])
+def test_a_text_is_found_in_any_case(journal_files: WrittenJournal, word: str) -> None:
+    """`ß` and `SS` are the same letters in different cases."""
+    journal_files.write("nothing", "Straße auf Ærø")
+    assert messages(open_journal(journal_files), f"{NGINX}?text={word}") == ["Straße auf Ærø"]
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

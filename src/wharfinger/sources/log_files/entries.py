@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
-from wharfinger.sources.log_files.log_text import ByteReader, render
+from wharfinger.sources.log_files.log_text import ByteReader, may_contain, render
 from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -80,17 +80,13 @@ class EntryFilter(NamedTuple):
             rank = level_of(data[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
             if rank is None or rank < self.level:
                 return False
-        if not self.text:
-            return True
-        part = data[entry.start : entry.end]
-        if not self.may_be_in(part):
-            return False
-        shown_text = render(part, offset + entry.start, content, redact=self.redact, cut=False)
-        return self.text in shown_text.casefold()
-
-    def may_be_in(self, data: bytes) -> bool:
-        """Return whether the text may be in these bytes. This quick check may return True by mistake."""
-        return not self.text.isascii() or self.text.encode() in data.lower()
+        part, start = data[entry.start : entry.end], offset + entry.start
+        return not self.text or (
+            may_contain(part, self.text)
+            # Few entries have the text, so secrets, which take much longer to find, are searched last.
+            and self.text in render(part, start, content, redact=False, cut=False).casefold()
+            and (not self.redact or self.text in render(part, start, content, cut=False).casefold())
+        )
 
 
 def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 from wharfinger.content import mime
 from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret_spans
 
-__all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "render"]
+__all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "may_contain", "render"]
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
 """Maximum bytes of one line that are shown, unless the URI requests bytes."""
@@ -57,6 +57,19 @@ def render(data: bytes, start: int, content: ByteReader, *, redact: bool = True,
         position = min(secret_end, last)
     parts.append(_shown(data[position - first :]))
     return "".join(parts)
+
+
+def may_contain(data: bytes, text: str) -> bool:
+    """Return whether a casefolded text may be in these bytes when they are shown.
+
+    This check is quick. It may return True by mistake.
+    """
+    if text.isascii() and text.encode() in data.lower():
+        return True
+    if data.isascii():
+        return False
+    decoded = data.decode(errors="replace").casefold()  # `ß` becomes `ss`
+    return text in decoded or ("\ufffd" in decoded and not text.isascii())  # U+FFFD: the encoding is another one
 
 
 def _cut_lines(data: bytes) -> bytes:

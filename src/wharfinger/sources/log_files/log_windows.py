@@ -29,6 +29,7 @@ from wharfinger.sources.log_files.entries import (
 from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
 from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
 from wharfinger.sources.log_files.log_query import LogQuery
+from wharfinger.sources.log_files.log_text import may_contain
 from wharfinger.sources.log_files.positions import SAMPLE_BYTES, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_LINES, Window
@@ -174,7 +175,7 @@ class LogReader:
         self, content: LogContent, start: int, data: bytes, entry_filter: EntryFilter
     ) -> Iterator[tuple[int, int, bool, bool]]:
         """Yield the entries of some bytes: begin, end, whether it matches, and whether it is after the end time."""
-        if entry_filter.until is None and not entry_filter.may_be_in(data):
+        if entry_filter.until is None and not may_contain(data, entry_filter.text):
             return
         now = content.modified / 1e9
         begin = head_before(content, start, self.zone, now)

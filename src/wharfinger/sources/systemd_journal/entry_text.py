@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 
-from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, render
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, may_contain, render
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
 from wharfinger.sources.windows.window import BytesContent
@@ -82,7 +82,7 @@ def _as_utf8(message: bytes, max_bytes: int) -> bytes:
 
 def has_text(line: bytes, text: str, redact: bool) -> bool:
     """Return whether a line, as it is shown, contains a text. The text must be casefolded."""
-    if text.isascii() and text.encode() not in line.lower():
+    if not may_contain(line, text):
         return False
     if redact and _KEY_LINE(line.partition(b": ")[2].strip()):
         return False  # it may be a line of a private key: the lines before it are not known here
