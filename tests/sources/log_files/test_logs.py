@@ -19,6 +19,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import Document, UnusableSource
 from wharfinger.sources.log_files import Logs, logs
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES
 from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES
 
@@ -433,6 +434,16 @@ def test_a_secret_is_not_shown_in_any_window(tmp_path: Path, app: Path, source: 
     assert "hunter2" not in "".join(source.text(APP))
     assert not any("hunter" in str(hit.snippet) for hit in search_documents(source, "hunter2", 10))
     assert "hunter2" in text(logs(tmp_path / "*.log", label="boats", redact=False), APP)
+
+
+@pytest.mark.parametrize("line", [f"postgres://ann:{SECRET}@db/boats", f"Bearer {SECRET}", f"see ghp_{SECRET}{SECRET}"])
+def test_no_part_of_a_secret_is_shown_where_a_long_line_is_cut(app: Path, source: Logs, line: str) -> None:
+    """A bug: the password of a URL was shown if the line was cut before the `@`."""
+    for shown in range(len(line)):
+        app.write_text("x" * (MAX_SHOWN_LINE_BYTES - 1 - shown) + f" {line} {'y' * 100}\n")
+        found = text(source, APP)
+        assert "hunt" not in found
+        assert found.endswith(" bytes more in this line]\n")
 
 
 # Documents

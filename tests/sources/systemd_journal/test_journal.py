@@ -21,6 +21,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources import journal
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES
 from wharfinger.sources.systemd_journal import Journal, journal_process, journal_windows
 from wharfinger.sources.windows.window_budget import window_budget
 
@@ -294,6 +295,17 @@ def test_secrets_are_redacted_even_if_they_begin_before_the_window(journal_files
     assert "password=[redacted] was given" in text_of(source, NGINX)
     assert "hunter2" not in str(list(search_documents(source, "hunter2 password", 9)))
     assert "hunter2" in text_of(open_journal(journal_files, redact=False), NGINX)
+
+
+def test_no_part_of_a_secret_is_shown_where_a_long_message_is_cut(journal_files: WrittenJournal) -> None:
+    """A bug: the password of a URL was shown if the message was cut before the `@`."""
+    url = "postgres://ann:hunter2hunter2@db/boats"
+    journal_files.write(
+        *["x" * (MAX_SHOWN_LINE_BYTES - 1 - shown) + f" {url} {'y' * 100}" for shown in range(len(url))]
+    )
+    text = text_of(open_journal(journal_files), f"{NGINX}?tail=100")
+    assert text.count(" bytes more in this entry: ?entry=") == len(url)
+    assert "hunt" not in text
 
 
 def test_secrets_in_fields_are_redacted(journal_files: WrittenJournal) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Protocol
 
 from wharfinger.content import mime
-from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret_spans
+from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, cut_between_secrets, secret_spans
 
 __all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "may_contain", "render"]
 
@@ -40,11 +40,13 @@ def render(data: bytes, start: int, content: ByteReader, *, redact: bool = True,
     """
     end = start + len(data)
     if cut and len(data) > MAX_SHOWN_LINE_BYTES:
-        data = _cut_lines(data)
+        lines = data.splitlines(keepends=True)
+        data = b"".join([line if len(line) <= MAX_SHOWN_LINE_BYTES else _cut_line(line) for line in lines])
+    line_end = ""
     if data.endswith(b"\r") and content.read(end, 1) == b"\n":  # a line end that the window cuts
-        return render(data[:-1], start, content, redact=redact, cut=cut) + "\r"
+        data, line_end = data[:-1], "\r"
     if not redact:
-        return _shown(data)
+        return _shown(data) + line_end
     before = content.read(max(0, start - CONTEXT_BYTES), min(CONTEXT_BYTES, start))
     after = b"" if data.endswith(b"\n") else content.read(end, CONTEXT_BYTES)
     first, last = len(before), len(before) + len(data)
@@ -55,8 +57,15 @@ def render(data: bytes, start: int, content: ByteReader, *, redact: bool = True,
             continue
         parts += (_shown(data[position - first : max(secret_begin, first) - first]), REDACTED)
         position = min(secret_end, last)
-    parts.append(_shown(data[position - first :]))
+    parts += (_shown(data[position - first :]), line_end)
     return "".join(parts)
+
+
+def _cut_line(line: bytes) -> bytes:
+    shown = cut_between_secrets(line, MAX_SHOWN_LINE_BYTES)
+    end = b"\n" if line.endswith(b"\n") else b""
+    left_out = len(line) - len(shown) - len(end)
+    return shown + b" [%d bytes more in this line]" % left_out + end
 
 
 def may_contain(data: bytes, text: str) -> bool:
@@ -70,20 +79,6 @@ def may_contain(data: bytes, text: str) -> bool:
         return False
     decoded = data.decode(errors="replace").casefold()  # `ß` becomes `ss`
     return text in decoded or ("\ufffd" in decoded and not text.isascii())  # U+FFFD: the encoding is another one
-
-
-def _cut_lines(data: bytes) -> bytes:
-    return b"".join(
-        [line if len(line) <= MAX_SHOWN_LINE_BYTES else _cut_line(line) for line in data.splitlines(keepends=True)]
-        if max(map(len, data.split(b"\n"))) > MAX_SHOWN_LINE_BYTES
-        else [data]
-    )
-
-
-def _cut_line(line: bytes) -> bytes:
-    end = b"\n" if line.endswith(b"\n") else b""
-    left_out = len(line) - MAX_SHOWN_LINE_BYTES - len(end)
-    return line[:MAX_SHOWN_LINE_BYTES] + b" [%d bytes more in this line]" % left_out + end
 
 
 def _shown(data: bytes) -> str:

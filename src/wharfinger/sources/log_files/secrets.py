@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wharfinger.content.secret_forms import SECRET_NAMES, TOKEN_FORMS, TOKEN_START
 
-__all__ = ["CONTEXT_BYTES", "KINDS", "REDACTED", "SecretKind", "secret_spans"]
+__all__ = ["CONTEXT_BYTES", "KINDS", "REDACTED", "SecretKind", "cut_between_secrets", "secret_spans"]
 
 REDACTED = "[redacted]"
 CONTEXT_BYTES = 16_384
@@ -70,6 +70,18 @@ def secret_spans(data: bytes) -> list[tuple[int, int]]:
     return list(
         _joined(sorted(span for kind in KINDS for word in kind.words for span in _find(data, lower, kind, word)))
     )
+
+
+def cut_between_secrets(data: bytes, size: int) -> bytes:
+    """Return the first `size` bytes, or fewer if they end with a part of a secret that would not be found by itself.
+
+    The password in a URL, for example, is recognised by the `@` after it.
+    """
+    starts = {start for start, _ in secret_spans(data[:size])}
+    for start, end in secret_spans(data[: size + CONTEXT_BYTES]):
+        if start < size <= end and start not in starts:
+            return data[:start]
+    return data[:size]
 
 
 def _find(data: bytes, lower: bytes, kind: SecretKind, word: bytes) -> Iterator[tuple[int, int]]:

@@ -9,6 +9,7 @@ import re
 import time
 
 from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, may_contain, render
+from wharfinger.sources.log_files.secrets import cut_between_secrets
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
 from wharfinger.sources.windows.window import BytesContent
@@ -63,8 +64,9 @@ def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> byte
     number = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
     head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{number}: "
     message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
-    cut_bytes = entry.left_out + max(0, len(message) - max_bytes)
-    message = _as_utf8(message, max_bytes).replace(b"\n", _INDENT)
+    shown_bytes = len(cut_between_secrets(message, max_bytes)) if len(message) > max_bytes else len(message)
+    cut_bytes = entry.left_out + len(message) - shown_bytes
+    message = _as_utf8(message, shown_bytes).replace(b"\n", _INDENT)
     if cut_bytes:
         position = position_of_cursor(cursor_of(entry))
         message += b" [%d bytes more in this entry: ?entry=%s]" % (cut_bytes, position.encode())
