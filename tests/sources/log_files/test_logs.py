@@ -358,6 +358,18 @@ def test_empty_parts_of_a_compressed_log_are_read_up_to_a_limit(tmp_path: Path) 
     assert time.process_time() - began < 5
 
 
+def test_a_compressed_log_of_several_parts_is_read_in_windows(app: Path, source: Logs) -> None:
+    """A bug: the log was reported as gone after the first window, because its length was that of its last part."""
+    lines = [b"2026-11-20T09:00:00Z INFO line %d\n" % number for number in range(3_000)]
+    parts = [gzip.compress(b"".join(part)) for part in (lines[:2_990], lines[2_990:])]
+    Path(f"{app}.1.gz").write_bytes(b"".join(parts))
+    found, uri = "", f"{APP}?since=2026-11-20T09:00:00Z"
+    while window := text(source, uri):
+        found += window
+        uri = link(source, uri)
+    assert found == b"".join(lines).decode() + app.read_text()
+
+
 def test_links_fifos_and_folders_with_names_of_rotated_logs_are_ignored(
     tmp_path: Path, app: Path, source: Logs
 ) -> None:

@@ -91,9 +91,11 @@ def locate(chain: Chain, position: LogPosition) -> LogPlace:
     generations = chain.generations
     if not position.offset:
         return _locate_beginning(chain, position)
-    order = sorted(range(len(generations)), key=lambda at: (generations[at].identity[1] != position.inode, at))
-    for at in order:
-        if chain.length(at) >= position.offset and contains_position(chain.content(at), position):
+    same_inode = [generation.identity[1] == position.inode for generation in generations]
+    for at in sorted(range(len(generations)), key=lambda at: (not same_inode[at], at)):
+        # The length of a compressed file of several parts is estimated as that of its last part.
+        may_contain = same_inode[at] or chain.length(at) >= position.offset
+        if may_contain and contains_position(chain.content(at), position):
             return LogPlace(at, position.offset)
         chain.close_file(at)
     if not chain.is_current():
