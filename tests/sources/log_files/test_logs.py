@@ -345,8 +345,27 @@ def test_a_compressed_log_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert result.contents[0].text == "0" * 1023 + "\n"
     assert len(result.contents) == 1  # the answer is complete
     assert "left out" in str(source.read(f"{APP}.1.gz?lines=1-").contents[-1].text)
-    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n" * 100)[:-12])
-    assert numbers(text(source, f"{APP}.1.gz?lines=1-1")) == [1]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_compressed_log_that_is_cut_or_damaged_is_read_up_to_there_with_a_remark(
+    tmp_path: Path, damaged: bool
+) -> None:
+    """A bug: a log that was cut had no remark."""
+    log = "".join([f"one line {number}\n" for number in range(1_000)])
+    data = gzip.compress(log.encode())
+    half = len(data) // 2
+    (tmp_path / "app.log.1.gz").write_bytes(data[:half] + (b"\xff" * half if damaged else b""))
+    result = logs(tmp_path / "*.gz", label="boats").read(f"{APP}.1.gz?lines=1-")
+    assert str(result.contents[0].text).startswith(log[:2_000])
+    assert "what is after 64 MiB, or damaged, is left out" in str(result.contents[-1].text)
+
+
+def test_a_complete_compressed_log_has_no_remark(tmp_path: Path) -> None:
+    (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n" * 100))
+    result = logs(tmp_path / "*.gz", label="boats").read(f"{APP}.1.gz?lines=1-")
+    assert len(numbers(str(result.contents[0].text))) == 100
+    assert len(result.contents) == 1
 
 
 def test_empty_parts_of_a_compressed_log_are_read_up_to_a_limit(tmp_path: Path) -> None:

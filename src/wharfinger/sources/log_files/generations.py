@@ -140,12 +140,12 @@ class InflatedLogs:
 def _inflate(file: IO[bytes], max_bytes: int) -> _InflatedFile:
     """Decompress the members of a gzip file."""
     target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
-    remaining, data, members = max_bytes, b"", 0
+    remaining, data, members, is_complete = max_bytes, b"", 0, True
     decompressor = zlib.decompressobj(wbits=31)
     try:
         while remaining and (data := data or file.read(1 << 16)):
             remaining -= target.write(decompressor.decompress(data, min(remaining, 1 << 20)))
-            data = decompressor.unconsumed_tail
+            data, is_complete = decompressor.unconsumed_tail, decompressor.eof
             if decompressor.eof:
                 data, decompressor = decompressor.unused_data, zlib.decompressobj(wbits=31)
                 members += 1
@@ -153,7 +153,7 @@ def _inflate(file: IO[bytes], max_bytes: int) -> _InflatedFile:
                     return _InflatedFile(target, True)
     except zlib.error:
         return _InflatedFile(target, True)
-    return _InflatedFile(target, bool(data or not remaining))
+    return _InflatedFile(target, bool(data) or not remaining or not is_complete)
 
 
 FileCheck = Callable[[str], bool]
