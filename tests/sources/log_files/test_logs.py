@@ -207,6 +207,17 @@ def test_new_lines_are_read_once_across_rotation(app: Path, source: Logs) -> Non
     assert text(source, link(source, uri)) == ""
 
 
+def test_a_line_that_is_finished_after_a_filtered_read_is_read_whole(app: Path, source: Logs) -> None:
+    """A bug: the next window had only the part that was written later."""
+    line = b"2026-11-20T10:30:00Z INFO the crane works again\n"
+    append(app, line[:40])
+    for query in ("text=works", "text=works&tail=5"):
+        uri = link(source, f"{APP}?{query}")
+        append(app, line[40:])
+        assert text(source, uri) == line.decode()
+        append(app, line[:40])
+
+
 def test_a_position_in_a_replaced_log_is_reported_as_gone(app: Path, source: Logs) -> None:
     uri = link(source, APP)
     app.unlink()

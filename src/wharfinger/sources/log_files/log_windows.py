@@ -280,10 +280,11 @@ class LogReader:
 
     def _position_after(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
         """Return the position after the last complete line, so that an unfinished line is returned whole later."""
-        end = high
-        if high == content.size and pieces and pieces[-1].end == high and not pieces[-1].data.endswith(b"\n"):
-            end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
-        return position_of(content, end)
+        if high < content.size:
+            return position_of(content, high)
+        is_selected = pieces and pieces[-1].end == high
+        data = pieces[-1].data if is_selected else content.read(max(0, high - BLOCK_BYTES), BLOCK_BYTES)
+        return position_of(content, high - len(data) + data.rfind(b"\n") + 1)
 
     def _before(self, chain: Chain, index: int, offset: int) -> LogPosition | None:
         """Return the position at which the previous window ends, or None at the beginning of the oldest file."""
