@@ -30,6 +30,7 @@ __all__ = [
     "find_time",
     "has_times",
     "head_before",
+    "line_times",
     "next_head",
 ]
 
@@ -93,6 +94,17 @@ def has_times(data: bytes, zone: tzinfo | None, now: float) -> bool:
     """Return whether one of the first lines has a time."""
     lines = data[:BLOCK_BYTES].split(b"\n", 200)[:200]
     return any(time_of(line[:LINE_START_BYTES], zone, now) is not None for line in lines)
+
+
+def line_times(data: bytes, zone: tzinfo | None, now: float | None) -> Iterator[tuple[int, float]]:
+    """Yield the offset and the time of each line that has a time, in bytes that begin with a line."""
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position) + 1 or len(data)
+        moment = time_of(data[position : min(end, position + LINE_START_BYTES)], zone, now)
+        if moment is not None:
+            yield position, moment
+        position = end
 
 
 # Lines of stack traces (Python, Java, JavaScript, Go) that are not indented, and the ends of printed objects.
@@ -176,13 +188,8 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
     begin = _line_after(content, offset)
     for length in (4 << 10, BLOCK_BYTES):
         data = content.read(begin, length)
-        position = 0
-        while position < len(data):
-            end = data.find(b"\n", position) + 1 or len(data)
-            moment = time_of(data[position : min(end, position + LINE_START_BYTES)], zone, now)
-            if moment is not None:
-                return begin + position, moment
-            position = end
+        if first_time := next(line_times(data, zone, now), None):
+            return begin + first_time[0], first_time[1]
         if len(data) < length:
             break
     return None
@@ -232,13 +239,9 @@ def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None
     begin = _line_after(content, offset)
     for _ in range(MAX_BLOCKS):
         data = content.read(begin, 2 * BLOCK_BYTES)
-        position = 0
-        while position < len(data):
-            end = data.find(b"\n", position) + 1 or len(data)
-            entry_time = time_of(data[position : min(end, position + LINE_START_BYTES)], zone, now)
-            if entry_time is not None and entry_time >= moment:
+        for position, entry_time in line_times(data, zone, now):
+            if entry_time >= moment:
                 return begin + position
-            position = end
         if not data or begin + len(data) >= content.size:
             return content.size
         begin = begin + len(data) if data.endswith(b"\n") else _line_after(content, begin + len(data) - 1)

@@ -14,13 +14,25 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from typing import IO, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import IO, NamedTuple, TypeVar
 
+from wharfinger.sources.folder.file_content import DuplicatedFile, FileContent
 from wharfinger.sources.folder.safe_open import Handle, NotServed, missing_as_not_served, open_file, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts
 
-__all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "InflatedLogs", "LogContent", "LogMoved", "open_chain"]
+__all__ = [
+    "MAX_INFLATED_BYTES",
+    "Chain",
+    "Generation",
+    "InflatedLogs",
+    "LogContent",
+    "LogMoved",
+    "open_chain",
+    "with_chain",
+]
+
+T = TypeVar("T")
 
 MAX_INFLATED_BYTES = 64 << 20
 """Maximum decompressed bytes of a log that are read. A remark reports the omission of the rest."""
@@ -31,6 +43,8 @@ MAX_ROTATED_FILES = 1_000
 MAX_LISTINGS = 50
 """Maximum number of listings of a directory until two agree: files may be renamed in between."""
 LISTING_PAUSE_SECONDS = 0.002
+MAX_TRIES = 16
+"""Maximum number of attempts to read files that are being renamed, within about half a second."""
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or
 # (log4j and others, by date only) `app-2026-11-20.log`.
@@ -64,52 +78,21 @@ class Generation(NamedTuple):
 class LogContent:
     """An open file, up to its size when it was opened. If `more` is True, bytes after `size` are left out."""
 
-    more = False
-    holder: object = None
-    """An object that keeps the file open while it is referenced."""
-
-    def __init__(self, file: IO[bytes], generation: Generation) -> None:
-        self.file = file
+    def __init__(self, generation: Generation, content: FileContent, *, more: bool = False) -> None:
         self.generation = generation
-        self.status = os.fstat(file.fileno())
-        self.size = self.status.st_size
-        self.modified = self.status.st_mtime_ns
-        self._lock = threading.Lock()
+        self.more = more
+        self.status = os.fstat(content.descriptor)
+        self.size = content.size
+        self.modified = generation.modified if generation.packed else self.status.st_mtime_ns
+        self._content = content
 
     def read(self, offset: int, length: int) -> bytes:
         """Read bytes from `offset`. Returns fewer if the file ends earlier or was truncated."""
-        length = max(0, min(length, self.size - offset))
-        if hasattr(os, "pread"):
-            data = os.pread(self.file.fileno(), length, offset)
-            while len(data) < length and (
-                piece := os.pread(self.file.fileno(), length - len(data), offset + len(data))
-            ):
-                data += piece
-            return data
-        with self._lock:
-            self.file.seek(offset)
-            return self.file.read(length)
+        return self._content.read(offset, length)
 
     def grew(self) -> bool:
         """Return whether the file has grown since it was opened."""
-        return os.fstat(self.file.fileno()).st_size > self.size
-
-
-class _InflatedFile:
-    """A decompressed log in an unnamed file, which is closed when this object is garbage-collected."""
-
-    def __init__(self, file: IO[bytes], more: bool) -> None:
-        self.file = file
-        self.more = more
-
-    def content(self, generation: Generation) -> LogContent:
-        """Return the decompressed bytes as the content of the compressed file."""
-        content = LogContent(self.file, generation)
-        content.modified, content.more, content.holder = generation.modified, self.more, self
-        return content
-
-    def __del__(self) -> None:
-        self.file.close()
+        return os.fstat(self._content.descriptor).st_size > self.size
 
 
 class InflatedLogs:
@@ -119,17 +102,17 @@ class InflatedLogs:
         self.max_bytes = max_bytes
         self._max_files = max_files
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[object, ...], _InflatedFile] = OrderedDict()
+        self._files: OrderedDict[tuple[object, ...], tuple[DuplicatedFile, bool]] = OrderedDict()
 
     def open(self, file: IO[bytes], generation: Generation) -> LogContent:
         """Decompress a file. The content ends at the first damaged byte, or at the limit."""
         key = (generation.identity, generation.size, generation.modified)
         with self._lock:
-            inflated = self._files.pop(key, None) or _inflate(file, self.max_bytes)
-            self._files[key] = inflated
+            known = self._files.pop(key, None)
+            inflated, more = self._files[key] = known or _inflate(file, self.max_bytes)
             while len(self._files) > self._max_files:
                 self._files.popitem(last=False)
-        return inflated.content(generation)
+        return LogContent(generation, inflated, more=more)
 
     def close(self) -> None:
         """Close all files that are not in use."""
@@ -137,23 +120,23 @@ class InflatedLogs:
             self._files.clear()
 
 
-def _inflate(file: IO[bytes], max_bytes: int) -> _InflatedFile:
-    """Decompress the members of a gzip file."""
-    target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
+def _inflate(file: IO[bytes], max_bytes: int) -> tuple[DuplicatedFile, bool]:
+    """Decompress the members of a gzip file. Returns the bytes, and whether the rest is left out."""
     remaining, data, members, is_complete = max_bytes, b"", 0, True
     decompressor = zlib.decompressobj(wbits=31)
-    try:
-        while remaining and (data := data or file.read(1 << 16)):
-            remaining -= target.write(decompressor.decompress(data, min(remaining, 1 << 20)))
-            data, is_complete = decompressor.unconsumed_tail, decompressor.eof
-            if decompressor.eof:
-                data, decompressor = decompressor.unused_data, zlib.decompressobj(wbits=31)
-                members += 1
-                if members == MAX_GZIP_MEMBERS:  # empty members take time, but never reach the limit of bytes
-                    return _InflatedFile(target, True)
-    except zlib.error:
-        return _InflatedFile(target, True)
-    return _InflatedFile(target, bool(data) or not remaining or not is_complete)
+    with tempfile.TemporaryFile(buffering=0) as target:
+        try:
+            # Empty members take time, but never reach the limit of bytes.
+            while remaining and members < MAX_GZIP_MEMBERS and (data := data or file.read(1 << 16)):
+                remaining -= target.write(decompressor.decompress(data, min(remaining, 1 << 20)))
+                data, is_complete = decompressor.unconsumed_tail, decompressor.eof
+                if decompressor.eof:
+                    data, decompressor = decompressor.unused_data, zlib.decompressobj(wbits=31)
+                    members += 1
+        except zlib.error:
+            is_complete = False
+        more = bool(data) or not remaining or members == MAX_GZIP_MEMBERS or not is_complete
+        return DuplicatedFile(target.fileno(), max_bytes - remaining), more
 
 
 FileCheck = Callable[[str], bool]
@@ -161,17 +144,14 @@ FileCheck = Callable[[str], bool]
 
 
 class Chain:
-    """A log's files at one moment, newest first. The `ExitStack` closes those that were opened."""
+    """A log's files at one moment, newest first. They are opened when they are needed."""
 
-    def __init__(
-        self, handle: Handle, name: str, inflated: InflatedLogs, stack: ExitStack, may_read: FileCheck | None = None
-    ) -> None:
+    def __init__(self, handle: Handle, name: str, inflated: InflatedLogs, may_read: FileCheck | None = None) -> None:
         self.generations = _list_settled_files(handle, name, may_read)
         self._handle = handle
         self._may_read = may_read
         self._name = name
         self._inflated = inflated
-        self._stack = stack
         self._open: dict[int, LogContent] = {}
 
     @property
@@ -185,26 +165,30 @@ class Chain:
         Raises:
             LogMoved: the file with this name was replaced or removed.
         """
-        if at not in self._open:
-            self._open[at] = self._open_one(self.generations[at])
-        return self._open[at]
+        content = self._open.get(at)
+        if content is None:
+            generation = self.generations[at]
+            with self._open_file(generation) as file:
+                status = os.fstat(file.fileno())
+                if (status.st_dev, status.st_ino) != generation.identity:
+                    raise LogMoved
+                if generation.packed:
+                    content = self._inflated.open(file, generation)
+                else:
+                    content = LogContent(generation, DuplicatedFile(file.fileno(), status.st_size))
+            self._open[at] = content
+        return content
 
-    def _open_one(self, generation: Generation) -> LogContent:
+    def _open_file(self, generation: Generation) -> IO[bytes]:
         try:
             with missing_as_not_served():
-                file = self._stack.enter_context(os.fdopen(open_file(self._handle, generation.name), "rb", 0))
+                return os.fdopen(open_file(self._handle, generation.name), "rb", 0)
         except NotServed:
             raise LogMoved from None
-        status = os.fstat(file.fileno())
-        if (status.st_dev, status.st_ino) != generation.identity:
-            raise LogMoved
-        return self._inflated.open(file, generation) if generation.packed else LogContent(file, generation)
 
     def close_file(self, at: int) -> None:
         """Close one of the files."""
-        content = self._open.pop(at, None)
-        if content is not None and not content.generation.packed:
-            content.file.close()
+        self._open.pop(at, None)
 
     def is_current(self) -> bool:
         """Return whether the directory still has the same files, and the rotated ones have the same sizes."""
@@ -215,12 +199,9 @@ class Chain:
         generation = self.generations[at]
         if not generation.packed:
             return generation.size
-        try:
-            with missing_as_not_served(), os.fdopen(open_file(self._handle, generation.name), "rb", 0) as file:
-                file.seek(max(0, generation.size - 4))
-                return min(int.from_bytes(file.read(4), "little"), self._inflated.max_bytes)
-        except NotServed:
-            raise LogMoved from None
+        with self._open_file(generation) as file:
+            file.seek(max(0, generation.size - 4))
+            return min(int.from_bytes(file.read(4), "little"), self._inflated.max_bytes)
 
 
 @contextmanager
@@ -237,14 +218,32 @@ def open_chain(
     if not parts:
         raise NotServed
     name = parts[-1]
-    with ExitStack() as stack:
-        directory = stack.enter_context(tree.directory(parts[:-1]))
+    with tree.directory(parts[:-1]) as directory:
         if directory.rules.judge(name, False):
             raise NotServed
-        chain = Chain(directory.handle, name, inflated, stack, may_read)
+        chain = Chain(directory.handle, name, inflated, may_read)
         if not chain.generations:
             raise NotServed
         yield chain
+
+
+def with_chain(
+    tree: FileTree,
+    parts: Parts,
+    inflated: InflatedLogs,
+    use: Callable[[Chain], T],
+    may_read: FileCheck | None = None,
+) -> T:
+    """Call `use` with the files of a log, and again if they were moved during the call.
+
+    Raises:
+        NotServed: as for `open_chain`, or the files keep moving.
+    """
+    for number in range(MAX_TRIES):
+        with suppress(LogMoved), open_chain(tree, parts, inflated, may_read) as chain:
+            return use(chain)
+        time.sleep(min(0.001 * 2**number, 0.05))
+    raise NotServed
 
 
 def _list_settled_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[Generation]:

@@ -3,15 +3,15 @@
 A position names a file by its inode and a digest of the bytes before it (`positions`). `locate` finds that file under
 any name. `read_on` reads complete lines from it, and continues in the next newer file when the older one was read to
 its end and the newer one has content. After each read, the bytes are compared with the file again: if it was truncated
-or replaced, `LogMoved` is raised and the read is repeated (`tries`).
+or replaced, `LogMoved` is raised and the read is repeated (`with_chain`).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
@@ -23,14 +23,14 @@ from wharfinger.sources.log_files.generations import (
     InflatedLogs,
     LogContent,
     LogMoved,
-    open_chain,
+    with_chain,
 )
 from wharfinger.sources.log_files.positions import LogPlace, LogPosition, contains_position, locate, position_of
 
-__all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
+__all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_on"]
 
-MAX_TRIES = 16
-"""Maximum number of attempts to read files that are being renamed, within about half a second."""
+T = TypeVar("T")
+
 EDGE_BYTES = 1_024
 """Bytes at both ends of a read that are read again, to check that the file was not truncated in between."""
 
@@ -65,39 +65,6 @@ class LogRead(NamedTuple):
     position: LogPosition
     lost: bool
     more: bool
-
-
-def tries() -> Iterator[int]:
-    """Yield the number of each attempt to read files that move, after a growing pause."""
-    for number in range(MAX_TRIES):
-        yield number
-        time.sleep(min(0.001 * 2**number, 0.05))
-
-
-def read_log(
-    tree: FileTree, parts: Parts, position: LogPosition | None, bounds: FollowBounds, inflated: InflatedLogs
-) -> LogRead | None:
-    """Read the pieces that follow a position. Returns None if there is no log, or its files keep moving.
-
-    Without a position, this begins with the newest file.
-    """
-    for _ in tries():
-        try:
-            with open_chain(tree, parts, inflated) as chain:
-                if position is None and chain.live is None:
-                    return None
-                place = LogPlace(0, 0) if position is None else locate(chain, position)
-                log_read = read_on(chain, place, bounds)
-                return (
-                    log_read._replace(position=position)
-                    if position and not (log_read.pieces or log_read.lost)
-                    else log_read
-                )
-        except NotServed:
-            return None
-        except LogMoved:
-            continue
-    return None
 
 
 def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
@@ -202,13 +169,14 @@ class Follower:
         self.lost = False
         """Whether lines were removed before they could be read."""
         if position is None and not beginning:
-            self.position = self._end()
+            self.position = self._with_chain(self._end)
 
     def read(self) -> list[bytes]:
         """Read the new complete lines, each with its line end."""
         lines: list[bytes] = []
-        while log_read := read_log(self._tree, self._parts, self.position, self._bounds, self._inflated):
-            self.position = log_read.position
+        while log_read := self._with_chain(self._read_on):
+            if log_read.pieces or log_read.lost or self.position is None:
+                self.position = log_read.position
             self.lost = self.lost or log_read.lost
             for piece in log_read.pieces:
                 lines += [line + b"\n" for line in piece.data.split(b"\n")[:-1]]
@@ -224,24 +192,28 @@ class Follower:
             yield from self.read()
             time.sleep(every)
 
-    def _end(self) -> LogPosition | None:
+    def _with_chain(self, use: Callable[[Chain], T | None]) -> T | None:
+        """Call `use` with the files of the log. Returns None if there are none, or they keep moving."""
+        try:
+            return with_chain(self._tree, self._parts, self._inflated, use)
+        except NotServed:
+            return None
+
+    def _read_on(self, chain: Chain) -> LogRead | None:
+        if self.position is not None:
+            return read_on(chain, locate(chain, self.position), self._bounds)
+        return read_on(chain, LogPlace(0, 0), self._bounds) if chain.live else None
+
+    def _end(self, chain: Chain) -> LogPosition | None:
         """Return the position after the last complete line. Reads backwards from the end."""
-        for _ in tries():
-            try:
-                with open_chain(self._tree, self._parts, self._inflated) as chain:
-                    if chain.live is None:
-                        return None
-                    content = chain.content(0)
-                    offset = content.size
-                    while offset > 0:
-                        begin = max(0, offset - BLOCK_BYTES)
-                        found = content.read(begin, offset - begin).rfind(b"\n")
-                        if found >= 0:
-                            return position_of(content, begin + found + 1)
-                        offset = begin
-                    return position_of(content, 0)
-            except NotServed:
-                return None
-            except LogMoved:
-                continue
-        return None
+        if chain.live is None:
+            return None
+        content = chain.content(0)
+        offset = content.size
+        while offset > 0:
+            begin = max(0, offset - BLOCK_BYTES)
+            found = content.read(begin, offset - begin).rfind(b"\n")
+            if found >= 0:
+                return position_of(content, begin + found + 1)
+            offset = begin
+        return position_of(content, 0)

@@ -12,7 +12,7 @@ from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_windows import Selection
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, with_query
 
-__all__ = ["PARAMETERS", "VALUES", "is_open", "links_of", "templates_of"]
+__all__ = ["PARAMETERS", "VALUES", "is_open", "links_of", "templates_of", "uri_before"]
 
 VALUES: Mapping[str, tuple[str, ...]] = {
     "level": tuple(LEVELS),
@@ -46,8 +46,9 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
             name=f"{label}-part",
             title=f"A part of a log in {label}",
             description=(
-                "The last lines (tail=200), since= and until= a time (2026-11-20T10:00:00Z, or 15m ago), of at least a "
-                f"level ({', '.join(LEVELS)}), with a text; any of them together."
+                "The last lines (tail=200), or entries since= or until= a time (2026-11-20T10:00:00Z; 15m is 15 "
+                f"minutes ago), of at least a level= ({', '.join(LEVELS)}), or with a text=. "
+                "Parameters can be combined."
             ),
             mime_type=mime.TEXT,
         ),
@@ -67,11 +68,18 @@ def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, obje
     if is_open(query) and selection.after and not (selection.closed and query.until is not None):
         links[NEXT] = with_query(base, f"after={selection.after}") + filters
     if selection.before:
-        tail = f"&tail={query.window.first}" if query.window else ""
-        since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
-        filters_before = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
-        links[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + filters_before
+        tail = query.window.first if query.window else None
+        links[PREVIOUS] = uri_before(base, selection.before, tail, None if query.forward else query.since, filters)
     return links
+
+
+def uri_before(base: str, position: object, tail: int | None, since: float | None, filters: str) -> str:
+    """Return the URI of the window before a position, with these filters except `until=`."""
+    parts = [f"before={position}"]
+    parts += [f"tail={tail}"] if tail else []
+    parts += [f"since={since:.3f}"] if since is not None else []
+    parts += [part for part in filters.split("&") if part and not part.startswith("until=")]
+    return with_query(base, "&".join(parts))
 
 
 def is_open(query: LogQuery) -> bool:

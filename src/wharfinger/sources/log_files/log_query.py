@@ -14,12 +14,10 @@ from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.log_files.times import read_moment
 from wharfinger.sources.windows import window
 
-__all__ = ["NAMES", "LogQuery", "read_query"]
+__all__ = ["LogQuery", "read_filters", "read_query"]
 
 _WINDOW_NAMES = ("tail", "lines", "bytes", "after", "before")
 _FILTER_NAMES = ("since", "until", "level", "text")
-NAMES = (*_WINDOW_NAMES, *_FILTER_NAMES)
-"""The names that a query may have."""
 MAX_TEXT_LENGTH = 200
 """Maximum length of `text=`."""
 
@@ -60,22 +58,16 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         InvalidArgument: a name or a value is unknown, or two of them exclude each other.
     """
     places = [name for name in query if name in _WINDOW_NAMES]
-    other_names = [name for name in query if name not in NAMES]
+    other_names = [name for name in query if name not in _WINDOW_NAMES + _FILTER_NAMES]
     tail_before = set(places) == {"before", "tail"}
     if other_names or (len(places) > 1 and not tail_before):
         raise InvalidArgument(
-            f"Of a log, ask for one of tail=200, lines=1-200, bytes=0-65535, and with it for since=15m, "
+            "Of a log, ask for one of tail=200, lines=1-200, bytes=0-65535, and with it for since=15m, "
             f"until=2026-11-20T10:00:00Z, level=error, text=word. This asked for {', '.join(query)}."
         )
     if set(places) & {"lines", "bytes"} and set(query) & {"since", "until"}:
         raise InvalidArgument("A window of lines or bytes has no time: ask for since= and until= alone, or with tail=.")
-    now = time.time()
-    text = query.get("text", "")
-    if len(text) > MAX_TEXT_LENGTH or ("text" in query and not text):
-        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_LENGTH} characters.")
-    since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
-    if since is not None and until is not None and since >= until:
-        raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
+    since, until, text = read_filters(query, zone)
     window_query = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
     return LogQuery(
         window=window.parse_window(window_query),
@@ -84,8 +76,24 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         since=since,
         until=until,
         level=read_level(query["level"]) if "level" in query else None,
-        text=text.casefold(),
+        text=text,
         filters="".join(
             [f"&{name}={quote(query[name], safe=':+-')}" for name in ("until", "level", "text") if name in query]
         ),
     )
+
+
+def read_filters(query: Mapping[str, str], zone: tzinfo | None) -> tuple[float | None, float | None, str]:
+    """Read `since=`, `until=`, and `text=`, which is casefolded.
+
+    Raises:
+        InvalidArgument: a value is not valid, or `since` is not before `until`.
+    """
+    text = query.get("text", "")
+    if len(text) > MAX_TEXT_LENGTH or ("text" in query and not text):
+        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_LENGTH} characters.")
+    now = time.time()
+    since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
+    if since is not None and until is not None and since >= until:
+        raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
+    return since, until, text.casefold()

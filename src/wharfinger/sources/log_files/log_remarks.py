@@ -18,6 +18,7 @@ __all__ = ["HOW_TO_ASK", "nothing_shown"]
 
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?lines=1-200"
 """The parameters of a log, as people and models read them."""
+_POSITIONS = ("tail", "after", "before")
 _NAMES = {rank: name for name, rank in LEVELS.items()}
 
 
@@ -48,9 +49,6 @@ def nothing_shown(
     searched = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].generation.name)}"
     period = f" ({iso(times[0])} to {iso(times[1])})" if times else ""
     return f"Nothing matched {conditions} in {searched}{period}{_advice(query, levels)}"
-
-
-_POSITIONS = ("tail", "after", "before")
 
 
 def _advice(query: LogQuery, levels: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ for lines or bytes, or one entry is larger than a window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import tzinfo
 from typing import NamedTuple
 from zlib import crc32
@@ -98,8 +98,10 @@ class LogReader:
         """
         if query.forward:
             return self._forward(chain, query)
-        if query.window is not None and query.window.kind in _SELECTORS:
-            return _SELECTORS[query.window.kind](self, chain, query, query.window)
+        if query.window is not None and query.window.kind == "lines":
+            return self._by_lines(chain, query, query.window)
+        if query.window is not None and query.window.kind == "bytes":
+            return self._by_bytes(chain, query, query.window)
         return self._backward(chain, query)
 
     # Forward
@@ -192,7 +194,6 @@ class LogReader:
 
         Returns the place where they begin, and whether times are in order.
         """
-        timed = False
         begin: tuple[LogPlace, bool] | None = None
         for index, generation in enumerate(chain.generations):
             if generation.modified / 1e9 < since and index:
@@ -203,14 +204,13 @@ class LogReader:
                 continue
             if not self._is_timed(content):
                 break
-            timed = True
             start = find_time(content, since, self.zone, content.modified / 1e9)
             offset = start.offset if start.ordered else max(0, content.size - MAX_SCANNED_BYTES)
             if start.offset < content.size or begin is None:
                 begin = LogPlace(index, offset), start.ordered
             if start.offset > 0 or not start.ordered:
                 break
-        if begin is None or not (timed or chain.content(begin[0].at).size == 0):
+        if begin is None:
             raise _no_times()
         return begin
 
@@ -267,10 +267,9 @@ class LogReader:
         return next_head(content, start, data, self.zone, content.modified / 1e9)
 
     def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
+        """Return the file in which the window ends, and the offset."""
         if query.before is None:
-            if chain.live is None:
-                raise LogMoved  # it was renamed and not yet recreated, or removed
-            return 0, chain.content(0).size
+            return 0, self._live(chain).size
         place = locate(chain, query.before)
         if place.lost:
             raise InvalidArgument(
@@ -425,10 +424,6 @@ class LogReader:
         return chain.content(0)
 
 
-_SELECTORS: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]] = {
-    "lines": LogReader._by_lines,  # pyright: ignore[reportPrivateUsage]
-    "bytes": LogReader._by_bytes,  # pyright: ignore[reportPrivateUsage]
-}
 _UNORDERED = f"The times in this log are not in order: only its last {MAX_SCANNED_BYTES >> 20} MiB were searched."
 
 

@@ -25,6 +25,7 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosition, read_key, write_key
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
+from wharfinger.sources.log_files.entries import line_times
 from wharfinger.sources.log_files.generations import (
     MAX_INFLATED_BYTES,
     Chain,
@@ -32,8 +33,8 @@ from wharfinger.sources.log_files.generations import (
     LogContent,
     LogMoved,
     open_chain,
+    with_chain,
 )
-from wharfinger.sources.log_files.log_follower import tries
 from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
 from wharfinger.sources.log_files.log_remarks import HOW_TO_ASK, nothing_shown
@@ -41,7 +42,6 @@ from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES, LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
-from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
@@ -86,24 +86,14 @@ def logs(
     Raises:
         UnusableSource: the folder is missing or may not be read, or the zone is unknown.
     """
-    return Logs(
-        read_pattern(pattern),
-        label=label,
-        redact=redact,
-        zone=_zone(timezone),
-        poll=1.0 if poll is True else poll or None,
-    )
-
-
-def _zone(name: str | None) -> tzinfo | None:
-    if name is None:
-        return None
     try:
-        return ZoneInfo(name)
+        zone = None if timezone is None else ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UnusableSource(
-            f"timezone={name!r} is not known here: give one such as UTC or Europe/Copenhagen."
+            f"timezone={timezone!r} is not known here: give one such as UTC or Europe/Copenhagen."
         ) from None
+    seconds = 1.0 if poll is True else poll or None
+    return Logs(read_pattern(pattern), label=label, redact=redact, zone=zone, poll=seconds)
 
 
 class Logs(Source):
@@ -166,15 +156,10 @@ class Logs(Source):
 
     def _with_chain(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
         """Call `use` with the files of a log, and again if they changed during the call."""
-        for _ in tries():
-            try:
-                with open_chain(self.files.tree, parts, self._inflated, self._file_check(parts)) as chain:
-                    return use(chain)
-            except NotServed:
-                raise ResourceNotFound(uri) from None
-            except LogMoved:
-                continue
-        raise ResourceNotFound(uri)
+        try:
+            return with_chain(self.files.tree, parts, self._inflated, use, self._file_check(parts))
+        except NotServed:
+            raise ResourceNotFound(uri) from None
 
     def _query(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
         base, written = split_query(uri)
@@ -243,9 +228,10 @@ class Logs(Source):
         facts: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
         if selection.pieces:
             first, last = selection.pieces[0], selection.pieces[-1]
-            facts[WINDOW] = {"begin": first.start, "end": last.end}
+            window_facts = {"begin": first.start, "end": last.end}
             if first.generation == last.generation:
-                facts[WINDOW] = {**facts[WINDOW], "size": chain.content(chain.generations.index(last.generation)).size}  # type: ignore[dict-item]
+                window_facts["size"] = chain.content(chain.generations.index(last.generation)).size
+            facts[WINDOW] = window_facts
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
         contents += self._remarks(uri, chain, query, selection, facts)
         open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
@@ -441,13 +427,11 @@ def _boundary(content: LogContent, offset: int) -> int:
     if not 0 < offset < content.size:
         return offset
     data = content.read(offset - 1, BOUNDARY_BYTES)
-    first = position = data.find(b"\n") + 1
-    while 0 < position < len(data):
-        end = data.find(b"\n", position) + 1 or len(data)
-        if time_of(data[position : min(end, position + LINE_START_BYTES)]) is not None:
-            return offset - 1 + position
-        position = end
-    return offset - 1 + first if first else offset
+    first = data.find(b"\n") + 1
+    if not first:
+        return offset
+    first_time = next(line_times(data[first:], None, None), None)
+    return offset - 1 + first + (first_time[0] if first_time else 0)
 
 
 def _document_key(after: str | None) -> tuple[int, TreePosition | None]:

@@ -33,7 +33,6 @@ STDERR_BYTES = 4_096
 
 _ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "warning"}
 _DENIED = re.compile(r"insufficient permissions|Permission denied|not seeing messages").search
-_NO_BOOT = re.compile(r"boot", re.IGNORECASE).search
 
 
 class JournalRun:
@@ -78,7 +77,7 @@ class JournalRun:
                 "This account may not read the journal: add it to the group systemd-journal, as in "
                 "`usermod -aG systemd-journal USER`, and start the server again."
             )
-        if _NO_BOOT(stderr):
+        if "boot" in stderr.lower():
             raise InvalidArgument(
                 "That boot is not in the journal: ask for boot=0 (the latest) or boot=-1 (the one before), or omit it."
             )

@@ -6,7 +6,6 @@ A position is the cursor of an entry (`s=…;i=…;b=…;m=…;t=…;x=…`), wr
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,8 +13,7 @@ from urllib.parse import quote
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.log_files.levels import read_level
-from wharfinger.sources.log_files.log_query import MAX_TEXT_LENGTH
-from wharfinger.sources.log_files.times import read_moment
+from wharfinger.sources.log_files.log_query import read_filters
 from wharfinger.sources.windows import window
 
 __all__ = ["JournalQuery", "position_of_cursor", "read_journal_query", "time_of_cursor"]
@@ -98,13 +96,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
             "Of a journal, ask for tail=200, since=15m, until=2026-11-20T10:00:00Z, level=error, text=word or boot=-1, "
             f"or several of them. This asked for {names}."
         )
-    now = time.time()
-    text = query.get("text", "")
-    if len(text) > MAX_TEXT_LENGTH or ("text" in query and not text):
-        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_LENGTH} characters.")
-    since, until = (read_moment(name, query[name], None, now) if name in query else None for name in ("since", "until"))
-    if since is not None and until is not None and since >= until:
-        raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
+    since, until, text = read_filters(query, None)
     boot = query.get("boot", "")
     if "boot" in query and not _BOOT(boot):
         raise InvalidArgument("boot= takes 0 (the last boot), -1 (the one before it), or the 32 digits of a boot's ID.")
@@ -116,7 +108,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
         since=since,
         until=until,
         priority=_PRIORITIES.get(read_level(query["level"]), 7) if "level" in query else None,
-        text=text.casefold(),
+        text=text,
         boot=boot,
         filters="".join([f"&{name}={quote(query[name], safe=':+-')}" for name in _KEPT if name in query]),
     )

@@ -20,7 +20,7 @@ from wharfinger.sources.systemd_journal.journal_query import JournalQuery, time_
 from wharfinger.sources.windows.window import BytesContent
 from wharfinger.sources.windows.window_budget import has_budget, window_bytes, within_budget
 
-__all__ = ["ALL", "MAX_SCANNED_BYTES", "MAX_TAIL_BYTES", "JournalReader", "JournalSelection", "Sees"]
+__all__ = ["ALL", "MAX_SCANNED_BYTES", "MAX_TAIL_BYTES", "EntryCheck", "JournalReader", "JournalSelection"]
 
 ALL = "all"
 """The name of the log of all entries."""
@@ -33,7 +33,7 @@ LINE_OVERHEAD_BYTES = 512
 """Bytes of a line besides its message: time, level, program, and the URI of the whole entry."""
 MIN_MESSAGE_BYTES = 256
 
-Sees = Callable[[ExportedEntry], bool]
+EntryCheck = Callable[[ExportedEntry], bool]
 """Returns whether the caller may read an entry."""
 
 
@@ -69,12 +69,12 @@ class JournalReader:
         self.journalctl = journalctl
         self.redact = redact
 
-    def newest(self, log: str, sees: Sees) -> str:
+    def newest(self, log: str, may_read: EntryCheck) -> str:
         """Return the cursor of the newest entry that the caller may read in a log, or an empty string."""
         with self.journalctl.run([*_log_arguments(log), "--reverse"], FIELDS[1:]) as run:
-            return next((cursor_of(entry) for entry in _bounded(run.entries()) if sees(entry)), "")
+            return next((cursor_of(entry) for entry in _bounded(run.entries()) if may_read(entry)), "")
 
-    def entry(self, log: str, cursor: str, sees: Sees) -> ExportedEntry:
+    def entry(self, log: str, cursor: str, may_read: EntryCheck) -> ExportedEntry:
         """Return one entry with all its fields.
 
         Raises:
@@ -82,11 +82,11 @@ class JournalReader:
         """
         with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}"]) as run:
             entry = next(run.entries(), None)
-        if entry is None or cursor_of(entry) != cursor or not sees(entry):
+        if entry is None or cursor_of(entry) != cursor or not may_read(entry):
             raise _gone("entry", cursor)
         return entry
 
-    def select(self, log: str, query: JournalQuery, sees: Sees) -> JournalSelection:
+    def select(self, log: str, query: JournalQuery, may_read: EntryCheck) -> JournalSelection:
         """Select the entries of a window.
 
         Raises:
@@ -125,7 +125,7 @@ class JournalReader:
                         continue
                     break
                 scanned += entry.size
-                line = line_of(entry, max_message_bytes) if sees(entry) else b""
+                line = line_of(entry, max_message_bytes) if may_read(entry) else b""
                 if line and (not query.text or has_text(line, query.text, self.redact)):
                     length, height = len(line), line.count(b"\n")
                     full = query.lines is not None and line_count + height > query.lines

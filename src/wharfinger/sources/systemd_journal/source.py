@@ -21,7 +21,7 @@ from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.log_files.log_links import PARAMETERS as LOG_PARAMETERS
-from wharfinger.sources.log_files.log_links import VALUES
+from wharfinger.sources.log_files.log_links import VALUES, uri_before
 from wharfinger.sources.name_completion import complete_name
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
@@ -29,7 +29,7 @@ from wharfinger.sources.systemd_journal.entry_text import FIELDS, KERNEL, all_fi
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_process import Journalctl
 from wharfinger.sources.systemd_journal.journal_query import JournalQuery, position_of_cursor, read_journal_query
-from wharfinger.sources.systemd_journal.journal_windows import ALL, JournalReader, JournalSelection, Sees
+from wharfinger.sources.systemd_journal.journal_windows import ALL, EntryCheck, JournalReader, JournalSelection
 from wharfinger.sources.ttl import MAX_TTL_MS
 from wharfinger.sources.windows.window import (
     NEXT,
@@ -94,22 +94,15 @@ def journal(
     """
     if not poll > 0:
         raise UnusableSource("poll= must be positive: it is the number of seconds between two checks for new entries.")
-    return Journal(
-        None if unit is None else _usable_unit(unit),
-        os.path.realpath(os.path.expanduser(os.fsdecode(os.fspath(directory)))) if directory is not None else "",
-        label,
-        redact,
-        poll,
-    )
-
-
-def _usable_unit(unit: str) -> str:
-    name = unit if _TYPE(unit) else f"{unit}.service"
-    if not unit or not _UNIT(name) or unit.startswith((".", "-")):
-        raise UnusableSource(
-            f"{shown(unit[:100])!r} is not the name of a unit: give one such as nginx.service, without wildcards."
-        )
-    return name
+    if unit is not None:
+        name = unit if _TYPE(unit) else f"{unit}.service"
+        if not unit or not _UNIT(name) or unit.startswith((".", "-")):
+            raise UnusableSource(
+                f"{shown(unit[:100])!r} is not the name of a unit: give one such as nginx.service, without wildcards."
+            )
+        unit = name
+    path = "" if directory is None else os.path.realpath(os.path.expanduser(os.fsdecode(os.fspath(directory))))
+    return Journal(unit, path, label, redact, poll)
 
 
 class Journal(Source):
@@ -235,20 +228,20 @@ class Journal(Source):
         reads = readable_uris()
         return [name for name in self._logs() if reads(self.uri_of(name))]
 
-    def _sees(self) -> Sees:
+    def _entry_check(self) -> EntryCheck:
         """Return a function that says whether the caller may read an entry, by the log of the entry's unit."""
         if reads_all_below(self.uri):
             return lambda entry: True
         reads = readable_uris()
         known: dict[str, bool] = {"": True}
 
-        def sees(entry: ExportedEntry) -> bool:
+        def may_read(entry: ExportedEntry) -> bool:
             unit = unit_of(entry)
             if unit not in known:
                 known[unit] = reads(self.uri_of(unit))
             return known[unit]
 
-        return sees
+        return may_read
 
     def uri_of(self, log: str) -> str:
         """Return the URI of a log."""
@@ -338,10 +331,10 @@ class Journal(Source):
         if not log:
             return digest(*self._readable_logs())
         if query.plain:
-            return digest(self._reader.newest(log, self._sees()))
+            return digest(self._reader.newest(log, self._entry_check()))
         if query.entry:
             return digest(query.entry)
-        return self._reader.select(log, query, self._sees()).version
+        return self._reader.select(log, query, self._entry_check()).version
 
     # Reading
 
@@ -358,7 +351,7 @@ class Journal(Source):
             return self._read_directory(uri)
         if query.entry:
             return self._read_entry(uri, base, log, query)
-        selection = self._reader.select(log, query, self._sees())
+        selection = self._reader.select(log, query, self._entry_check())
         newest = selection.cursors[-1] if selection.cursors else ""
         facts: dict[str, object] = {VERSION: digest(newest) if query.plain else selection.version}
         facts.update(_links(base, query, selection, began))
@@ -371,7 +364,7 @@ class Journal(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _read_entry(self, uri: str, base: str, log: str, query: JournalQuery) -> t.ReadResourceResult:
-        entry = self._reader.entry(log, query.entry, self._sees())
+        entry = self._reader.entry(log, query.entry, self._entry_check())
         data = BytesContent(all_fields(entry, self.redact))
         base = with_query(base, f"entry={position_of_cursor(query.entry)}")
         contents = read_content(uri, base, "entry.txt", data, query.window, meta={VERSION: digest(query.entry)})
@@ -433,14 +426,11 @@ class Journal(Source):
         _, log, _ = self._parse(uri)
         if not log:
             raise ResourceNotFound(uri)
-        return self._text(log)
-
-    def _text(self, log: str) -> Iterator[str]:
-        sees = self._sees()
+        may_read = self._entry_check()
         windows: list[str] = []
         size, query = 0, JournalQuery()
         while size < MAX_SEARCHED_BYTES:
-            selection = self._reader.select(log, query, sees)
+            selection = self._reader.select(log, query, may_read)
             windows.append(self._reader.text(log, selection))
             size += len(windows[-1])
             if not selection.before:
@@ -529,12 +519,8 @@ def _links(base: str, query: JournalQuery, selection: JournalSelection, began: f
     elif not selection.after and query.until is None:
         links[NEXT] = with_query(base, f"since={began:.3f}") + filters  # there are no entries yet
     if selection.before:
-        tail = f"&tail={query.lines}" if query.lines else ""
-        since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
-        filters_before = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
-        links[PREVIOUS] = (
-            with_query(base, f"before={position_of_cursor(selection.before)}") + tail + since + filters_before
-        )
+        since = None if query.forward else query.since
+        links[PREVIOUS] = uri_before(base, position_of_cursor(selection.before), query.lines, since, filters)
     return links
 
 
