@@ -111,6 +111,19 @@ def test_sparse_files_are_read_with_their_holes(tmp_path: Path, tar_format: str,
     assert bytes_of(source, "after.txt") == b"after"
 
 
+@pytest.mark.parametrize("tar_format", ["gnu", "posix"])
+@pytest.mark.parametrize("compress", [[], ["--gzip"]])
+def test_a_sparse_file_without_data_is_read(tmp_path: Path, tar_format: str, compress: list[str]) -> None:
+    """A bug: the archive was refused as truncated."""
+    with (tmp_path / "disk").open("wb") as file:
+        file.truncate(1 << 20)
+    (tmp_path / "after.txt").write_text("after")
+    tar("-cSf", "a.tar", f"--format={tar_format}", *compress, "disk", "after.txt", cwd=tmp_path)
+    source = objects(f"tar:{tmp_path}/a.tar")
+    assert bytes_of(source, "disk") == bytes(1 << 20)
+    assert bytes_of(source, "after.txt") == b"after"
+
+
 def entry(name: str, data: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.size = len(data)
@@ -352,6 +365,16 @@ def test_a_damaged_header_is_refused_and_does_not_end_the_archive(tmp_path: Path
     data[1024 + 3] ^= 0xFF
     path.write_bytes(data)
     with pytest.raises(UnusableSource, match=r"the header at byte 1,024 is damaged or truncated"):
+        objects(f"tar:{path}")
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
+def test_damaged_compressed_data_is_refused_with_a_reason(tmp_path: Path, ending: str) -> None:
+    """A bug: for bzip2, the reason was `None`."""
+    path = pack(tmp_path / "a.tar", entry("a", os.urandom(30_000)), mode=f"w:{ending}")
+    intact = path.read_bytes()
+    path.write_bytes(intact[:15_000] + bytes(1_000) + intact[16_000:])
+    with pytest.raises(UnusableSource, match=r"cannot be read as a tar archive: \w"):
         objects(f"tar:{path}")
 
 

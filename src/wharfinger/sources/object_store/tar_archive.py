@@ -204,9 +204,8 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
         member = None
         if header.isreg():
             member = _member_of(header, content)
-            end = max(
-                end, *(begin + length for _, begin, length in member.extents or [(0, member.offset, member.size)])
-            )
+            extents = [(0, member.offset, member.size)] if member.extents is None else member.extents
+            end = max([end, *(begin + length for _, begin, length in extents)])
         if not stays_inside(name):
             withheld.add(digest(name))  # a name may have as many bytes as the headers
             continue

@@ -80,9 +80,10 @@ def open_unpacked(file: IO[bytes]) -> RandomAccess:
     The size of a gzip file is that of the bytes that were decompressed so far.
 
     Raises:
-        ValueError: the compression is not supported, or the data grows beyond a bound.
+        ValueError: the compression is not supported, the data grows beyond a bound, or bzip2 data is damaged.
         EOFError: it is truncated.
-        zlib.error, lzma.LZMAError, OSError: it is damaged.
+        zlib.error, lzma.LZMAError: it is damaged.
+        OSError: it cannot be read.
     """
     packed = _FileBytes(file)
     head = packed.read(0, 6)
@@ -230,7 +231,10 @@ def _spool(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAcc
                 if not data:
                     continue
                 decompressor = make()
-            piece = decompressor.decompress(data, PIECE_BYTES)
+            try:
+                piece = decompressor.decompress(data, PIECE_BYTES)
+            except OSError as error:  # bzip2 raises it for damaged data, without a number
+                raise ValueError(str(error)) from None
             size += len(piece)
             _refuse_growth(position, size, MAX_SPOOLED_BYTES)
             spool.write(piece)
