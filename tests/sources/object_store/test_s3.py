@@ -62,6 +62,24 @@ def test_unsafe_keys_are_omitted_and_directory_markers_are_directories(aws: str)
         source.store.close()
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_marker_of_the_prefix_is_no_entry_of_a_page(aws: str, limit: int) -> None:
+    """A bug: a list in pages of one resource did not end. The console of AWS writes such markers."""
+    with BucketServer({f"prefix/{key}": b"raw" for key in ("", "a", "b/", "b/c")}) as server:
+        source = publish_bucket("s3://charts/prefix", endpoint_url=server.url)
+        found: list[str] = []
+        after = None
+        for _ in range(10):
+            resources, after = source.page(after, limit)
+            assert len(resources) <= limit
+            found += [resource.uri[len(source.uri) :] for resource in resources]
+            if after is None:
+                break
+        assert found == ["", "a", "b/", "b/c"]
+        assert len(source.children(source.uri, None, limit)[0]) == min(limit, 2)
+        assert [document.title for document in source.documents(None, 1)[0]] == ["a"]
+
+
 def test_paging_continues_after_many_omitted_keys(bucket: Bucket) -> None:
     put_raw(bucket, *(f"prefix/a//{number:02}" for number in range(30)), "prefix/b")
     source = bucket.publish()

@@ -99,9 +99,9 @@ class S3Store:
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of all objects, in the order of their keys."""
-        answer = self._list(after, limit)
+        answer = self._list(after, limit + 1)
         infos = [self._info_of(item) for item in answer.get("Contents", ())]
-        return [info for info in infos if info.key], bool(answer.get("IsTruncated"))
+        return _page([info for info in infos if info.key], limit, answer)
 
     def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory. The store itself groups the keys by the delimiter."""
@@ -109,9 +109,7 @@ class S3Store:
         answer = self._list(start, limit + 1, directory + begin, "/")
         infos = [self._info_of(item) for item in answer.get("Contents", ())]
         infos += [ObjectInfo(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
-        return sorted(info for info in infos if info.key > after and info.key != directory), bool(
-            answer.get("IsTruncated")
-        )
+        return _page(sorted(info for info in infos if info.key > after and info.key != directory), limit, answer)
 
     def _list(self, after: str, limit: int, prefix: str = "", delimiter: str = "") -> dict[str, Any]:
         arguments: dict[str, Any] = {"Prefix": self.prefix + prefix, "MaxKeys": min(limit, MAX_KEYS)}
@@ -250,6 +248,11 @@ def _with_timeouts(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     fixed = {"asynchronous": True, "config_kwargs": config}
     return {"use_listings_cache": False, "skip_instance_cache": True, **options, **fixed}
+
+
+def _page(infos: list[ObjectInfo], limit: int, answer: Mapping[str, Any]) -> tuple[list[ObjectInfo], bool]:
+    """Return a page of a list that was requested with one more entry, which may be the directory itself."""
+    return infos[:limit], len(infos) > limit or bool(answer.get("IsTruncated"))
 
 
 def _tag(item: Mapping[str, Any]) -> str:

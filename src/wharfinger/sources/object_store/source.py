@@ -201,8 +201,8 @@ class Objects(Source):
         for _ in range(MAX_REQUESTS):
             infos, more = self.store.directory_page(directory, begin, after, limit - len(entries))
             entries += [info for info in infos if is_served(info.key)]
-            if not more or not infos or len(entries) >= limit:
-                return entries[:limit], more or len(entries) > limit
+            if not more or not infos or len(entries) == limit:
+                return entries, more
             after = infos[-1].key
         return entries, True
 
