@@ -47,6 +47,13 @@ def test_an_unsupported_url_is_refused_with_advice(url: str, message: str) -> No
     assert "word" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["zip", "tar"])
+def test_options_of_a_store_are_refused_for_an_archive(scheme: str) -> None:
+    """A bug: they had no effect."""
+    with pytest.raises(UnusableSource, match=f"{scheme}:FILE takes no options of a store: leave out anon, key"):
+        objects(f"{scheme}:charts", anon=True, key="word")
+
+
 @pytest.mark.parametrize("label", ["", ".", "..", "a/b", "a\0"])
 def test_an_invalid_label_is_refused(tmp_path: Path, label: str) -> None:
     with pytest.raises(UnusableSource, match="choose another label"):

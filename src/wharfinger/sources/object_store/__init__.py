@@ -43,6 +43,8 @@ def objects(url: str, *, label: str | None = None, **storage_options: object) ->
     if label is not None:
         usable_label(label)
     if scheme in ("zip", "tar") and not slashes:
+        if storage_options:
+            raise UnusableSource(f"{scheme}:FILE takes no options of a store: leave out {', '.join(storage_options)}.")
         return _open_archive(scheme, rest, label)
     if "::" in url:
         raise UnusableSource(f"{_safe(url)} wraps one store in another: give the inner one.")
