@@ -114,7 +114,14 @@ class LibraryStore:
         key = name[len(self._prefix) :].rstrip("/")
         if not is_served(key):
             return None
-        return ObjectInfo(key + "/") if kind == "directory" else _object_info(key, entry, name)
+        if kind == "directory":
+            return ObjectInfo(key + "/")
+        size = entry.get("size")
+        tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
+        times = [_moment(entry[field]) for field in _TIMES if entry.get(field)]
+        modified = next((moment for moment in times if isinstance(moment, float)), None)
+        version = digest("\0".join([str(size), *tags, *map(str, times)])) if tags or times else ""
+        return ObjectInfo(key, int(size) if size is not None else None, modified, version, name)
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return one object, or None if it does not exist or the library resolves its path to another object."""
@@ -182,20 +189,6 @@ def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str
     if getattr(fs, "local_file", False) or hasattr(fs, "fs"):
         raise UnusableSource(f"{location} cannot be published as objects: {_FILES}.")
     return fs, str(path)
-
-
-def _object_info(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:
-    size = entry.get("size")
-    tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
-    times = [str(_moment(entry[field])) for field in _TIMES if entry.get(field)]
-    facts = "\0".join([str(size), *tags, *times]) if tags or times else ""
-    version = digest(facts) if facts else ""
-    return ObjectInfo(key, int(size) if size is not None else None, _modified(entry), version, name)
-
-
-def _modified(entry: Mapping[str, Any]) -> float | None:
-    moments = (_moment(entry.get(field)) for field in _TIMES)
-    return next((moment for moment in moments if isinstance(moment, float)), None)
 
 
 def _moment(value: object) -> object:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
+
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
@@ -12,11 +14,10 @@ from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read, readable_uris, reads_all_below
 from wharfinger.source import VERSION, Changed, Document, Source
-from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, modified_annotations, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
-from wharfinger.sources.object_store.object_descriptions import resource_of
 from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
     ObjectInfo,
@@ -36,7 +37,6 @@ from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     PARAMETERS,
     LineIndexes,
-    RandomAccess,
     parse_window,
     read_content,
     split_query,
@@ -65,8 +65,6 @@ MAX_TEXT_BYTES = 8 << 20
 """Maximum size of an object whose text is searched."""
 _NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "font/")
 """Beginnings of the types whose text is not searched. SVG is text."""
-
-T = TypeVar("T")
 
 
 class Objects(Source):
@@ -145,7 +143,7 @@ class Objects(Source):
                 position = info.key
             if not more:
                 return resources, None
-            position = max([position, *(info.key for info in objects[-1:])])
+            position = objects[-1].key if objects else position
         return resources, KEY_PREFIX + position
 
     def _readable_page(self, position: str, limit: int, *, is_first: bool) -> tuple[list[t.Resource], str | None]:
@@ -154,21 +152,21 @@ class Objects(Source):
         A directory is listed before the first object in it that the caller may read.
         """
         reads = readable_uris()
-        readable = [ObjectInfo("")] if is_first and may_read(self.uri) else []
+        resources = [self._resource(ObjectInfo(""))] if is_first and may_read(self.uri) else []
         last_key = position
         for _ in range(MAX_REQUESTS):
             objects, more = self.store.page(position, MAX_CHILDREN)
             visible = [info for info in objects if is_served(info.key) and reads(self.uri_of(info.key))]
             for info in with_directories(visible, last_key):
                 if reads(self.uri_of(info.key)):
-                    if len(readable) == limit:  # so a key is only returned if the caller may read what follows
-                        return [self._resource(listed) for listed in readable], KEY_PREFIX + last_key
-                    readable.append(info)
+                    if len(resources) == limit:  # so a key is only returned if the caller may read what follows
+                        return resources, KEY_PREFIX + last_key
+                    resources.append(self._resource(info))
                 last_key = info.key
             if not more:
-                return [self._resource(listed) for listed in readable], None
-            position = max([position, *(info.key for info in objects[-1:])])
-        return [self._resource(listed) for listed in readable], KEY_PREFIX + position
+                return resources, None
+            position = objects[-1].key if objects else position
+        return resources, KEY_PREFIX + position
 
     def probe(self) -> object:
         """Request one object.
@@ -232,7 +230,18 @@ class Objects(Source):
         return directory if exists else None
 
     def _resource(self, info: ObjectInfo, uri: str = "") -> t.Resource:
-        return resource_of(info, uri or self.uri_of(info.key), self.title)
+        """Return an object or directory as a resource. Its type is guessed from its name."""
+        path = shown(info.key.rstrip("/")) or self.title
+        name = path.rpartition("/")[2]
+        return t.Resource(
+            uri=uri or self.uri_of(info.key),
+            name=name,
+            title=path,
+            mime_type=mime.DIRECTORY if info.is_directory else mime.by_name(name) or UNSET,
+            size=UNSET if info.is_directory or info.size is None else info.size,
+            annotations=modified_annotations(info.modified),
+            meta={VERSION: info.version} if info.version else UNSET,
+        )
 
     def stat(self, uri: str) -> t.Resource:
         """Describe a URI as a resource.
@@ -269,34 +278,22 @@ class Objects(Source):
         """
         base, query = split_query(uri)
         window = parse_window(query)
-
-        def contents(info: ObjectInfo, content: RandomAccess) -> t.ReadResourceResult:
-            name = info.key.rpartition("/")[2]
-            meta = {VERSION: info.version} if info.version else {}
-            lines = self._lines.of(info.key, info.version, content)
-            read_contents = read_content(uri, base, name, content, window, meta=meta, lines=lines)
-            ttl = ttl_ms(info.modified)
-            return t.ReadResourceResult(contents=read_contents, ttl_ms=ttl, cache_scope=self.cache_scope)
-
-        result = self._use_object(base, contents)
-        if result is not None:
-            return result
-        directory = self._directory(base)
-        if query or directory is None:
-            raise ResourceNotFound(uri)
-        return self._read_directory(uri, directory)
-
-    def _use_object(self, uri: str, use: Callable[[ObjectInfo, RandomAccess], T]) -> T | None:
-        """Call `use` with one version of an object's content. Returns None if there is no such object."""
         for _ in range(READ_ATTEMPTS):
-            info = self._object(uri)
+            info = self._object(base)
             if info is None:
-                return None
+                directory = self._directory(base)
+                if query or directory is None:
+                    raise ResourceNotFound(uri)
+                return self._read_directory(uri, directory)
+            name, meta = info.key.rpartition("/")[2], {VERSION: info.version} if info.version else {}
             try:
-                return use(info, ReadAhead(self.store.content(info)))
+                content = ReadAhead(self.store.content(info))
+                lines = self._lines.of(info.key, info.version, content)
+                contents = read_content(uri, base, name, content, window, meta=meta, lines=lines)
             except ObjectChanged:
                 continue
-        raise StoreFailed(f"{uri} changes faster than it can be read: try again later.")
+            return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(info.modified), cache_scope=self.cache_scope)
+        raise StoreFailed(f"{base} changes faster than it can be read: try again later.")
 
     def _read_directory(self, uri: str, directory: str) -> t.ReadResourceResult:
         infos, more = self._directory_page(directory, "", MAX_CHILDREN)
@@ -350,14 +347,9 @@ class Objects(Source):
             raise ResourceNotFound(uri)
         mime_type = mime.by_name(info.key.rpartition("/")[2])
         if mime_type.startswith(_NO_TEXT) or (info.size is not None and info.size > MAX_TEXT_BYTES):
-            return iter(())
-        return self._text(info)
-
-    def _text(self, info: ObjectInfo) -> Iterator[str]:
-        try:
-            yield from text_pieces(self.store.content(info))
-        except (ObjectChanged, UnreadableObject, StoreFailed):
             return
+        with suppress(ObjectChanged, UnreadableObject, StoreFailed):
+            yield from text_pieces(self.store.content(info))
 
     # Watching
 

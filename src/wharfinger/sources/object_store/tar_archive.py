@@ -44,7 +44,7 @@ MAX_HEADER_BYTES = 1 << 20
 MAX_GLOBAL_HEADERS = 100
 """Maximum number of records of pax headers that apply to all later members: `tarfile` copies them for each."""
 MAX_CHECKED_BYTES = 256 << 20
-"""Members within this many bytes from the beginning have checksums as versions, which take half a second."""
+"""Members that end within this many bytes have checksums as versions. Computing them takes half a second."""
 MAX_DIGITS = 100
 """Maximum number of digits in a row in extended headers; `tarfile` may take quadratic time (CVE-2024-6232)."""
 MAX_EXTENTS = 500_000
@@ -79,9 +79,9 @@ class TarStore(ArchiveStore[RandomAccess, TarMember]):
 
     def open(self) -> _OpenTar:
         """Open the file, and read all headers."""
-        file = open(self.path, "rb")  # noqa: SIM115 - the content closes it
-        stamp = stamp_of_status(os.fstat(file.fileno()))
-        content = open_unpacked(file)
+        with open(self.path, "rb") as file:
+            stamp = stamp_of_status(os.fstat(file.fileno()))
+            content = open_unpacked(file)
         members, withheld = _index(content)
         return OpenArchive(stamp, content, sorted(members), members, withheld)
 

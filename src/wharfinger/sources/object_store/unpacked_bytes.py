@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
+from wharfinger.sources.folder.file_content import DuplicatedFile
 from wharfinger.sources.object_store.archive_store import MAX_RATIO, RATIO_MIN_BYTES
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -54,28 +55,8 @@ DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
 """The errors that reading damaged data raises."""
 
 
-class _FileBytes:
-    """The bytes of a file, up to its size when it was opened."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._lock = threading.Lock()
-        self.size = os.fstat(file.fileno()).st_size
-
-    def __del__(self) -> None:
-        self._file.close()
-
-    def read(self, offset: int, length: int) -> bytes:
-        length = max(0, min(length, self.size - offset))
-        if hasattr(os, "pread"):
-            return os.pread(self._file.fileno(), length, offset) if length else b""
-        with self._lock:
-            self._file.seek(offset)
-            return self._file.read(length)
-
-
 def open_unpacked(file: IO[bytes]) -> RandomAccess:
-    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. The result owns the file.
+    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. Close the file afterwards.
 
     The size of a gzip file is that of the bytes that were decompressed so far.
 
@@ -85,7 +66,7 @@ def open_unpacked(file: IO[bytes]) -> RandomAccess:
         zlib.error, lzma.LZMAError: it is damaged.
         OSError: it cannot be read.
     """
-    packed = _FileBytes(file)
+    packed = DuplicatedFile(file.fileno(), os.fstat(file.fileno()).st_size)
     head = packed.read(0, 6)
     if head.startswith(b"\x1f\x8b"):
         return GzipBytes(packed)
@@ -214,9 +195,8 @@ _UNSUPPORTED = (
 
 def _spool(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAccess:
     """Decompress a file of one or several streams into an unnamed file."""
-    spool = tempfile.TemporaryFile()  # noqa: SIM115 - `_FileBytes` closes it
-    try:
-        decompressor, position, size = make(), 0, 0
+    decompressor, position, size = make(), 0, 0
+    with tempfile.TemporaryFile() as spool:
         while True:
             data = decompressor.unused_data.lstrip(b"\0") if decompressor.eof else b""
             if decompressor.needs_input or (decompressor.eof and not data):
@@ -239,10 +219,7 @@ def _spool(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAcc
             _refuse_growth(position, size, MAX_SPOOLED_BYTES)
             spool.write(piece)
         spool.flush()
-    except BaseException:
-        spool.close()
-        raise
-    return _FileBytes(spool)
+        return DuplicatedFile(spool.fileno(), size)
 
 
 def _refuse_growth(packed: int, unpacked: int, max_bytes: int) -> None:
