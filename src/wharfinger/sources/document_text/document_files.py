@@ -1,9 +1,9 @@
 """The text of the documents in a folder: PDF, DOCX, PPTX and EPUB files.
 
 The bytes of a file come from a descriptor that the folder opened, never from a path, and go to a process that parses
-them (`parser_pool`). The text, or the reason why there is none, is kept in memory under the identity, size
-and times of the file, as long as there is room. Callers that want the same file at the same time share one parse; if
-the caller that began it gives up waiting for a free process, another caller begins again.
+them (`parser_pool`). The text, or the reason why there is none, is kept in memory under the identity, size and times of
+the file, as long as there is room. Callers that want the same file at the same time share one parse; if the caller that
+began it gives up waiting for a free process, another caller begins again.
 """
 
 from __future__ import annotations

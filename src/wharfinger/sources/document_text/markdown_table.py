@@ -15,9 +15,8 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     width = max(map(len, rows), default=0)
     if not width:
         return ""
-    lines = [_line([*row, *[""] * (width - len(row))]) for row in rows]
+    lines: list[str] = []
+    for row in rows:
+        cells = [_SPACE.sub(" ", cell).strip().replace("|", "\\|") for cell in row]
+        lines.append("| " + " | ".join([*cells, *[""] * (width - len(cells))]) + " |")
     return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join([_SPACE.sub(" ", cell).strip().replace("|", "\\|") for cell in cells]) + " |"

@@ -80,37 +80,34 @@ class _Parser:
         Raises:
             OSError: the document cannot be read.
         """
+        stdin, stdout = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+        size = content.size
+        offset = 0
         self.timed_out = False  # the timer of the previous document may have fired after its answer
         timer = threading.Timer(SECONDS, self._time_out)
         timer.daemon = True
         timer.start()
         try:
-            return self._parse(content)
+            if not _write(stdin, size.to_bytes(LENGTH_BYTES, "big")):
+                return None
+            while offset < size:
+                piece = content.read(offset, min(PIECE_BYTES, size - offset))
+                if not piece:
+                    raise ContentChanged
+                if not _write(stdin, piece):
+                    return None
+                offset += len(piece)
+            try:
+                stdin.flush()
+                head = stdout.read(LENGTH_BYTES)
+                length = int.from_bytes(head, "big")
+                if len(head) < LENGTH_BYTES or length > MAX_ANSWER_BYTES:
+                    return None
+                return msgspec.msgpack.decode(stdout.read(length), type=ExtractedText)
+            except (OSError, ValueError, msgspec.MsgspecError):
+                return None
         finally:
             timer.cancel()
-
-    def _parse(self, content: RandomAccess) -> ExtractedText | None:
-        stdin, stdout = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
-        size = content.size
-        if not _write(stdin, size.to_bytes(LENGTH_BYTES, "big")):
-            return None
-        offset = 0
-        while offset < size:
-            piece = content.read(offset, min(PIECE_BYTES, size - offset))
-            if not piece:
-                raise ContentChanged
-            if not _write(stdin, piece):
-                return None
-            offset += len(piece)
-        try:
-            stdin.flush()
-            head = stdout.read(LENGTH_BYTES)
-            length = int.from_bytes(head, "big")
-            if len(head) < LENGTH_BYTES or length > MAX_ANSWER_BYTES:
-                return None
-            return msgspec.msgpack.decode(stdout.read(length), type=ExtractedText)
-        except (OSError, ValueError, msgspec.MsgspecError):
-            return None
 
     def _time_out(self) -> None:
         self.timed_out = True
@@ -196,17 +193,15 @@ class ParserPool:
                 return ExtractedText(failure=parser.failure())
 
     def _take(self, format_name: str, owner: object, patience: float) -> _Parser:
-        deadline = time.monotonic() + patience
         surplus: _Parser | None = None
         with self._changed:
-            if len(self._busy) + self._starting >= self._max_processes:
+            if not self._has_free_process():
                 if self._waiting >= self._max_waiting:
                     raise Overloaded("Too many documents wait to be parsed: try again later.")
                 self._waiting += 1
                 try:
-                    while len(self._busy) + self._starting >= self._max_processes:
-                        if not self._changed.wait(deadline - time.monotonic()):
-                            raise Overloaded("Other documents take long to parse: try again later.")
+                    if not self._changed.wait_for(self._has_free_process, patience):
+                        raise Overloaded("Other documents take long to parse: try again later.")
                 finally:
                     self._waiting -= 1
             for parser in reversed(self._idle):
@@ -232,6 +227,9 @@ class ParserPool:
             started.owner = owner
             self._busy.add(started)
         return started
+
+    def _has_free_process(self) -> bool:
+        return len(self._busy) + self._starting < self._max_processes
 
     def _give_back(self, parser: _Parser, reusable: bool) -> None:
         reusable = reusable and not parser.cancelled
