@@ -402,6 +402,71 @@ def test_a_change_before_the_watch_starts_is_reported() -> None:
     run(test())
 
 
+@ERAS
+def test_a_change_is_reported_for_the_resource_and_not_for_one_with_a_longer_name(revision: str) -> None:
+    """A bug: every resource whose URI began with the changed one's was reported too."""
+
+    async def test() -> None:
+        short, long = "notes://quay/n001", "notes://quay/n001b"
+        server = harbour()
+        server.resources.add(long, lambda: "low tide", name="n001b")
+        async with serve(server) as url, connect(url, revision=revision) as (_, source):
+            changes: list[str | None] = []
+            source.watch(short, changes.append)
+            source.watch(long, changes.append)
+            await wait_until(lambda: has(changes, short, long))  # they may have changed before the watch
+            changes.clear()
+            server.resource_updated(long)
+            await wait_until(lambda: has(changes, long))
+            server.resource_updated(short)
+            await wait_until(lambda: has(changes, short))
+            assert changes == [long, short]
+
+    run(test())
+
+
+async def has(changes: list[str | None], *uris: str) -> bool:
+    return set(uris) <= set(changes)
+
+
+def test_a_change_before_a_uri_is_watched_again_is_reported() -> None:
+    """A bug: no change was reported if the watch at the upstream had continued for another URI."""
+
+    async def test() -> None:
+        first, second = "notes://quay/n001", "notes://quay/n002"
+        async with serve(harbour()) as url, connect(url) as (_, source):
+            changes: list[str | None] = []
+            source.watch(first, changes.append)
+            source.watch(second, changes.append)
+            await wait_until(lambda: has(changes, first, second))
+            source.unwatch(first)
+            changes.clear()
+            source.watch(first, changes.append)
+            await wait_until(lambda: has(changes, first))
+            assert changes == [first]
+
+    run(test())
+
+
+def test_one_of_many_uris_that_cannot_be_watched_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: each of the others got a watch of its own, and most exceeded the limit of watches."""
+
+    async def test() -> None:
+        server = harbour(count=150)
+        uris = [f"notes://quay/n{number:03}" for number in range(150)]
+        async with serve(server) as url, connect(url, revision="2025-11-25") as (_, source):
+            changes: list[str | None] = []
+            for uri in ("notes://quay/none", *uris):
+                source.watch(uri, changes.append)
+            await wait_until(lambda: has(changes, *uris))
+            assert len(source._upstream_watch._bundles) < 10
+
+    caplog.set_level(logging.INFO, "wharfinger.sources.upstream_server")
+    run(test())
+    (message,) = [record.message for record in caplog.records if "watched" in record.message]
+    assert "does not let notes://quay/none be watched: Resource not found" in message
+
+
 def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
     async def test() -> None:
         server = harbour()

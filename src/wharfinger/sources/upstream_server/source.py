@@ -31,13 +31,14 @@ from wharfinger.client import Client, Retry
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
-from wharfinger.net import is_loopback, is_public
+from wharfinger.net import is_address, is_loopback, is_public
 from wharfinger.policy.current import may_read
 from wharfinger.protocol.breaker import Breaker
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.source import PROBLEM, Changed, Document, Source, UnusableSource, document_of, version_of
 from wharfinger.sources.commands import find_program, split_command
+from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 from wharfinger.sources.upstream_server.upstream_discovery import Discovery
@@ -141,7 +142,8 @@ def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
         parts, host, port = urlsplit(""), "", None
     if parts.scheme not in ("http", "https") or not host:
         raise UnusableSource("Give the URL of the server, such as https://host/mcp, or its command as a list.")
-    if not allow_private_networks and (is_loopback(host) or _is_private(host)):
+    # The addresses of a name are checked when the connection is made.
+    if not allow_private_networks and (is_loopback(host) or (is_address(host) and not is_public(host))):
         raise UnusableSource(
             f"{host} is this machine or in a private network. "
             "Allow connections to it with --allow-private-networks (allow_private_networks=True)."
@@ -290,7 +292,7 @@ class UpstreamSource(Source):
         return t.Resource(uri=uri, name=name, title=uri, mime_type=content.mime_type, meta=content.meta)
 
     async def children(
-        self, uri: str, after: str | None = None, limit: int = 1_000
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """List the direct entries of a directory, if the other server can read directories.
 
@@ -453,13 +455,3 @@ class UpstreamSource(Source):
 
 async def _ping(client: Client) -> None:
     await client.ping()
-
-
-def _is_private(host: str) -> bool:
-    import ipaddress
-
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False  # a name: its addresses are checked when the connection is made
-    return not is_public(host)

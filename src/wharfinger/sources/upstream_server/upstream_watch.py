@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, WharfingerError
 from wharfinger.protocol.backoff import Backoff
+from wharfinger.protocol.subscriptions import covers
 from wharfinger.source import Changed
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
 from wharfinger.transports.background import BackgroundTasks
@@ -84,10 +85,13 @@ class UpstreamWatch:
 
     def _watch_new(self) -> None:
         watched = {uri for uris in self._bundles.values() for uri in uris}
-        uris = tuple(uri for uri in dict.fromkeys(self._new) if uri in self._watchers and uri not in watched)
+        uris = [uri for uri in dict.fromkeys(self._new) if uri in self._watchers]
         self._new.clear()
-        if uris:
-            self._start_bundle(uris)
+        for uri in uris:
+            if uri in watched:  # its bundle has other watched URIs, so it stayed when this one was unwatched
+                self._tasks.start(self._notify_if_changed(uri))
+        if new := tuple(uri for uri in uris if uri not in watched):
+            self._start_bundle(new)
 
     def _start_bundle(self, uris: tuple[str, ...]) -> None:
         if len(self._bundles) >= MAX_WATCHES:
@@ -118,23 +122,32 @@ class UpstreamWatch:
                     backoff.succeeded()
                     self._client.succeeded()
                     for uri in uris:
-                        if reopened or (
-                            uri is not None and uri in self._watchers and await self._may_have_changed(uri)
-                        ):
+                        if reopened:
                             await self._notify(uri)
+                        elif uri is not None:
+                            await self._notify_if_changed(uri)
                     await self._pass_on(watch, uris)
             except (RemoteResourceNotFound, RemoteInvalidParams, RemoteMethodNotFound) as error:
-                log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
-                if len(uris) > 1:  # one missing resource must not end the watch of the other resources
-                    for uri in uris:
-                        if uri is not None and uri in self._watchers:
-                            self._start_bundle((uri,))
+                if len(uris) == 1 or isinstance(error, RemoteMethodNotFound):
+                    log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
+                    return
+                # One missing resource must not end the watch of the others.
+                watched = tuple(uri for uri in uris if uri is not None and uri in self._watchers)
+                middle = len(watched) // 2
+                for half in (watched[:middle], watched[middle:]):
+                    if half:
+                        self._start_bundle(half)
                 return
             except WharfingerError as error:
                 self._client.failed(error)
                 log.debug("A watch at %s ended, and is reopened: %s", self._name, error)
             reopened = True
             await asyncio.sleep(backoff.failed())
+
+    async def _notify_if_changed(self, uri: str) -> None:
+        """Notify the watcher of a URI if the resource may have changed before the watch began."""
+        if uri in self._watchers and await self._may_have_changed(uri):
+            await self._notify(uri)
 
     async def _pass_on(self, watch: Watch, uris: tuple[str | None, ...]) -> None:
         async for change in watch:
@@ -156,4 +169,4 @@ def _concerns(change: Change, uri: str | None) -> bool:
     """Return whether a change is about this resource or one below it, or about the list if `uri` is None."""
     if uri is None:
         return change.kind == "resources"
-    return change.kind == "resource" and (change.uri == uri or change.uri.startswith(uri))
+    return change.kind == "resource" and covers(uri, change.uri)
