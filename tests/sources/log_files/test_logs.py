@@ -324,6 +324,17 @@ def test_time_windows_have_the_whole_log(
     assert joined == "".join(entries)
 
 
+def test_lines_are_counted_for_each_of_several_logs_with_one_name(tmp_path: Path) -> None:
+    """A bug: logs of the same name, size and time of change shared their count of lines."""
+    source = logs(tmp_path / "**/*.log", label="boats")
+    for folder, line in (("a", "x\n"), ("b", "x" * 15 + "\n")):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "app.log"
+        path.write_text(line * ((2 << 20) // len(line)))
+        os.utime(path, ns=(0, 0))
+        assert text(source, f"log://boats/{folder}/app.log?lines=100000-100000") == line
+
+
 # Safety
 
 

@@ -351,8 +351,8 @@ class LogReader:
 
     def _by_lines(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
         content = self._live(chain)
-        version = f"{content.size}-{content.modified}"
-        index = self.indexes.of(chain.generations[0].name, version, content, content.generation.identity)
+        identity = content.generation.identity
+        index = self.indexes.of(identity, f"{content.size}-{content.modified}", content, identity)
         try:
             begin, line = index.find(content, window.first)
             if line < window.first and not (window.first == 1 or begin == 0):
