@@ -352,6 +352,41 @@ def test_answers_equal_those_of_a_journal_without_the_hidden_units(
     assert "hiddenword" not in text.replace("text=hiddenword", "") and "not about a hidden one" in text
 
 
+def test_no_link_names_an_entry_that_may_not_be_read(journal_files: WrittenJournal, permit: Permit) -> None:
+    """A bug: the position of the newest entry revealed when a hidden one was written."""
+    journal_files.write("first", "second")
+    source = open_journal(journal_files)
+    log = "journal://journal/all"
+    with permit("journal://journal/**", deny=["journal://journal/secret.service"]):
+        links = [link(source, log, "next"), link(source, f"{log}?since={NOON}", "next")]
+        journal_files.write("hidden", "hidden", _SYSTEMD_UNIT="secret.service")
+        assert [link(source, log, "next"), link(source, f"{log}?since={NOON}", "next")] == links
+        assert text_of(source, links[0]) == "" and link(source, links[0], "next") == links[0]
+        journal_files.write("third")
+        assert messages(source, links[0]) == ["third"]
+        assert messages(source, link(source, f"{log}?tail=1", "previous")) == ["second"]
+
+
+def test_hidden_entries_beyond_a_limit_do_not_end_a_log(
+    journal_files: WrittenJournal, permit: Permit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_files.write("first")
+    journal_files.write(*["hidden " + "x" * 1_000] * 100, _SYSTEMD_UNIT="secret.service")
+    journal_files.write("last")
+    monkeypatch.setattr(journal_windows, "MAX_SCANNED_BYTES", 20_000)
+    source = open_journal(journal_files)
+    with permit("journal://journal/**", deny=["journal://journal/secret.service"]):
+        for direction, query in (("previous", ""), ("next", f"?since={NOON}")):
+            found: list[str] = []
+            uri = f"journal://journal/all{query}"
+            for _ in range(10):
+                found += messages(source, uri)
+                uri = link(source, uri, direction)
+                if len(found) == 2:
+                    break
+            assert sorted(found) == ["first", "last"]
+
+
 # Following
 
 

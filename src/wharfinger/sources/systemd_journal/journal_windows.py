@@ -44,7 +44,7 @@ class JournalSelection(NamedTuple):
     cursors: Sequence[str]
     """The cursors of the entries, one for each of `lines`."""
     after: str = ""
-    """The cursor of the newest examined entry; empty if none was examined."""
+    """The cursor of the newest examined entry that the caller may read; empty if there is none."""
     before: str = ""
     """The cursor of the oldest examined entry; empty if none was examined, or none can be older."""
     closed: bool = False
@@ -104,7 +104,7 @@ class JournalReader:
         max_message_bytes = min(max(MIN_MESSAGE_BYTES, max_bytes - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
         lines: list[bytes] = []
         cursors: list[str] = []
-        first = last = ""
+        first = last = examined = ""  # a link names no entry that the caller may not read, unless a limit is reached
         size = line_count = scanned = 0
         more = closed = full = anchor_checked = anchor_missing = False
         notes: list[str] = []
@@ -124,6 +124,7 @@ class JournalReader:
                     if query.forward:
                         continue
                     break
+                examined = cursor
                 scanned += entry.size
                 line = line_of(entry, max_message_bytes) if may_read(entry) else b""
                 if line and (not query.text or has_text(line, query.text, self.redact)):
@@ -135,13 +136,14 @@ class JournalReader:
                     size, line_count = size + length, line_count + height
                     lines.append(line)
                     cursors.append(cursor)
-                first, last = first or cursor, cursor
+                if line:
+                    first, last = first or cursor, cursor
                 if scanned > MAX_SCANNED_BYTES:
-                    more = True
+                    last, more = examined, True
                     notes.append(f"Looked {'up to' if query.forward else 'back to'} {iso(moment)}.")
                     break
             if run.timed_out:
-                more = True
+                last, more = examined, True
                 notes.append(f"Ended after {RUN_SECONDS:g} s.")
         if anchor and not run.timed_out and (anchor_missing or not anchor_checked):
             self._require_entry(query, anchor)
