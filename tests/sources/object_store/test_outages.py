@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -289,10 +290,12 @@ def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: C
         source.stat(source.uri + "02400.txt")
         source.watch(source.uri + "02400.txt", recorder)
         source.watch(None, recorder)
-        while server.requests.count("list") < 5:
+        lists_before, deadline = server.requests.count("list"), time.monotonic() + 25
+        while server.requests.count("list") < lists_before + 9:  # three polls: the sleep after the second one was long
+            assert time.monotonic() < deadline
             threading.Event().wait(0.01)
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
-        recorder.wait_for(None, source.uri + "02400.txt")
+        recorder.wait_for(None, source.uri + "02400.txt", seconds=20)
         source._polling.close()
         source.store.close()
