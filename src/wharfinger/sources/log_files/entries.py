@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
-from wharfinger.sources.log_files.log_text import ByteReader, may_contain, render
+from wharfinger.sources.log_files.log_text import may_contain, render
 from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -70,7 +70,7 @@ class EntryFilter(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def matches(self, data: bytes, entry: LogEntry, offset: int, content: ByteReader) -> bool:
+    def matches(self, data: bytes, entry: LogEntry, offset: int, content: RandomAccess) -> bool:
         """Return whether an entry meets all conditions except `until`. `data` begins at `offset` of `content`.
 
         The text is searched in the entry as it is shown, without the secrets that are redacted.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 from wharfinger.content import mime
 from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, cut_between_secrets, secret_spans
+from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "may_contain", "render"]
+__all__ = ["MAX_SHOWN_LINE_BYTES", "may_contain", "render"]
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
 """Maximum bytes of one line that are shown, unless the URI requests bytes."""
@@ -20,15 +20,7 @@ _UNSAFE = re.compile(
 _HOLES = re.compile(rb"\0{9,}")  # a log was truncated, and its program still writes at the old offset
 
 
-class ByteReader(Protocol):
-    """Reads the bytes around a window."""
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Read bytes from `offset`."""
-        ...
-
-
-def render(data: bytes, start: int, content: ByteReader, *, redact: bool = True, cut: bool = True) -> str:
+def render(data: bytes, start: int, content: RandomAccess, *, redact: bool = True, cut: bool = True) -> str:
     """Convert the bytes of a log from `start` to text.
 
     Args:

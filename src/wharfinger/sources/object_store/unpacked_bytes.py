@@ -85,9 +85,9 @@ class GzipBytes:
     def __init__(self, packed: RandomAccess) -> None:
         self._packed = packed
         self._lock = threading.Lock()
-        self._points = [_Position(0, 0, zlib.decompressobj(31))]
+        self._points = [_Stream(0, 0, zlib.decompressobj(31))]
         self._distance = PIECE_BYTES
-        self._streams: list[_Position] = []
+        self._streams: list[_Stream] = []
         self.size = 0
 
     def read(self, offset: int, length: int) -> bytes:
@@ -112,7 +112,7 @@ class GzipBytes:
         while self.read(self.size, PIECE_BYTES):
             pass
 
-    def _stream_before(self, offset: int) -> _Position:
+    def _stream_before(self, offset: int) -> _Stream:
         """Return the nearest stream at or before an offset: that of an earlier read, or one from a kept copy."""
         with self._lock:
             streams = [stream for stream in self._streams if stream.unpacked <= offset]
@@ -123,7 +123,7 @@ class GzipBytes:
             self._streams.remove(stream)
             return stream
 
-    def _advance(self, stream: _Position, max_bytes: int) -> bytes:
+    def _advance(self, stream: _Stream, max_bytes: int) -> bytes:
         """Decompress the next piece of a stream. It is empty only at the end of the file."""
         while True:
             data = self._packed.read(stream.packed, INPUT_BYTES)
@@ -145,7 +145,7 @@ class GzipBytes:
             if piece:
                 return piece
 
-    def _record(self, stream: _Position) -> None:
+    def _record(self, stream: _Stream) -> None:
         """Check the growth of the data, and keep a copy of the stream if the last copy is far enough before it."""
         _refuse_growth(stream.packed, stream.unpacked, MAX_UNPACKED_BYTES)
         with self._lock:
@@ -158,15 +158,15 @@ class GzipBytes:
 
 
 @dataclass(slots=True)
-class _Position:
-    """A decompressor, and how many bytes it has read and returned."""
+class _Stream:
+    """A decompressor, with the numbers of bytes that it has read (`packed`) and returned (`unpacked`)."""
 
     packed: int
     unpacked: int
     decompressor: Any
 
-    def copy(self) -> _Position:
-        return _Position(self.packed, self.unpacked, self.decompressor.copy())
+    def copy(self) -> _Stream:
+        return _Stream(self.packed, self.unpacked, self.decompressor.copy())
 
 
 class _Decompressor(Protocol):

@@ -116,7 +116,7 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
         if member is None or _version(member) != info.version:
             raise ObjectChanged
         _refuse_unreadable(info.key, member)
-        return _Member(self, archive, member)
+        return _MemberBytes(self, archive, member)
 
     @contextmanager
     def stream(self, archive: _OpenZip, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
@@ -173,7 +173,7 @@ class _Stream:
         return b"".join(pieces)
 
 
-class _Member:
+class _MemberBytes:
     """The content of a member."""
 
     def __init__(self, store: ZipStore, archive: _OpenZip, member: zipfile.ZipInfo) -> None:

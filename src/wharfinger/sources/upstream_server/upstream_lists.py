@@ -75,7 +75,7 @@ class UpstreamLists:
             InvalidArgument: the key does not belong to this list.
             InternalError: the list never ends, or one of its pages cannot be used.
         """
-        position = _Position() if after is None else _read(after)
+        position = _Position() if after is None else _decode_key(after)
         visible: list[t.Resource] = []
         for _ in range(MAX_FETCHES):
             resources, next_cursor = await self.page_at(UNSET if position.cursor is None else position.cursor)
@@ -89,13 +89,13 @@ class UpstreamLists:
             latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MAX_DIGESTS) : end])]
             position = msgspec.structs.replace(position, shown=(*latest, *position.shown)[:MAX_DIGESTS])
             if end < len(resources):
-                return visible, _write(msgspec.structs.replace(position, index=end))
+                return visible, _encode_key(msgspec.structs.replace(position, index=end))
             if next_cursor is UNSET:
                 return visible, None
             position = self._next(position, next_cursor)
             if len(visible) >= limit:
                 break
-        return visible, _write(position)
+        return visible, _encode_key(position)
 
     async def _find_again(self, position: _Position, next_cursor: Cursor) -> _Position:
         """Find the resources that were shown: new ones before them may have moved them to a later page."""
@@ -150,16 +150,16 @@ def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | 
     return next((after[digest] for digest in position.shown if digest in after), None if position.index else 0)
 
 
-def _write(position: _Position) -> str:
+def _encode_key(position: _Position) -> str:
     return msgspec.json.encode(position).decode()
 
 
-_decode = msgspec.json.Decoder(_Position).decode
+_decoder = msgspec.json.Decoder(_Position)
 
 
-def _read(key: str) -> _Position:
+def _decode_key(key: str) -> _Position:
     try:
-        return _decode(key.encode())
+        return _decoder.decode(key.encode())
     except (msgspec.MsgspecError, UnicodeEncodeError):
         raise bad_cursor() from None
 
