@@ -163,6 +163,18 @@ def test_a_time_window_spans_rotated_files(app: Path, source: Logs) -> None:
     assert numbers(text(source, f"{APP}?since=2026-11-20T10:08:00Z")) == [8, 9, 10]
 
 
+def test_a_rotated_file_that_is_being_compressed_is_read_once(app: Path, source: Logs) -> None:
+    """A bug: while gzip runs, both files exist, and the lines of both were shown."""
+    uri = link(source, f"{APP}?tail=1")
+    append(app, b"2026-11-20T10:10:00Z INFO line 10\n")
+    app.rename(f"{app}.1")
+    Path(f"{app}.1.gz").write_bytes(gzip.compress(Path(f"{app}.1").read_bytes()))
+    app.write_text("2026-11-20T10:11:00Z INFO line 11\n")
+    assert numbers(text(source, f"{APP}?since=2026-11-20T10:00:00Z")) == list(range(12))
+    assert numbers(text(source, uri)) == [10, 11]
+    assert link(source, link(source, APP, PREVIOUS), PREVIOUS) is None
+
+
 def test_unordered_times_are_scanned_and_reported(app: Path, source: Logs) -> None:
     lines = [f"2026-11-{10 + number % 9}T10:00:00Z INFO line {number}\n" for number in range(20_000)]
     app.write_text("".join(lines))

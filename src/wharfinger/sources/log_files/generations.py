@@ -283,7 +283,10 @@ def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[G
             identity = (status.st_dev, status.st_ino)
             keyed.append((age, Generation(other, identity, status.st_size, status.st_mtime_ns, other == name)))
     keyed.sort(key=lambda pair: pair[0])
-    return [generation for _, generation in keyed[:MAX_ROTATED_FILES]]
+    # While gzip compresses a file, both exist, and the compressed one is not complete.
+    plain = {generation.name for _, generation in keyed if not generation.packed}
+    generations = [one for _, one in keyed if not (one.packed and one.name.removesuffix(".gz") in plain)]
+    return generations[:MAX_ROTATED_FILES]
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:
