@@ -252,15 +252,12 @@ def _member_of(header: Any, content: RandomAccess) -> TarMember:
         position, end = position + length, begin + length
     if not header.issparse():
         position += header.size
-    checksum = _checksum(content, header.offset_data, position) if position <= MAX_CHECKED_BYTES else None
+    checksum = None
+    if position <= MAX_CHECKED_BYTES:
+        checksum = 0
+        for begin in range(header.offset_data, position, PIECE_BYTES):
+            checksum = zlib.crc32(content.read(begin, min(PIECE_BYTES, position - begin)), checksum)
     return TarMember(header.offset_data, header.size, valid_time, checksum, extents if header.issparse() else None)
-
-
-def _checksum(content: RandomAccess, begin: int, end: int) -> int:
-    checksum = 0
-    for position in range(begin, end, PIECE_BYTES):
-        checksum = zlib.crc32(content.read(position, min(PIECE_BYTES, end - position)), checksum)
-    return checksum
 
 
 def _version(member: TarMember, archive: _OpenTar) -> str:

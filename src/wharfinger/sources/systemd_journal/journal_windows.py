@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -72,7 +72,14 @@ class JournalReader:
     def newest(self, log: str, may_read: EntryCheck) -> str:
         """Return the cursor of the newest entry that the caller may read in a log, or an empty string."""
         with self.journalctl.run([*_log_arguments(log), "--reverse"], FIELDS[1:]) as run:
-            return next((cursor_of(entry) for entry in _bounded(run.entries()) if may_read(entry)), "")
+            size = 0
+            for entry in run.entries():
+                size += entry.size
+                if size > MAX_SCANNED_BYTES:
+                    break
+                if may_read(entry):
+                    return cursor_of(entry)
+        return ""
 
     def entry(self, log: str, cursor: str, may_read: EntryCheck) -> ExportedEntry:
         """Return one entry with all its fields.
@@ -185,16 +192,6 @@ class JournalReader:
                 if size >= CONTEXT_BYTES:
                     break
         return b"".join(reversed(lines))
-
-
-def _bounded(entries: Iterator[ExportedEntry]) -> Iterator[ExportedEntry]:
-    """Yield entries until they are larger than `MAX_SCANNED_BYTES` together."""
-    size = 0
-    for entry in entries:
-        size += entry.size
-        if size > MAX_SCANNED_BYTES:
-            return
-        yield entry
 
 
 def _log_arguments(log: str) -> list[str]:

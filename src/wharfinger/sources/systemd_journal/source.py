@@ -247,29 +247,26 @@ class Journal(Source):
         """Return the URI of a log."""
         return f"{self.uri}/{quote(log)}"
 
-    def _locate(self, uri: str) -> str:
-        """Return the log of a URI without query; an empty string for the directory.
+    def _parse(self, uri: str) -> tuple[str, str, JournalQuery]:
+        """Return a URI without its query, its log (an empty string for the directory), and the query.
 
         Raises:
             ResourceNotFound: there is no such log.
+            InvalidArgument: the query is not valid.
         """
-        if uri in (self.uri, self.uri + "/"):
-            return ""
-        if len(uri) > len(self.uri) + 1_000 or not uri.startswith(self.uri + "/"):
-            raise ResourceNotFound(uri)
-        name = unquote(uri[len(self.uri) + 1 :], errors="strict") if "%" in uri else uri[len(self.uri) + 1 :]
-        if not _is_log(name) or name not in self._logs():
-            raise ResourceNotFound(uri)
-        return name
-
-    def _parse(self, uri: str) -> tuple[str, str, JournalQuery]:
         base, written = split_query(uri)
+        if base in (self.uri, self.uri + "/"):
+            if written:
+                raise InvalidArgument(f"A directory has no windows: read {self.uri}.")
+            return base, "", JournalQuery()
+        if len(base) > len(self.uri) + 1_000 or not base.startswith(self.uri + "/"):
+            raise ResourceNotFound(uri)
         try:
-            log = self._locate(base)
+            log = unquote(base[len(self.uri) + 1 :], errors="strict")
         except UnicodeDecodeError:
             raise ResourceNotFound(uri) from None
-        if not log and written:
-            raise InvalidArgument(f"A directory has no windows: read {self.uri}.")
+        if not _is_log(log) or log not in self._logs():
+            raise ResourceNotFound(uri)
         return base, log, read_journal_query(written)
 
     # Listing

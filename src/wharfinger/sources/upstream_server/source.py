@@ -229,7 +229,7 @@ class UpstreamSource(Source):
         Raises:
             UpstreamUnreachable: it does not.
         """
-        await self._client.call(_ping)
+        await self._client.call(lambda client: client.ping())
 
     def placeholder(self, reason: str) -> list[t.Resource]:
         """Return the resource that reports the state of the connection."""
@@ -300,7 +300,7 @@ class UpstreamSource(Source):
             ResourceNotFound: there is no such directory, or the other server cannot read directories.
             InvalidArgument: the directory must be listed again from the start.
         """
-        if not is_uri(uri) or not self.matches(uri) or not await self._reads_directories():
+        if not is_uri(uri) or not self.matches(uri) or not await self._client.call(_reads_directories):
             raise ResourceNotFound(uri)
 
         async def fetch(cursor: Cursor) -> Page:
@@ -316,16 +316,6 @@ class UpstreamSource(Source):
             return usable, next_cursor
 
         return await UpstreamLists(self.name, fetch).page(after, limit)
-
-    async def _reads_directories(self) -> bool:
-        """Return whether the other server declares that it can list directories."""
-
-        async def look(client: Client) -> bool:
-            extensions = client.capabilities.extensions
-            skills = None if isinstance(extensions, UnsetType) else extensions.get(SKILLS)
-            return isinstance(skills, dict) and skills.get("directoryRead") is True
-
-        return await self._client.call(look)
 
     # Reading
 
@@ -453,5 +443,8 @@ class UpstreamSource(Source):
             self._server.list_changed("resources")
 
 
-async def _ping(client: Client) -> None:
-    await client.ping()
+async def _reads_directories(client: Client) -> bool:
+    """Return whether a server declares that it can list directories."""
+    extensions = client.capabilities.extensions
+    skills = None if isinstance(extensions, UnsetType) else extensions.get(SKILLS)
+    return isinstance(skills, dict) and skills.get("directoryRead") is True
