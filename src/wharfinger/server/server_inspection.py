@@ -43,7 +43,7 @@ MAX_WATCHED = 1_000
 MAX_NAMED = 20
 """The maximum number of watchers of one resource that are named."""
 MAX_TARGET_CHARACTERS = 2_048
-UNREPORTED = frozenset({"ping"})
+UNRECORDED = frozenset({"ping"})
 """The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
 """The target that stands for the whole server: a rule without `what` matches it, and one for some URIs does not."""
@@ -135,7 +135,7 @@ class _RecentRequests:
     def ended(self, seen: Observation) -> None:
         """Keep a request."""
         request = seen.request
-        if request.method in UNREPORTED:
+        if request.method in UNRECORDED:
             return
         caller = request.caller
         app = "" if caller.info is None else f"{caller.info.name} {caller.info.version}".strip()

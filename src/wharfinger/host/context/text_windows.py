@@ -64,7 +64,7 @@ def cut_windows(
     if total <= budget:
         return TextWindows(text, _runs(numbered, range(len(numbered))), True)
     clipped = [(number, _clipped(line, query)) for number, line in numbered]
-    order = _by_use(clipped, _centres(clipped, query, title, places))
+    order = _by_distance(clipped, _centres(clipped, query, title, places))
     room = budget * len(text) / max(1, total)
     for _ in range(MAX_ATTEMPTS):
         chosen = _fitting(clipped, order, room)
@@ -121,7 +121,7 @@ def _centres(
     return [(line_index, max(0.1, score / best)) for line_index, score in scored] or [(0, 1.0)]
 
 
-def _by_use(lines: Sequence[tuple[int, str]], centres: Sequence[tuple[int, float]]) -> list[int]:
+def _by_distance(lines: Sequence[tuple[int, str]], centres: Sequence[tuple[int, float]]) -> list[int]:
     """Return the indices of all lines, those with the smallest weighted distance to a centre first."""
 
     def distance(index: int) -> float:

@@ -1,7 +1,7 @@
 """The time of a line of a log, in the formats that programs use.
 
-A time without a zone is in the zone of the log. A line that begins with white space, or has no time near
-its beginning, belongs to the entry before it.
+A time without a zone is in the zone of the log. A line that begins with white space, or has no time near its beginning,
+belongs to the entry before it.
 """
 
 from __future__ import annotations
