@@ -307,6 +307,27 @@ def test_including_a_server_with_a_conflicting_method_or_setting_is_refused() ->
     assert first.mounts == []
 
 
+def test_settings_that_conflict_with_those_of_a_parent_change_nothing() -> None:
+    """A bug: the error was raised after the part's own settings had changed, and some of the parent's."""
+    whole, middle, part = Server("whole"), Server("middle"), Server("part")
+    whole.extensions.declare(TIDES, {"datum": "LAT"})
+    middle.include(part)
+    whole.include(middle)
+    with pytest.raises(ValueError, match="datum='LAT'"):
+        part.extensions.declare(TIDES, {"unit": "m", "datum": "MSL"})
+    assert part.extensions.declared == middle.extensions.declared == {}
+    assert whole.extensions.declared == {TIDES: {"datum": "LAT"}}
+
+
+def test_settings_of_which_one_conflicts_change_nothing() -> None:
+    """A bug: those before it were added."""
+    server = Server("harbour")
+    server.extensions.declare(TIDES, {"datum": "LAT"})
+    with pytest.raises(ValueError, match="datum='LAT'"):
+        server.extensions.declare(TIDES, {"unit": "m", "datum": "MSL"})
+    assert server.extensions.declared == {TIDES: {"datum": "LAT"}}
+
+
 def test_including_a_server_that_handles_the_same_notification_is_refused() -> None:
     """A bug: the parent kept its own handler, and the mounted server's was never called."""
     whole, part = Server("whole"), Server("part")

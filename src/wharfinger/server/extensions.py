@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
 
 import msgspec
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from wharfinger.protocol.handshake import Session
+    from wharfinger.server.mounting import Mount
     from wharfinger.server.services import Services
 
-__all__ = ["Extensions", "MethodOptions", "check_id", "declare", "method_of", "notification_of", "require"]
+__all__ = ["Extensions", "MethodOptions", "check_id", "check_settings", "method_of", "notification_of", "require"]
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -46,15 +47,15 @@ def check_id(id: str) -> str:
     return id
 
 
-def declare(declared: dict[str, dict[str, Any]], id: str, settings: Mapping[str, Any] | None) -> None:
-    """Add an extension, or settings to one that is declared already.
+def check_settings(declared: Mapping[str, Mapping[str, Any]], id: str, settings: Mapping[str, Any]) -> None:
+    """Check settings that are about to be added to an extension, which may be new.
 
     Raises:
         ValueError: `id` is not an identifier, or a setting is declared already with another value.
     """
-    known = declared.setdefault(check_id(id), {})
-    for name, value in (settings or {}).items():
-        if known.setdefault(name, value) != value:
+    known = declared.get(check_id(id), {})
+    for name, value in settings.items():
+        if known.get(name, value) != value:
             raise ValueError(f"The extension {id!r} is declared already with {name}={known[name]!r}.")
 
 
@@ -97,25 +98,19 @@ class MethodOptions(TypedDict, total=False):
 
 
 class Extensions:
-    """The extensions of one server.
-
-    `check_name` is called with the name of a method or notification before it is added, and raises ValueError if it
-    cannot be added. `changed` is called after each addition.
-    """
+    """The extensions of one server. The servers in which it is mounted (`parents`) serve and declare them too."""
 
     def __init__(
         self,
         services: Services,
         notification_handlers: dict[str, NotificationHandler],
-        check_name: Callable[[str], None],
-        changed: Callable[[], None],
+        parents: Sequence[Mount],
     ) -> None:
         self.declared: dict[str, dict[str, Any]] = {}
         """Settings by the extension's identifier."""
         self._services = services
         self._notification_handlers = notification_handlers
-        self._check_name = check_name
-        self._changed = changed
+        self._parents = parents
 
     def declare(self, id: str, settings: Mapping[str, Any] | None = None) -> None:
         """Declare an extension, such as `com.example/tides`, to clients of the revisions that have extensions.
@@ -123,10 +118,15 @@ class Extensions:
         Declaring it again adds to its settings.
 
         Raises:
-            ValueError: `id` is not an identifier, or a setting is declared already with another value.
+            ValueError: `id` is not an identifier, or a setting is declared already with another value, also by a server
+                in which this one is mounted.
         """
-        declare(self.declared, id, settings)
-        self._changed()
+        settings = settings or {}
+        check_settings(self.declared, id, settings)
+        for mount in self._parents:
+            mount.check_settings(id, settings)
+        self.declared.setdefault(id, {}).update(settings)
+        self._publish()
 
     def add_method(self, name: str, function: Callable[..., Any], **options: Unpack[MethodOptions]) -> None:
         """Serve a method of an extension, such as `tides/forecast`.
@@ -148,8 +148,8 @@ class Extensions:
             check_id(extension)
         self._services.methods.set(name, method_of(self._services, name, function, options))
         if extension:
-            declare(self.declared, extension, None)
-        self._changed()
+            self.declared.setdefault(extension, {})
+        self._publish()
 
     def add_notification(
         self, name: str, function: Callable[..., Any], *, params: type[t.NotificationParams] | None = None
@@ -168,7 +168,17 @@ class Extensions:
             raise ValueError(f"The notification {name!r} is taken already.")
         self._check_name(name)
         self._notification_handlers[name] = notification_of(name, function, params=params)
-        self._changed()
+        self._publish()
+
+    def _check_name(self, name: str) -> None:
+        """Raise ValueError if a server in which this one is mounted has a method or notification of this name."""
+        for mount in self._parents:
+            mount.check_extension(name)
+
+    def _publish(self) -> None:
+        """Make the servers in which this one is mounted serve its extensions too."""
+        for mount in self._parents:
+            mount.publish_extensions()
 
 
 def method_of(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:

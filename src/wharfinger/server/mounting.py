@@ -24,7 +24,7 @@ from wharfinger.protocol import subscriptions
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.methods import CORE
 from wharfinger.protocol.request import Request
-from wharfinger.server.extensions import declare
+from wharfinger.server.extensions import check_settings
 from wharfinger.server.features.feature_set import MountedFeatures
 
 if TYPE_CHECKING:
@@ -117,6 +117,15 @@ class Mount:
         """
         _check_extension_name(self.parent, self.part, name)
 
+    def check_settings(self, id: str, settings: Mapping[str, Any]) -> None:
+        """Check settings that are about to be added to an extension of the part.
+
+        Raises:
+            ValueError: the parent, or a server in which it is mounted, declares one of them with another value.
+        """
+        for server in _with_ancestors(self.parent):
+            check_settings(server.extensions.declared, id, settings)
+
     def publish_extensions(self) -> None:
         """Make the parent serve the part's extensions."""
         publish_extensions(self.parent, self.part)
@@ -195,7 +204,7 @@ def _check_extensions(parent: FeatureService, part: FeatureService) -> None:
         _check_extension_name(parent, part, name)
     for id, settings in part.extensions.declared.items():
         for server in _with_ancestors(parent):
-            declare({id: dict(server.extensions.declared.get(id, {}))}, id, settings)
+            check_settings(server.extensions.declared, id, settings)
 
 
 def _check_extension_name(parent: FeatureService, part: FeatureService, name: str) -> None:
@@ -224,7 +233,7 @@ def publish_extensions(parent: FeatureService, part: FeatureService) -> None:
     for name in _extension_names(part.notification_handlers):
         parent.notification_handlers.setdefault(name, part.notification_handlers[name])
     for id, settings in part.extensions.declared.items():
-        declare(parent.extensions.declared, id, settings)
+        parent.extensions.declared.setdefault(id, {}).update(settings)
     for mount in parent.parents:
         publish_extensions(mount.parent, parent)
 

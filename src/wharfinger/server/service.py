@@ -110,9 +110,7 @@ class FeatureService:
         }
         """Numbers that change, for metrics. Transports add theirs."""
         self.server_policy = ServerPolicy(services, self.resources, self._set_authorizer)
-        self.extensions = Extensions(
-            services, self.notification_handlers, self._check_extension, self._publish_extensions
-        )
+        self.extensions = Extensions(services, self.notification_handlers, self.parents)
         self.tasks: Tasks | None = None
         """Runs and stores tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None
@@ -203,16 +201,6 @@ class FeatureService:
         self.server_policy.bind_roots()
         for mount in self.parents:
             mount.parent.sources_changed()
-
-    def _check_extension(self, name: str) -> None:
-        """Raise ValueError if a server in which this one is mounted has a method or notification of this name."""
-        for mount in self.parents:
-            mount.check_extension(name)
-
-    def _publish_extensions(self) -> None:
-        """Make the servers in which this one is mounted serve its extensions too."""
-        for mount in self.parents:
-            mount.publish_extensions()
 
     def serve_tasks(self) -> Tasks:
         """Serve the methods of the tasks extension. The first tool with `task=` calls this."""
