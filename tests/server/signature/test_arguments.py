@@ -336,6 +336,21 @@ def test_a_prompt_argument_may_be_the_json_of_any_member_of_a_union() -> None:
     ]
 
 
+@pytest.mark.parametrize("scalar", [datetime.date, datetime.timedelta, uuid.UUID, bytes, Side, Literal["all"]])
+def test_a_prompt_argument_may_be_json_if_its_type_is_a_union_with_a_special_string(scalar: Any) -> None:
+    """A bug: it was not read as JSON, because msgspec's error named only the format of the string."""
+
+    def f(what: Any, *, many: Any = ()) -> None: ...
+
+    f.__annotations__ = {"what": scalar | Bulk, "many": scalar | list[int]}
+    decode = Signature(f).decode_strings
+    assert decode({"what": ' {"tons": 2.5}', "many": "[1, 2]"}) == {"what": Bulk(2.5), "many": [1, 2]}
+    with pytest.raises(BadArguments) as caught:
+        decode({"what": '{"tons": "2.5"}', "many": "zzz"})
+    assert caught.value.faults[0] == "what.tons: expected a number, got a string"
+    assert caught.value.faults[1].startswith("many: ")
+
+
 def test_a_prompt_argument_that_is_nested_too_deeply_is_a_fault() -> None:
     """A bug: it was an internal error."""
 
