@@ -23,6 +23,7 @@ from wharfinger.errors import ProtocolError
 from wharfinger.protocol.interfaces import Handler
 from wharfinger.protocol.observing import Observation, Refusal, RequestObserver
 from wharfinger.protocol.request import Request
+from wharfinger.server.logged_calls import call_logged
 from wharfinger.server.middleware.chain import MethodTable
 
 __all__ = ["Observers", "observed_read"]
@@ -79,7 +80,7 @@ class Observers:
     def refused(self, refusal: Refusal) -> None:
         """Report a message that was refused before it became a request."""
         for observer in self._all:
-            _call_logged(observer.refused, refusal)
+            call_logged(observer.refused, refusal)
 
     # -- requests
 
@@ -117,23 +118,23 @@ class Observers:
         seen.size = size
         seen.seconds = time.perf_counter() - seen.began
         for observer in self._all:
-            _call_logged(observer.ended, seen)
+            call_logged(observer.ended, seen)
         seen.result = seen.error = None  # a traceback refers to the frames that hold this
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Report a search that the handler of a request made."""
         for observer in self._all:
-            _call_logged(observer.searched, request, words, hits)
+            call_logged(observer.searched, request, words, hits)
 
     def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
         """Report that a request began to watch URIs, and that others were refused."""
         for observer in self._all:
-            _call_logged(observer.watched, request, uris, refused)
+            call_logged(observer.watched, request, uris, refused)
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
         """Report that the session that watched these URIs has ended; `request` was its first subscription."""
         for observer in self._all:
-            _call_logged(observer.unwatched, request, uris)
+            call_logged(observer.unwatched, request, uris)
 
     async def read(self, outer: Request, request: Request, handler: Handler) -> Any:
         """Read for the handler of `outer`, and report the read with the size of its contents."""
@@ -164,10 +165,3 @@ def _contents_size(result: Any) -> int:
         elif content.blob is not UNSET:
             size += len(content.blob)
     return size
-
-
-def _call_logged(function: Callable[..., None], *arguments: Any) -> None:
-    try:
-        function(*arguments)
-    except Exception:
-        log.exception("%s failed", getattr(function, "__qualname__", function))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.server.features.resource import check_scheme
-from wharfinger.server.subscriptions.watching import call_logged, run_watcher_function
+from wharfinger.server.logged_calls import call_logged
+from wharfinger.server.subscriptions.watching import run_watcher_function
 from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 from wharfinger.transports.background import BackgroundTasks

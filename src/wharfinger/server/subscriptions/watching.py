@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 from wharfinger.protocol import subscriptions
 from wharfinger.protocol.handshake import Session
@@ -28,8 +28,9 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
+from wharfinger.server.logged_calls import call_logged
 
-__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "call_logged", "run_watcher_function"]
+__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "run_watcher_function"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
@@ -321,15 +322,6 @@ class Watching:
     def _end_coalescing(self, phases: dict[Change, NoticePhase], change: Change) -> None:
         if phases is self._phases and phases.pop(change) is NoticePhase.AGAIN:
             self._collect(change)
-
-
-def call_logged(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function of one watcher, source or observer, and log its errors, so that the others continue."""
-    try:
-        return function(*args)
-    except Exception:
-        log.exception("%s failed", getattr(function, "__qualname__", function))
-        return None
 
 
 async def run_watcher_function(function: Callable[[str], Awaitable[None]], uri: str) -> None:
