@@ -29,6 +29,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from wharfinger.errors import Overloaded
+from wharfinger.server.signature.annotations import unwrap_partial
 from wharfinger.source import Source, is_brief
 
 __all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async", "run_in_own_thread"]
@@ -53,8 +54,7 @@ T = TypeVar("T")
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Return whether `function` is a coroutine function, a partial of one, or has an async `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrap_partial(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # the class decides, not the attribute
     )

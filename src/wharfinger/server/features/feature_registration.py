@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from wharfinger.option_names import check_option_names
+from wharfinger.server.signature.annotations import unwrap_partial
 
 __all__ = ["check_options", "check_scopes", "feature_name", "refuse_generator", "unwrap"]
 
@@ -50,8 +50,7 @@ def check_scopes(scopes: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def refuse_generator(function: Callable[..., Any]) -> None:
     """Raise TypeError for a generator: a tool or a prompt returns one result."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrap_partial(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__name__}() is a generator, but a call has one result: return a list, "
@@ -63,6 +62,5 @@ def feature_name(function: Callable[..., Any], name: str | None) -> str:
     """Return the given name, else the function's."""
     if name is not None:
         return name
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrap_partial(function)
     return str(getattr(function, "__name__", type(function).__name__))

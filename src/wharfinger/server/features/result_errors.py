@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import re
@@ -15,6 +14,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.server.features.media import Media
+from wharfinger.server.signature.annotations import unwrap_partial
 from wharfinger.server.signature.type_schemas import to_json
 
 __all__ = ["UNAWAITED", "UnusableResult", "check_texts", "location_of", "refuse_unawaited", "unusable_result"]
@@ -34,9 +34,7 @@ class UnusableResult(TypeError):
 
 def code_of(function: Any) -> Any:
     """Return the code of a function, partial, method or callable object; None if it is not written in Python."""
-    while isinstance(function, functools.partial):
-        function = cast("Any", function).func
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(unwrap_partial(function))
     if not hasattr(function, "__code__"):
         function = getattr(function, "__func__", None) or getattr(cast("Any", type(function)), "__call__", None)  # noqa: B004
     return getattr(function, "__code__", None)
@@ -44,8 +42,7 @@ def code_of(function: Any) -> Any:
 
 def location_of(function: Any) -> str:
     """Return the function's name, and the file and line where it is defined."""
-    while isinstance(function, functools.partial):
-        function = cast("Any", function).func
+    function = unwrap_partial(function)
     code = code_of(function)
     name = getattr(function, "__name__", type(function).__name__)
     return f"{name}()" if code is None else f"{name}() ({code.co_filename}:{code.co_firstlineno})"

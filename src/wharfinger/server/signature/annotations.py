@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from wharfinger.server.signature.argument_errors import members
 
-__all__ = ["RequestContext", "annotations_of", "body_of", "is_context", "parameters_of"]
+__all__ = ["RequestContext", "annotations_of", "body_of", "is_context", "parameters_of", "unwrap_partial"]
 
 
 class RequestContext:
@@ -28,10 +28,16 @@ class RequestContext:
 _CONTEXT_TEXT = r"(?:\w+\.)*Context(?:\[.*\])?"
 
 
-def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs when an object is called: that of a partial, or the `__call__` of its class."""
+def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a `functools.partial`; for any other object, the object."""
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that runs when an object is called: that of a partial, or the `__call__` of its class."""
+    function = unwrap_partial(function)
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return type(function).__call__

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wharfinger.server.signature.annotations import unwrap_partial
+
 __all__ = ["parse_docstring", "summary_of"]
 
 # Patterns are not compiled here: that takes 3 ms, and most processes never parse a section.
@@ -24,9 +26,7 @@ _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|va
 
 def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """Return the text of a docstring before its first section, and the description of each parameter."""
-    while isinstance(function, functools.partial):
-        function = function.func  # the docstring of a partial object describes `partial`
-    text = getattr(function, "__doc__", None)
+    text = getattr(unwrap_partial(function), "__doc__", None)  # that of a partial describes `partial`
     return _parse(text) if text else ("", {})
 
 
