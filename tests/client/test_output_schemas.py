@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 from wharfinger import Client, Server
@@ -95,6 +96,41 @@ def test_the_result_of_a_listed_tool_is_validated_unless_validate_is_false() -> 
         if call.method == "tools/call":
             result.structured_content = {"name": 1}
         return result
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+def test_a_result_is_checked_by_the_schema_of_the_tool_that_middleware_called_instead(assigned: bool) -> None:
+    """A bug: it was checked by the schema of the tool that the caller named."""
+    server = Server("shipyard")
+
+    @server.tool
+    async def ship() -> dict[str, str]:
+        return {"name": "Mary"}
+
+    @server.tool
+    async def ship_length() -> dict[str, int]:
+        return {"metres": 80}
+
+    async def call_other(call: Any, next: Any) -> Any:
+        if call.method == "tools/call":
+            if assigned:
+                call.params = msgspec.structs.replace(call.params, name="ship_length")
+            else:
+                call.params.name = "ship_length"
+            result = await next(call)
+            return t.CallToolResult(content=[], structured_content=answers.pop(0) or result.structured_content)
+        return await next(call)
+
+    answers: list[Any] = [None, {"metres": "80"}]
+
+    async def test() -> None:
+        async with Client(server, middleware=[call_other]) as client:
+            await client.list_tools()
+            assert (await client.call_tool("ship")).structured == {"metres": 80}
+            with pytest.raises(InvalidResponse, match="'ship_length' does not match its output schema"):
+                await client.call_tool("ship")
 
     asyncio.run(asyncio.wait_for(test(), 20))
 

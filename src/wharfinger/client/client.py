@@ -293,23 +293,26 @@ class Client:
         encoded = UNSET if arguments is None else Raw(msgspec.json.encode(arguments))
         params = t.CallToolRequestParams(name=name, arguments=encoded)
 
-        tools = self._tools
+        call = self._tool_call(name, params, **options)
         try:
-            result = await self._call(CALL_AS_TASK if name in tools.as_tasks else _CALL, params, **options)
+            result = await self._chains[call.row](call)
         except RemoteError as error:
-            if not await self._was_called_wrongly(params.name, error, options.get("timeout")):
+            if not await self._was_called_wrongly(call, error, options.get("timeout")):
                 raise
-            result = await self._call(CALL_AS_TASK if params.name in tools.as_tasks else _CALL, params, **options)
+            call = self._tool_call(call.params.name, params, **options)
+            result = await self._chains[call.row](call)
         if result.is_error is True:
-            if await self._was_called_wrongly(params.name, result, options.get("timeout")):
-                result = await self._call(CALL_AS_TASK, params, **options)
+            if await self._was_called_wrongly(call, result, options.get("timeout")):
+                call = self._tool_call(call.params.name, params, **options)
+                result = await self._chains[call.row](call)
             if result.is_error is True:
                 raise ToolError(text_of(result) or "The tool failed, without a reason.", result=result)
-        if tools.schemas is not None and name in tools.schemas.by_tool:
+        name, schemas = call.params.name, self._tools.schemas  # middleware may have called another tool
+        if schemas is not None and name in schemas.by_tool:
             try:
-                tools.schemas.check(name, result)
+                schemas.check(name, result)
             except InvalidResponse:
-                await tools.check_again(name, result, self._list_again(options.get("timeout")))
+                await self._tools.check_again(name, result, self._list_again(options.get("timeout")))
         return ToolResult(data_of(result, returns), result)
 
     @overload
@@ -429,23 +432,29 @@ class Client:
     # Private: every call is a `Call` that goes through the chain of its method.
 
     def _call(
+        self, row: Method, params: Any, timeout: float | None = None, bypass_cache: bool = False
+    ) -> Awaitable[Any]:
+        max_timeout = math.inf if timeout == math.inf else self._max_timeout
+        seconds = self._timeout if timeout is None else timeout
+        call = Call(row, params, seconds, max_timeout, bypass_cache=bypass_cache, bounded=timeout is not None)
+        chain = self._chains.get(row) or self._session.compose(row)
+        return chain(call)
+
+    def _tool_call(
         self,
-        row: Method,
-        params: Any,
+        name: str,
+        params: t.CallToolRequestParams,
         timeout: float | None = None,
         max_timeout: float | None = None,
         progress: Progress | None = None,
         reset_on_progress: bool = False,
         retry: bool | None = None,
-        bypass_cache: bool = False,
-    ) -> Awaitable[Any]:
+    ) -> Call:
+        row = CALL_AS_TASK if name in self._tools.as_tasks else _CALL
         if max_timeout is None:
             max_timeout = math.inf if timeout == math.inf else self._max_timeout
         seconds = self._timeout if timeout is None else timeout
-        bounded = timeout is not None
-        call = Call(row, params, seconds, max_timeout, progress, reset_on_progress, retry, bypass_cache, bounded)
-        chain = self._chains.get(row) or self._session.compose(row)
-        return chain(call)
+        return Call(row, params, seconds, max_timeout, progress, reset_on_progress, retry, bounded=timeout is not None)
 
     def _list(
         self,
@@ -466,9 +475,11 @@ class Client:
 
         return Listing(page, self._max_pages)
 
-    async def _was_called_wrongly(self, name: str, failure: Any, timeout: float | None) -> bool:
+    async def _was_called_wrongly(
+        self, call: Call, failure: RemoteError | t.CallToolResult, timeout: float | None
+    ) -> bool:
         """Return whether the tool must be called in another way; its listing is read again to find out."""
-        return await self._tools.was_called_wrongly(name, failure, self._session.agreed, self._list_again(timeout))
+        return await self._tools.was_called_wrongly(call, failure, self._session.agreed, self._list_again(timeout))
 
     def _list_again(self, timeout: float | None) -> Callable[[], Listing[t.Tool]]:
         return lambda: self.list_tools(timeout=timeout, bypass_cache=True)

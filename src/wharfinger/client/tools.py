@@ -6,11 +6,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from wharfinger import types as t
+from wharfinger.client.calls import Call
 from wharfinger.client.connect import Connection, Negotiated
 from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import text_of
 from wharfinger.client.retry_step import RetryStep
-from wharfinger.client.task_polling import TaskTools
+from wharfinger.client.task_polling import CALL_AS_TASK, TaskTools
 from wharfinger.errors import HeaderMismatch, RemoteError, RemoteMethodNotFound, WharfingerError
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
 
@@ -70,7 +71,7 @@ class KnownTools:
         return usable
 
     async def was_called_wrongly(
-        self, name: str, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: ListAgain
+        self, call: Call, failure: RemoteError | t.CallToolResult, agreed: Negotiated, list_again: ListAgain
     ) -> bool:
         """Return whether a call failed because its tool must be called in another way; lists the tools again to see.
 
@@ -78,17 +79,17 @@ class KnownTools:
         must be called as a task, or must not be (2025-11-25, tasks: -32601). Some servers report that in a result: its
         text shows whether listing the tools again may help.
         """
+        name, was_task = call.params.name, call.row is CALL_AS_TASK
         if isinstance(failure, RemoteError):
             if failure.code == HeaderMismatch.code and self._link is not None and self._link.header_params is not None:
                 await list_again()
                 return True
             if not isinstance(failure, RemoteMethodNotFound):
                 return False
-        elif name in self.as_tasks or "task" not in text_of(failure).lower():
+        elif was_task or "task" not in text_of(failure).lower():
             return False
         if not TaskTools.supported(agreed):
             return False
-        was_task = name in self.as_tasks
         await list_again()
         return name not in self.as_tasks if was_task else self.as_tasks.get(name, False)
 
