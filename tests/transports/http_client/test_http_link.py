@@ -297,6 +297,79 @@ def test_the_wait_for_the_notification_before_counts_toward_the_timeout(delay: f
         runner.run(test())
 
 
+def test_notifications_and_the_request_after_them_arrive_in_the_order_in_which_they_were_sent() -> None:
+    """A bug: they were sent together, and the request waited only for the last notification."""
+    seen: list[str] = []
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        method = request.message["method"]
+        seen.append(f"{method} arrives")
+        if method == "notifications/slow":
+            for _ in range(20):  # turns in which other messages could arrive
+                await asyncio.sleep(0.001)
+        seen.append(f"{method} is answered")
+        if "id" in request.message:
+            write_response(writer, encode_result(request))
+        else:
+            write_response(writer, b"", status="202 Accepted")
+
+    async def test() -> None:
+        async with open_link(serve) as link:
+            link.notify("notifications/slow", t.UNSET)
+            link.notify("notifications/quick", t.UNSET)
+            await send_request(link)
+        order = ["notifications/slow", "notifications/quick", "tools/list"]
+        assert seen == [f"{method} {what}" for method in order for what in ("arrives", "is answered")]
+
+    run(test())
+
+
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_the_time_limit_of_a_notification_begins_when_it_is_sent(timeout: float | None) -> None:
+    async def test() -> None:
+        async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            methods.append(request.message["method"])
+            if "id" in request.message:
+                write_response(writer, encode_result(request))
+            else:
+                await asyncio.sleep(9)
+                write_response(writer, b"", status="202 Accepted")
+
+        methods: list[str] = []
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            began = asyncio.get_running_loop().time()
+            link.notify("notifications/first", t.UNSET)
+            link.notify("notifications/second", t.UNSET)
+            await send_request(link, timeout=timeout)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(18)
+        assert methods == ["notifications/first", "notifications/second", "tools/list"]
+
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        runner.run(test())
+
+
+@pytest.mark.parametrize("sign_in", [0.0, 60.0])
+def test_the_wait_for_several_notifications_counts_toward_the_timeout(sign_in: float) -> None:
+    async def test() -> None:
+        async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            methods.append(request.message["method"])
+            await asyncio.sleep(4)
+            write_response(writer, b"", status="202 Accepted")
+
+        methods: list[str] = []
+        async with open_link(serve, rules=HANDSHAKE, auth=PausedAuth(sign_in) if sign_in else None) as link:
+            began = asyncio.get_running_loop().time()
+            link.notify("notifications/first", t.UNSET)
+            link.notify("notifications/second", t.UNSET)
+            with pytest.raises(RequestTimeout, match=r"tools/list: no answer from .* within 6 s"):
+                await send_request(link, timeout=6)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(6 + sign_in)
+            assert methods == ["notifications/first", "notifications/second"]
+
+    with asyncio.Runner(loop_factory=QuickLoop) as runner:
+        runner.run(test())
+
+
 def test_closing_fails_pending_calls() -> None:
     async def never_answer(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         request_received.set()

@@ -85,8 +85,8 @@ class HttpLink:
         self._ids = count(1)
         self._responder = RequestResponder(self.name, lambda: self._posts.wait_below(MAX_REPLIES))
         self._posts = BackgroundTasks()
-        self._notifying: tuple[asyncio.Task[None], PausableTimeout] | None = None
-        """The task that sends the last notification, and its timeout; None after a request has waited for it."""
+        self._notifying: dict[asyncio.Task[None], PausableTimeout] = {}
+        """The tasks that send notifications, one after another, with their timeouts."""
         self._stream = SessionStream(
             self._origin, self._session_headers, self._dispatch, self._lose, lambda: self.events.on_missed(self)
         )
@@ -116,7 +116,7 @@ class HttpLink:
             RequestTimeout: no response in time.
         """
         seconds = timeout
-        if self._notifying is not None and self._end is None:  # the server must read notifications/initialized first
+        if self._notifying and self._end is None:  # the server must read notifications/initialized first
             seconds = await self._wait_notified(method, timeout)
         if self._end is not None:
             raise mark_unsent(self._end())
@@ -146,10 +146,12 @@ class HttpLink:
             raise InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.") from None
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification; the next request waits until the server has received it."""
+        """Send a notification; later messages wait until the server has received it."""
         if self._end is None:
-            clock = PausableTimeout(ONE_WAY_SECONDS)
-            self._notifying = self._posts.start(self._post_one_way(encode_notification(method, params), clock)), clock
+            clock, before = PausableTimeout(ONE_WAY_SECONDS), next(reversed(self._notifying), None)
+            task = self._posts.start(self._post_one_way(encode_notification(method, params), clock, before))
+            self._notifying[task] = clock
+            task.add_done_callback(self._notifying.pop)
 
     @property
     def is_lost(self) -> bool:
@@ -170,8 +172,8 @@ class HttpLink:
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
-                if self._notifying is not None:
-                    await asyncio.wait(self._notifying[:1])
+                if self._notifying:
+                    await asyncio.wait(tuple(self._notifying))
                 await self._stream.open(self.rules, self._ids)
         except TimeoutError:
             if not scope.expired():
@@ -311,30 +313,35 @@ class HttpLink:
         return headers
 
     async def _wait_notified(self, method: str, timeout: float | None) -> float | None:
-        """Wait until the server has received the last notification. Returns how many seconds of `timeout` remain.
+        """Wait until the server has received every notification before. Returns how many seconds of `timeout` remain.
 
-        The time in which a person signs in, so that the notification can be sent, does not count.
+        The time in which a person signs in, so that a notification can be sent, does not count.
 
         Raises:
             RequestTimeout: there was no time left, for a request of this method.
         """
-        assert self._notifying is not None
-        notification = notifying, clock = self._notifying
-        before, remaining = clock.remaining(), timeout
-        while not notifying.done():
-            await asyncio.wait((notifying,), timeout=remaining)
-            if timeout is None:
-                continue
-            remaining = timeout - (before - clock.remaining())
-            if remaining <= 0:
-                raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.")
-        if self._notifying is notification:
-            self._notifying = None
+        remaining = timeout
+        for notifying, clock in tuple(self._notifying.items()):
+            left, before = remaining, clock.remaining()
+            while not notifying.done():
+                await asyncio.wait((notifying,), timeout=remaining)
+                if left is None:
+                    continue
+                remaining = left - (before - clock.remaining())
+                if remaining <= 0:
+                    raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.")
         return remaining
 
-    async def _post_one_way(self, data: bytes, clock: PausableTimeout | None = None) -> None:
-        """Send a message that has no response. A failure is only logged: the next request will raise it."""
+    async def _post_one_way(
+        self, data: bytes, clock: PausableTimeout | None = None, before: asyncio.Task[None] | None = None
+    ) -> None:
+        """Send a message that has no response, after `before`, which sends another one.
+
+        A failure is only logged: the next request will raise it.
+        """
         clock = clock or PausableTimeout(ONE_WAY_SECONDS)
+        if before is not None:
+            await asyncio.wait((before,))
         try:
             async with clock:
                 response = await self._origin.send("POST", self._session_headers(), data, timeout=clock)
@@ -375,8 +382,8 @@ class HttpLink:
 
     async def _close(self) -> None:
         session_open = self._end is None and self._session_id is not None
-        if self._notifying is not None:
-            await asyncio.wait(self._notifying[:1], timeout=CLOSE_SECONDS)
+        if self._notifying:
+            await asyncio.wait(tuple(self._notifying), timeout=CLOSE_SECONDS)
         self._lose(lambda: ConnectionLost(f"The connection to {self.name} was closed by this client."))
         await self._stream.close()
         if session_open:
