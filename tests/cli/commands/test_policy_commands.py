@@ -184,6 +184,21 @@ def test_explain_takes_a_token_of_a_file_by_its_id(tmp_path: Path) -> None:
     assert "has no such token" in run(tmp_path, *arguments, "none", "read", "file:///docs/a.md").stderr
 
 
+def test_a_server_file_is_checked_with_the_variables_that_apply_to_serve(docs: Path) -> None:
+    """A bug: `check -f` and `policy check` ignored them."""
+    (docs / "wharfinger.toml").write_text('sources = "docs"\nhttp = true\n')
+    (docs / "closed.toml").write_text('[[test]]\nas = "anyone"\nallow = "read file:///docs/a.md"\n')
+    check = ("check", "-f", "wharfinger.toml")
+    assert run(docs, *check).returncode == 0
+    completed = run(docs, *check, WHARFINGER_SERVE_TOKENS="no.json")
+    assert (completed.returncode, "no.json" in completed.stdout) == (1, True)
+    completed = run(docs, *check, WHARFINGER_SERVE_POLICY="closed.toml")
+    assert (completed.returncode, "test 1 fails" in completed.stdout) == (1, True)
+    for command in (check, ("policy", "check", "wharfinger.toml")):
+        completed = run(docs, *command, WHARFINGER_SERVE_LIMIT="tide=3")
+        assert (completed.returncode, "No limit is named 'tide'" in completed.stderr) == (2, True)
+
+
 def test_a_server_file_is_checked_without_serving(docs: Path) -> None:
     run(docs, "token", "create", "tokens.json", "--sub", "ann")
     rules = (

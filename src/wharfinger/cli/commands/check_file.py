@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import Verbosity, json_option, verbosity_options
+from wharfinger.cli.options import json_option, verbosity_options
 
 if TYPE_CHECKING:
     from wharfinger.cli.serving.serving_options import HttpSettings
@@ -43,19 +43,20 @@ def check(file: str, online: bool, as_json: bool) -> int:
     file cannot be used.
     """
     from wharfinger.cli.commands.policy_commands import check_policy, print_findings, rules_in
-    from wharfinger.cli.commands.serve import build, serve
+    from wharfinger.cli.commands.serve import build, file_context
+    from wharfinger.cli.serving.policy_option import INLINE
     from wharfinger.cli.serving.published_lists import read_server_lists
     from wharfinger.policy.findings import unmatched_beginnings
 
     problems: list[str] = []
     with ExitStack() as stack:
-        ctx = serve.make_context("serve", ["-f", file], obj=Verbosity())
+        ctx = file_context(file)
         settings, server, sources = build(ctx, stack, policy=False)
-        rules = rules_in(file)
+        rules = rules_in(ctx.params["policy"] or file)
         problems += source_problems(sources)
         if settings is not None:
             problems += http_problems(settings, online)
-        has_policy = bool(rules.rules)
+        has_policy = bool(ctx.params["policy"]) or INLINE in ctx.meta
         lists = read_server_lists(server, lambda uris: unmatched_beginnings(rules, uris)) if has_policy else None
         findings, public = check_policy(rules, lists)
         if has_policy and settings is not None:

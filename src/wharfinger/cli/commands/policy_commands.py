@@ -152,11 +152,9 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
     rules = rules_in(file)
     if not set(read_table(Path(file))) - set(RULES):
         return rules, None
-    from wharfinger.cli.commands.serve import build, serve
-    from wharfinger.cli.options import Verbosity
+    from wharfinger.cli.commands.serve import build, file_context
 
-    ctx = serve.make_context("serve", ["-f", file], obj=Verbosity())
-    return rules, build(ctx, stack, policy=False)[1]
+    return rules, build(file_context(file), stack, policy=False)[1]
 
 
 def rules_in(file: str) -> Policy:

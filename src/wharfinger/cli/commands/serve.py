@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.server import Server
     from wharfinger.sources.registry import PreparedSource
 
-__all__ = ["build", "serve"]
+__all__ = ["build", "file_context", "serve"]
 
 
 @click.command(
@@ -182,6 +182,18 @@ def build(
     if policy:
         set_policy(ctx, server, rules, report_only)
     return settings, server, sources
+
+
+def file_context(file: str) -> click.Context:
+    """Return the context of `wharfinger serve -f FILE`, in which variables such as WHARFINGER_SERVE_HTTP apply.
+
+    Raises:
+        WharfingerError: the file cannot be used.
+    """
+    from wharfinger.cli.app import name_variables
+
+    name_variables(serve, "WHARFINGER_SERVE")
+    return serve.make_context("serve", ["-f", file], obj=Verbosity())
 
 
 def copy_demo(ctx: click.Context, stack: ExitStack, words: tuple[str, ...]) -> str:
