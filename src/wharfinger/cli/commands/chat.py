@@ -119,10 +119,10 @@ def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError("--json answers one question: give it with -p, or pipe it in.", ctx)
     if question is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("There is no terminal to chat at: give the question with -p, or pipe it in.", ctx)
-    from wharfinger.cli.targets.chat_runner import ChatRunner
+    from wharfinger.cli.targets.chat_runner import ChatCommandOptions, ChatRunner
 
     log_to_stderr(verbosity_of(ctx))
-    exit_code = ChatRunner(ctx, connection, options).run(choice, configs, question)
+    exit_code = ChatRunner(ctx, connection, ChatCommandOptions(**options)).run(choice, configs, question)
     ctx.exit(exit_code)
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import aclosing
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,22 +29,36 @@ from wharfinger.host import Host
 if TYPE_CHECKING:
     from wharfinger.upstreams import ServerConfig
 
-__all__ = ["ChatRunner"]
+__all__ = ["ChatCommandOptions", "ChatRunner"]
 
 START_SECONDS = 10.0
 """The maximum time that a chat at a terminal waits for its servers at the start. Slower servers join later."""
 
 
+class ChatCommandOptions(NamedTuple):
+    """The values of the options of `wharfinger chat`, apart from its servers, its model and the question."""
+
+    goes_on: bool
+    """Whether to continue the last conversation."""
+    approve: str
+    budget: int
+    no_rules: bool
+    no_tools: bool
+    max_rounds: int
+    max_tokens: int | None
+    model_timeout: float
+    no_save: bool
+    as_json: bool
+
+
 class ChatRunner:
     """One run of the command, with its options."""
 
-    def __init__(self, ctx: click.Context, connection: ConnectionOptions, options: dict[str, Any]) -> None:
+    def __init__(self, ctx: click.Context, connection: ConnectionOptions, options: ChatCommandOptions) -> None:
         self._verbosity = verbosity_of(ctx)
         self._connection = connection
         self._options = options
-        self._display: ChatDisplay = TerminalDisplay(quiet=self._verbosity.quiet)
-        if options["as_json"]:
-            self._display = ChatDisplay()
+        self._display = ChatDisplay() if options.as_json else TerminalDisplay(quiet=self._verbosity.quiet)
         self._forms = TerminalForms(self._display.end)
         self._chat: Chat | None = None
 
@@ -53,7 +67,7 @@ class ChatRunner:
         if question is None:
             check_prompt_toolkit()
         store = ConversationStore()
-        conversation = (store.last() if self._options["goes_on"] else None) or Conversation()
+        conversation = (store.last() if self._options.goes_on else None) or Conversation()
         save = self._saver(store, conversation)
         interrupted: list[bool] = []
 
@@ -84,7 +98,7 @@ class ChatRunner:
         def on_wait(seconds: float, reason: str) -> None:
             self._display.note(f"The endpoint is busy ({reason}): asking again in {seconds:.1f} s.")
 
-        return ModelClient(choice, silence=self._options["model_timeout"], on_wait=on_wait)
+        return ModelClient(choice, silence=self._options.model_timeout, on_wait=on_wait)
 
     def _make_host(self, configs: list[ServerConfig], question: str | None) -> Host:
         def hiding_prompt(callback: Any) -> Any:
@@ -95,11 +109,11 @@ class ChatRunner:
 
             return above_prompt(callback)
 
-        approval = TerminalApproval(self._forms, self._options["approve"], self._display.note)
-        review = SamplingApproval(self._forms, self._options["approve"], self._display.note)
+        approval = TerminalApproval(self._forms, self._options.approve, self._display.note)
+        review = SamplingApproval(self._forms, self._options.approve, self._display.note)
         return Host(
             configs,
-            approve=None if self._options["approve"] == "never" else hiding_prompt(approval),
+            approve=None if self._options.approve == "never" else hiding_prompt(approval),
             elicitation=hiding_prompt(self._forms.form),
             consent=hiding_prompt(self._forms.consent),
             sampling=self._sample,
@@ -122,11 +136,11 @@ class ChatRunner:
     def _chat_options(self) -> ChatOptions:
         options = self._options
         return ChatOptions(
-            budget=options["budget"],
-            rules=not options["no_rules"],
-            tools=not options["no_tools"],
-            max_rounds=options["max_rounds"],
-            max_tokens=options["max_tokens"],
+            budget=options.budget,
+            rules=not options.no_rules,
+            tools=not options.no_tools,
+            max_rounds=options.max_rounds,
+            max_tokens=options.max_tokens,
         )
 
     def _saver(self, store: ConversationStore, conversation: Conversation) -> Callable[[], None]:
@@ -134,7 +148,7 @@ class ChatRunner:
         failed: list[bool] = []
 
         def save() -> None:
-            if self._options["no_save"] or failed or not conversation.messages:
+            if self._options.no_save or failed or not conversation.messages:
                 return
             try:
                 store.save(conversation)
@@ -153,7 +167,7 @@ class ChatRunner:
             answer = await chat.ask(question)
         finally:
             save()
-        if self._options["as_json"]:
+        if self._options.as_json:
             from wharfinger.cli.render.output import print_json
 
             print_json(as_object(answer, chat))
