@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,4 +104,33 @@ def test_a_target_is_named_after_its_server_host_or_command() -> None:
     assert name_of_target("servers/tides.py") == "tides"
     assert name_of_target(["uvx", "mcp-server-git", "--repository", "."]) == "mcp-server-git"
     assert name_of_target({"command": "/usr/bin/charts", "args": []}) == "charts"
-    assert program_name(["python3.11", "-m", "charts"]) == "charts"
+    assert name_of_target([""]) == name_of_target([]) == "server"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/usr/bin/charts --all", "charts"),
+        ("./charts.sh", "charts"),
+        ("run charts", "run"),
+        ("npx", "npx"),
+        ("npx -y @harbour/charts@1.2.3", "charts"),
+        ("npx mcp-remote https://harbour.example/mcp", "mcp-remote"),
+        ("uvx charts@latest", "charts"),
+        ("uvx charts[all]==1.2", "charts"),
+        ("uvx --from git+https://harbour.example/pier charts", "charts"),
+        ("uv --directory /srv/charts run main.py", "charts"),
+        ("uv run --with mcp charts.py", "charts"),
+        ("python3.11 -m charts", "charts"),
+        ("python -c print(1) charts", "python"),
+        ("docker run -i --rm -e TOKEN=s3cret -v /a:/b ghcr.io/harbour/charts:latest --all", "charts"),
+        ("docker run --label TOKEN=s3cret charts", "charts"),
+        ("docker exec -i charts serve", "charts"),
+        ("uvx wharfinger serve ./charts", "charts"),
+        ("wharfinger serve .", "wharfinger"),
+    ],
+)
+def test_a_command_is_named_after_what_it_runs(command: str, name: str) -> None:
+    """A bug: `add` and `Host` disagreed. A variable of `docker run -e`, with its value, was a name in hosts' files."""
+    assert program_name(command.split()) == name
+    assert name_of_target(command.split()) == name

@@ -34,9 +34,19 @@ MAX_PREFIX_CHARACTERS = 32
 DIGEST_CHARACTERS = 8
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
-_RUNNERS = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
-_NAME = re.compile(r"[\w.@-]{1,64}").fullmatch  # the name of a package or script, but not code, as after `python -c`
-_WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
+_LAUNCHERS = frozenset((
+    "bun", "bunx", "deno", "docker", "node", "npx", "pipx", "pnpm", "podman", "py", "python", "uv", "uvx", "wharfinger",
+))  # fmt: skip
+"""Programs that start another one. A server is named after the other one."""
+_SUBCOMMANDS = frozenset(("container", "dlx", "exec", "run", "serve", "tool", "x"))
+_OPTIONS_WITH_VALUE = frozenset((
+    "-e", "-p", "-r", "-u", "-v", "-w", "--entrypoint", "--env", "--env-file", "--from", "--import", "--mount",
+    "--name", "--network", "--package", "--platform", "--publish", "--python", "--require", "--spec", "--user",
+    "--volume", "--with", "--workdir",
+))  # fmt: skip
+"""Options of launchers whose value is the next word. It is not the name of what they start, and may be a secret."""
+_RUNNABLE = re.compile(r"(@?\w[\w.-]{0,63})(?:\[[\w,.-]*\])?(?:[@:][\w.:^~*-]*|[=<>~!]=[^=]*)?").fullmatch
+"""The name of a script, package or image, with extras and a version. It does not match code, or `NAME=VALUE`."""
 
 
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
@@ -117,7 +127,7 @@ def name_of_target(target: object) -> str:
         return os.path.splitext(os.path.basename(path))[0] or "server"
     if isinstance(target, Sequence):
         parts = [str(part) for part in target]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return (os.path.splitext(program_name(parts))[0] if parts else "") or "server"
+        return program_name(parts) if parts and parts[0] else "server"
     info = getattr(target, "info", None)
     return str(getattr(info, "name", "") or "server")
 
@@ -134,8 +144,17 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def program_name(parts: Sequence[str]) -> str:
-    """Return the name of a command: its program, or what `npx`, `uvx` or an interpreter runs."""
-    names = [os.path.splitext(os.path.basename(part))[0] for part in parts if not part.startswith("-")]
-    names = [name for name in names if name not in _WORDS_OF_RUNNERS]
-    runs = len(names) > 1 and names[0].rstrip("0123456789.") in _RUNNERS and _NAME(names[1])
-    return names[1] if runs else os.path.basename(parts[0])
+    """Return the name of what a command runs: its program, or the script, package or image that a launcher starts.
+
+    The name has no folder, version or extension: it is `tides` for `uv run src/tides.py` and `npx -y @harbour/tides@1`.
+    """
+    name = os.path.splitext(os.path.basename(parts[0]))[0] or parts[0]
+    words = iter(parts[1:])
+    for word in words:
+        if name.rstrip("0123456789.") not in _LAUNCHERS or word == "-c":  # code follows
+            break
+        if word in _OPTIONS_WITH_VALUE:
+            next(words, None)
+        elif word not in _SUBCOMMANDS and (match := _RUNNABLE(os.path.basename(word.rstrip("/")))):
+            name = os.path.splitext(match[1])[0]
+    return name

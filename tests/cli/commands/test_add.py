@@ -169,6 +169,7 @@ def test_an_invalid_file_is_left_unchanged_and_the_entry_is_shown(home: Path) ->
     [
         (["--", "ls", "-l", "./charts"], "ls", ["-l", "{home}/charts"]),
         (["--", "ls", "some-server@1.2"], "ls", ["some-server@1.2"]),
+        (["--", sys.executable, "-m", "some.server"], "some", ["-m", "some.server"]),
         (["--env", "A=b=c", "--name", "x", "--", "ls"], "x", []),
     ],
 )

@@ -18,16 +18,12 @@ from wharfinger.cli.targets.host_file import HostFile
 from wharfinger.content.text import escape_controls
 from wharfinger.net import is_http_url
 from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
+from wharfinger.upstreams.public_names import program_name
 
 if TYPE_CHECKING:
     from wharfinger.sources.registry import ParsedSource
 
 __all__ = ["add"]
-
-LAUNCHERS = frozenset(
-    ("npx", "uvx", "uv", "bunx", "pipx", "run", "exec", "node", "python", "python3", "docker", "wharfinger", "serve")
-)
-"""Programs that start another one: a server is not named after them."""
 
 
 @click.command(
@@ -160,7 +156,8 @@ def read_target(
     if command is not None:
         if words or not command:
             raise click.UsageError("Give the command after `--` and no other TARGET.", ctx)
-        return LocalServer(absolute_program(command), parse_pairs(ctx, env, "=")), name_of_command(command)
+        name = slug(program_name(command), fallback="server")
+        return LocalServer(absolute_program(command), parse_pairs(ctx, env, "=")), name
     if not words:
         raise click.UsageError("Missing TARGET: a URL, a folder, a Python file, or `-- command…`.", ctx)
     from wharfinger.cli.executable import own_command
@@ -238,21 +235,11 @@ def name_of_url(url: str) -> str:
     return slug(f"{host}-{parts.port}" if parts.port else host, fallback="server")
 
 
-def name_of_command(command: list[str]) -> str:
-    """Return a name for a server from the program that a command runs, skipping launchers such as npx."""
-    for word in command:
-        name = word.rstrip("/").split("/")[-1].split("@")[0]
-        if word.startswith("-") or name in LAUNCHERS or name.startswith("python3."):
-            continue
-        return slug(Path(name).stem, fallback="server")
-    return "server"
-
-
 def name_to_remove(ctx: click.Context, file: HostFile, words: tuple[str, ...]) -> str:
     """Return the name to remove: TARGET itself, or the name under which TARGET would have been added."""
     command: list[str] | None = ctx.meta.get(COMMAND)
     if command:
-        return name_of_command(command)
+        return slug(program_name(command), fallback="server")
     if len(words) != 1:
         raise click.UsageError("Give the name of the server to remove.", ctx)
     word = words[0]
