@@ -118,6 +118,16 @@ async def test_metadata_is_read_from_each_well_known_url_of_an_issuer(path: str,
         assert len(site.requested_paths) == requests + 1
 
 
+async def test_keys_that_were_fetched_before_are_not_fetched_for_a_token() -> None:
+    async with serve_issuer() as (site, issuer):
+        fetched = verifier(issuer)
+        await fetched.fetch_keys()
+        assert site.requested_paths == [OAUTH, "/keys"]
+        assert await fetched.verify(sign_token(issuer))
+        await verifier(issuer, keys=issuer.key_set()).fetch_keys()
+        assert site.requested_paths == [OAUTH, "/keys"]
+
+
 async def test_metadata_of_another_tenant_is_not_used() -> None:
     async with serve_issuer("/tenant/a", f"{OAUTH}/tenant/a") as (site, issuer):
         site.pages[f"{OAUTH}/tenant/a"]["issuer"] = f"{site.url}/tenant/b"

@@ -105,6 +105,18 @@ def test_conflicting_options_prevent_the_start(charts: Path, file: str, options:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process is ended by a signal")
+def test_a_server_whose_issuer_cannot_be_reached_starts_and_says_so(start: Start, charts: Path) -> None:
+    """A bug: it said nothing, and each token got 503."""
+    issuer, port = f"http://127.0.0.1:{free_port()}", free_port()
+    process = start("serve", "--http", f"127.0.0.1:{port}", "--auth", issuer, str(charts))
+    url_of(process)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(f"Requests with tokens of {issuer} get 503 for now: {issuer}/.well-known/")
+    assert line.endswith(" Its keys are fetched again when such a token arrives.\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the process is ended by a signal")
 def test_a_server_with_an_issuer_publishes_its_metadata(start: Start, charts: Path) -> None:
     port = free_port()
     process = start("serve", "--http", f"127.0.0.1:{port}", "--auth", "https://id.example", str(charts))

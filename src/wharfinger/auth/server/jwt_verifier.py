@@ -96,6 +96,15 @@ class JWTVerifier:
         """Call `forget` when the issuer has withdrawn a key."""
         self._remote.on_rotation.append(forget)
 
+    async def fetch_keys(self) -> None:
+        """Fetch the keys of the issuer unless they are known, so that the first token does not wait for them.
+
+        Raises:
+            VerifierUnavailable: they cannot be fetched now. They are fetched again when a token arrives.
+        """
+        if self._fixed is None:
+            await self._remote.find(None)
+
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None if it is not a JWT of this issuer.
 

@@ -108,6 +108,8 @@ def serve_http(
                 err=True,
             )
         tasks.append(asyncio.get_running_loop().create_task(show(url)))
+        if auth is not None and not verbosity.quiet:
+            tasks.append(asyncio.get_running_loop().create_task(report_unreachable(auth)))
 
     data = PageData(server)
     site = make_site(server, settings) if settings.browse else None
@@ -123,20 +125,21 @@ def serve_http(
         banner = banners[0] if server.policy is None else without_content(banners[0])
         return "text/html; charset=utf-8", start_page(banner, await data.items()).encode("utf-8", "surrogateescape")
 
-    listen = settings.listen
+    listen, auth = settings.listen, None
     try:
         verify = bearer_check(settings.token_env) if settings.token_env else None
         check_credentials(settings)
         if settings.token_env or settings.tokens or settings.auth:
             forbid_core_files()
         for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
+            auth = server.server_policy.bind_auth(token_auth(settings, port, server.store))
             try:
                 serving = runner.serve_http(
                     server,
                     listen.host,
                     port,
                     verify=verify,
-                    auth=server.server_policy.bind_auth(token_auth(settings, port, server.store)),
+                    auth=auth,
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -241,6 +244,26 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
     verifiers = [JWTVerifier(issuer=issuer, audience=f"{base}/mcp") for issuer in settings.auth]
     files = [StaticTokens(settings.tokens)] if settings.tokens else []
     return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope, store=store)
+
+
+async def report_unreachable(auth: TokenAuth) -> None:
+    """Fetch the keys of the authorization servers, and print a line to stderr for each of which this fails."""
+    import asyncio
+
+    from wharfinger.auth import JWTVerifier, VerifierUnavailable
+    from wharfinger.content.text import escape_controls
+
+    async def fetch(verifier: JWTVerifier) -> None:
+        try:
+            await verifier.fetch_keys()
+        except VerifierUnavailable as error:
+            line = (
+                f"Requests with tokens of {verifier.issuer} get 503 for now: {error} Its keys are fetched again when "
+                "such a token arrives."
+            )
+            click.echo(escape_controls(line), err=True)
+
+    await asyncio.gather(*(fetch(verifier) for verifier in auth.verifiers if isinstance(verifier, JWTVerifier)))
 
 
 def forbid_core_files() -> None:
