@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,6 +18,7 @@ from wharfinger.protocol.revisions import Revision
 from wharfinger.types import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:
+    from wharfinger.protocol.http.headers import HeaderParam
     from wharfinger.protocol.http.rules import HttpRefusal
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "SendNotification",
     "Service",
     "Store",
+    "ToolHeaders",
     "Verify",
 ]
 
@@ -155,9 +157,7 @@ class Authorizer(Protocol):
 class Service(Protocol):
     """The object that a transport serves, such as a `Server`: a handler for each method, identity and capabilities.
 
-    A method that is not in `handlers` is not found. If the service also has `header_params`, which maps the name of
-    a tool to its `HeaderParam`s, HTTP checks the `Mcp-Param-…` headers of calls against them (2026-07-28,
-    `x-mcp-header`), unless `hides_tool` says for a request that its caller must not learn that the tool exists.
+    A method that is not in `handlers` is not found. A service may also have the members of `ToolHeaders`.
     """
 
     @property
@@ -187,6 +187,23 @@ class Service(Protocol):
 
     async def close(self, holder: object = None) -> None:
         """Leave the lifespan, unless another holder still needs it."""
+        ...
+
+
+@runtime_checkable
+class ToolHeaders(Protocol):
+    """The members of a `Service` with which HTTP checks the `Mcp-Param-…` headers of calls (2026-07-28, x-mcp-header).
+
+    Without them, these headers are not checked.
+    """
+
+    @property
+    def header_params(self) -> Mapping[str, tuple[HeaderParam, ...]]:
+        """The arguments that headers repeat, by the name of the tool."""
+        ...
+
+    def hides_tool(self, request: Request) -> bool:
+        """Return whether the caller must not learn that the tool of this call exists. Its headers are not checked."""
         ...
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.server.driving import META, STATELESS, ask
 from wharfinger import Header, Server
+from wharfinger.protocol.interfaces import ToolHeaders
 
 
 def routing_server() -> tuple[Server, list[str]]:
@@ -69,6 +70,11 @@ def test_an_explicit_schema_may_annotate_members_of_objects_but_not_of_arrays() 
     assert server.header_params["f"][0].path == ("a", "b")
     server.tools.remove("f")
     assert not server.header_params
+
+
+def test_http_finds_the_annotated_arguments_of_a_server() -> None:
+    server: ToolHeaders = Server("s")  # type checkers compare the members
+    assert isinstance(server, ToolHeaders)
 
 
 async def post(server: Server, name: str, arguments: Any, headers: dict[str, str]) -> tuple[int, Any]:

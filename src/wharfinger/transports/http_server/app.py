@@ -32,7 +32,7 @@ from wharfinger.protocol.http.rules import (
     read_headers,
     too_large,
 )
-from wharfinger.protocol.interfaces import Authenticator, Service, Verify
+from wharfinger.protocol.interfaces import Authenticator, Service, ToolHeaders, Verify
 from wharfinger.protocol.jsonrpc import Id, Message, decode, encode_error
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import (
@@ -190,8 +190,10 @@ class HttpApp:
         self.message_limits = service.limits
         """The limits that this service has over every transport."""
         self.separates_trailers = separates_trailers
-        self.header_params: Mapping[str, tuple[HeaderParam, ...]] = getattr(service, "header_params", {})
-        self._hides_tool: Callable[[Request], bool] = getattr(service, "hides_tool", lambda request: False)
+        self.header_params: Mapping[str, tuple[HeaderParam, ...]] = {}
+        self._hides_tool: Callable[[Request], bool] = lambda request: False
+        if isinstance(service, ToolHeaders):
+            self.header_params, self._hides_tool = service.header_params, service.hides_tool
         self.pages = {"/": self._default_page, **(pages or {})}
         self.contents = None if self.protected else contents
         self.site = site
