@@ -16,7 +16,7 @@ from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.source import Source
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 
 class Events(list[str]):

@@ -24,7 +24,7 @@ from wharfinger.server.middleware.chain import Call, Next, Result
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.header_params import Header
 from wharfinger.source import Changed, Hit, Source
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 
 class RowSource(Source):

@@ -39,7 +39,7 @@ from wharfinger.protocol.interfaces import Link, LinkEvents
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.negotiation import ProtocolCache, to_remote_error
 from wharfinger.transports.background import BackgroundTasks, retrieve
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 __all__ = ["NOT_OPEN", "ConnectionManager", "ConnectionObserver"]
 

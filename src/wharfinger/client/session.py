@@ -27,7 +27,7 @@ from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.transports.background import BackgroundTasks
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 if TYPE_CHECKING:
     from wharfinger.client.web_resources import WebResourceStep

@@ -34,7 +34,7 @@ from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
 from wharfinger.server.subscriptions.visible_changes import VisibleChanges
 from wharfinger.source import Source
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 if TYPE_CHECKING:
     from wharfinger.server.mounting import Mount

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 EXTENSION = "io.modelcontextprotocol/skills"
+"""The identifier of the extension."""
 
 
 class SkillResource(WireStruct, kw_only=True):

@@ -13,7 +13,7 @@ from .requests import InputResponses, RequestParams
 from .tasks import TaskStatus
 
 __all__ = [
-    "TASKS",
+    "EXTENSION",
     "TaskNotificationParams",
     "TaskParams",
     "TaskStarted",
@@ -21,8 +21,8 @@ __all__ = [
     "TaskUpdateParams",
 ]
 
-TASKS = "io.modelcontextprotocol/tasks"
-"""The key that both sides declare in `capabilities.extensions`: the client does so in every request."""
+EXTENSION = "io.modelcontextprotocol/tasks"
+"""The identifier of the extension. Both sides declare it in `capabilities.extensions`, a client in every request."""
 
 
 class TaskState(WireStruct, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 from tests.transports.http_support import META, RawClient, Reply, ServerThread
 from wharfinger import Server
 from wharfinger.protocol.limits import Limits
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 TASK_META: dict[str, Any] = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
 

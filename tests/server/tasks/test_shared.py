@@ -23,7 +23,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
 from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 STOPPED_MESSAGE = "The server stopped before the task was finished: call the tool again."
 CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}}

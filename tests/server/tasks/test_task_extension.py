@@ -25,7 +25,7 @@ from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.store.memory import MemoryStore
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION as TASKS
 
 CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}, "sampling": {}, "roots": {}}
 TASKS_REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}

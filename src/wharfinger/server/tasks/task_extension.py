@@ -51,7 +51,7 @@ from wharfinger.protocol.shares import Shares
 from wharfinger.server.owners import share_of
 from wharfinger.server.tasks.task_channel import RunningTask, format_time
 from wharfinger.transports.background import BackgroundTasks
-from wharfinger.types.task_extension import TASKS
+from wharfinger.types.task_extension import EXTENSION
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
@@ -131,14 +131,16 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 def declares(caller: Caller) -> bool:
     """Return whether a call may be answered with a task: its revision has tasks and it declares the extension."""
     extensions = caller.capabilities.extensions
-    return caller.rules.tasks and extensions is not UNSET and TASKS in extensions
+    return caller.rules.tasks and extensions is not UNSET and EXTENSION in extensions
 
 
 def check_declared(caller: Caller, feature: str) -> None:
     """Raise MissingClientCapability if the request does not declare the extension."""
     if not declares(caller):
-        message = f"{feature} needs a client of 2026-07-28 or later that declares the extension {TASKS} in its request."
-        raise MissingClientCapability({"extensions": {TASKS: {}}}, message)
+        message = (
+            f"{feature} needs a client of 2026-07-28 or later that declares the extension {EXTENSION} in its request."
+        )
+        raise MissingClientCapability({"extensions": {EXTENSION: {}}}, message)
 
 
 class Tasks:
