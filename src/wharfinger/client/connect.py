@@ -333,7 +333,7 @@ class _Opening:
 
     async def _discover(self, step: Discover) -> NextStep:
         params = t.RequestParams(meta=self._meta(step.revision))
-        answer = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
+        response = asyncio.ensure_future(self.link.request("server/discover", params, timeout=None))
         self._sent_discover = True
         seconds = None  # with a pinned revision there is nothing else to try
         if self.settings.revision is None:
@@ -342,25 +342,22 @@ class _Opening:
         self.timeouts.append(probe)
         try:
             async with probe:
-                await asyncio.wait((answer,))
+                await asyncio.wait((response,))
         except TimeoutError:
             if not probe.expired:
                 raise
         except BaseException:
-            answer.cancel()
+            response.cancel()
             raise
         finally:
             self.timeouts.remove(probe)
-        if answer.done():
-            return await self._decide(step, answer)
-        if isinstance(self.target, str):
-            # Over HTTP requests do not queue: a server that has not answered yet will not answer.
-            answer.cancel()
+        if not response.done():
+            if isinstance(self.target, str):
+                # Over HTTP requests do not queue: a server that has not answered yet will not answer.
+                response.cancel()
+            else:
+                self._late = response
             return decide_discover(step, None, None)
-        self._late = answer
-        return decide_discover(step, None, None)
-
-    async def _decide(self, step: Discover, response: asyncio.Future[Message]) -> NextStep:
         try:
             answer: Message | None = response.result()
         except ConnectionLost as lost:

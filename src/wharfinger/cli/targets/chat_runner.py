@@ -69,6 +69,13 @@ class ChatRunner:
         store = ConversationStore()
         conversation = (store.last() if self._options.goes_on else None) or Conversation()
         save = self._saver(store, conversation)
+        options = ChatOptions(
+            budget=self._options.budget,
+            rules=not self._options.no_rules,
+            tools=not self._options.no_tools,
+            max_rounds=self._options.max_rounds,
+            max_tokens=self._options.max_tokens,
+        )
         interrupted: list[bool] = []
 
         async def work() -> int:
@@ -76,9 +83,7 @@ class ChatRunner:
                 on_ctrl_c(interrupted)
             async with (
                 self._make_host(configs, question) as host,
-                aclosing(
-                    Chat(host, self._make_client(choice), conversation, self._display, self._chat_options())
-                ) as chat,
+                aclosing(Chat(host, self._make_client(choice), conversation, self._display, options)) as chat,
             ):
                 self._chat = chat
                 if question is not None:
@@ -132,16 +137,6 @@ class ChatRunner:
     def _show_stderr(self, line: str) -> None:
         if self._verbosity.level:
             click.echo(escape_controls(line), err=True)
-
-    def _chat_options(self) -> ChatOptions:
-        options = self._options
-        return ChatOptions(
-            budget=options.budget,
-            rules=not options.no_rules,
-            tools=not options.no_tools,
-            max_rounds=options.max_rounds,
-            max_tokens=options.max_tokens,
-        )
 
     def _saver(self, store: ConversationStore, conversation: Conversation) -> Callable[[], None]:
         """Return a function that saves the conversation. After a failure, which it reports, it does nothing."""

@@ -192,7 +192,11 @@ class Signature:
     def _make_decoder(self) -> msgspec.json.Decoder[Any]:
         fields = tuple((p.name, p.decoder_type, p.required) for p in self.parameters.values())
         try:
-            return _decoder_of(fields)
+            return _cached_decoder(fields)
+        except TypeError:  # a type is not hashable, such as a constraint that contains a list; or it cannot be decoded
+            pass
+        try:
+            return _cached_decoder.__wrapped__(fields)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {self._find_unsupported()} cannot be read from JSON: {error}") from None
 
@@ -323,20 +327,13 @@ _Fields = tuple[tuple[str, Any, bool], ...]
 """The name and the type of each parameter, and whether it is required."""
 
 
-def _decoder_of(fields: _Fields) -> msgspec.json.Decoder[Any]:
+@functools.lru_cache(MAX_DECODERS)
+def _cached_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
     """Return a decoder to a struct that has the parameters as members; those that are left out are UNSET.
 
     Raises:
         TypeError: a type cannot be read from JSON.
     """
-    try:
-        return _cached_decoder(fields)
-    except TypeError:  # a type is not hashable, such as a constraint that contains a list; or it cannot be decoded
-        return _cached_decoder.__wrapped__(fields)
-
-
-@functools.lru_cache(MAX_DECODERS)
-def _cached_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
     members: list[Any] = []
     for name, kind, required in fields:
         if required:

@@ -254,27 +254,21 @@ class HttpApp:
             if not self._ready:
                 await self._start()
         except ProtocolError as error:
-            self._report_refusal(error, scope, headers, principal)
+            client = scope.get("client")
+            report_refusal(
+                self.service,
+                error,
+                method=headers.get(METHOD, b"").decode("latin-1"),
+                target=headers.get(NAME, b"").decode("latin-1"),
+                address=client[0] if client else "",
+                principal=principal,
+            )
             await refuse(send, error)
             return
         except Exception as error:
             await refuse(send, _fault(error))
             return
         await self._post(scope, headers, principal, accepted, receive, send)
-
-    def _report_refusal(
-        self, error: ProtocolError, scope: Any, headers: Mapping[bytes, bytes], principal: Principal
-    ) -> None:
-        """Report to the observers of the server that a request was refused before its body was read."""
-        client = scope.get("client")
-        report_refusal(
-            self.service,
-            error,
-            method=headers.get(METHOD, b"").decode("latin-1"),
-            target=headers.get(NAME, b"").decode("latin-1"),
-            address=client[0] if client else "",
-            principal=principal,
-        )
 
     def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of this request, or an awaitable of it. Both raise HttpRefusal."""
