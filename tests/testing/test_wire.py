@@ -120,6 +120,7 @@ async def test_a_replay_repeats_the_recorded_answers(server: Server, revision: s
         recorded = await call_server(client)
     replay = Replay(wire.transcript)
     async with Client(replay, revision=revision) as client:
+        assert client.transport == "memory"
         assert await call_server(client) == recorded
     assert replay.done
 

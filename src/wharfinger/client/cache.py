@@ -269,7 +269,7 @@ class CacheStep:
     def __init__(
         self,
         cache: Cache,
-        target: Any,
+        target: object,
         headers: Mapping[str, str],
         capabilities: t.ClientCapabilities,
         track_list_changes: Callable[[], IsValid | None] = lambda: None,
@@ -476,7 +476,7 @@ class _ById:
         return isinstance(other, _ById) and other._target is self._target
 
 
-def _server_key(target: Any) -> Hashable:
+def _server_key(target: object) -> Hashable:
     """Return the key of a server in a shared cache.
 
     Each client of a command has its own process, and so its own key.

@@ -150,7 +150,7 @@ class Call(msgspec.Struct, eq=False):
         """Restart the deadline, with the full `timeout`."""
         self.deadline = asyncio.get_running_loop().time() + self.timeout
 
-    def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
+    def follow_up(self, row: Method, params: t.RequestParams, seconds: float) -> Call:
         """Return another request of the same call, which times out after `seconds`, or earlier with the call."""
         left = self.left(asyncio.get_running_loop().time())
         return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
@@ -189,7 +189,7 @@ def _bind(step: Middleware, next: Next) -> Next:
     return perform
 
 
-def check_middleware(middleware: Any) -> None:
+def check_middleware(middleware: object) -> None:
     """Raise TypeError unless this is an async function, or an object or `functools.partial` that is called like one."""
     function = middleware if inspect.isroutine(middleware) else getattr(middleware, "__call__", None)  # noqa: B004
     wrapped = getattr(middleware, "func", None)

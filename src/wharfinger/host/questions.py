@@ -178,7 +178,7 @@ class Questions:
         return ""
 
 
-def outcome_of(answer: Any) -> tuple[bool, str]:
+def outcome_of(answer: object) -> tuple[bool, str]:
     """Return whether a person accepted, and else why not."""
     action = answer.action if isinstance(answer, t.ElicitResult) else answer
     if action is False or action == "decline":
@@ -186,12 +186,12 @@ def outcome_of(answer: Any) -> tuple[bool, str]:
     return (False, "cancelled") if action == "cancel" else (True, "")
 
 
-def with_server(params: Any, kind: Callable[..., T], server: str) -> T:
+def with_server(params: t.RequestParams, kind: Callable[..., T], server: str) -> T:
     """Return the params of a request with the name of its server."""
     return kind(**{**msgspec.structs.asdict(params), "server": server})
 
 
-def decided(answer: Any, shown: Any, kind: type) -> Any:
+def decided(answer: object, shown: T, kind: type[T]) -> T:
     """Return the request or result that was shown or, if the review changed it, the changed one.
 
     Raises:

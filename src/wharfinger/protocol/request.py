@@ -96,9 +96,9 @@ class InputNeeded(BaseException):
     It is not an `Exception`, so that `except Exception` in a handler does not catch it.
     """
 
-    result: Any
+    result: t.InputRequiredResult
 
-    def __init__(self, result: Any) -> None:
+    def __init__(self, result: t.InputRequiredResult) -> None:
         self.result = result
         super().__init__("The request has to be sent again with answers.")
 

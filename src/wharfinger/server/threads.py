@@ -26,7 +26,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from wharfinger.errors import Overloaded
 from wharfinger.server.signature.annotations import unwrap_partial
@@ -50,6 +50,7 @@ APART_SECONDS = 0.25
 """How long the calls of a function that is not brief at present have threads of their own."""
 P = ParamSpec("P")
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -91,7 +92,7 @@ class Job:
         self.context = contextvars.copy_context()
         self.future = future
 
-    def end(self, result: Any, error: BaseException | None) -> None:
+    def end(self, result: object, error: BaseException | None) -> None:
         """Pass the result or the error to the caller."""
         if self.future.done():
             return
@@ -179,7 +180,7 @@ class CallBatch(Job):
             else:
                 job.end(result, error)
 
-    def end(self, result: Any, error: BaseException | None) -> None:
+    def end(self, result: object, error: BaseException | None) -> None:
         """Pass all results to their callers; if the batch was refused, pass the error to all of them."""
         self.deliver()
         if error is not None:
@@ -349,12 +350,20 @@ class Pool:
             if following is not None:  # not at once: the next calls of this batch's callers should be in it
                 self._start_after(COLLECTING_TURNS, following)
 
-    def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
+    @overload
+    def call(self, owner: str, function: Callable[[*Args], Awaitable[T]], *arguments: *Args) -> Awaitable[T]: ...
+    @overload
+    def call(self, owner: str, function: Callable[[*Args], T], *arguments: *Args) -> Awaitable[T]: ...
+    def call(self, owner: str, function: Callable[[*Args], Any], *arguments: *Args) -> Awaitable[Any]:
         """Call a function; a plain function runs in a thread. If it returns an awaitable, that is awaited too."""
         if is_brief(function):
             return self.run(owner, function, *arguments)
         return self.adapt(function)(owner, *arguments)
 
+    @overload
+    def adapt(self, function: Callable[[*Args], Awaitable[T]]) -> Callable[[str, *Args], Awaitable[T]]: ...
+    @overload
+    def adapt(self, function: Callable[[*Args], T]) -> Callable[[str, *Args], Awaitable[T]]: ...
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """Return an async form of a function, called with `(owner, *arguments)`, as `call` calls it."""
         if is_async(function):

@@ -60,7 +60,7 @@ class Script:
         return answer_to(method, params, self._answers)
 
 
-def question_key(method: str, params: Any) -> str:
+def question_key(method: str, params: object) -> str:
     """Return the key of a question in `Answers`: the message that the user reads, or else the method."""
     return str(getattr(params, "message", method))
 

@@ -38,8 +38,8 @@ async def rehearse(
     arguments: Mapping[str, Any] | None = None,
     *,
     answers: Answers = {},  # noqa: B006  # read only
-    effects: Callable[[], Any] | None = None,
-    reset: Callable[[], Any] | None = None,
+    effects: Callable[[], object] | None = None,
+    reset: Callable[[], object] | None = None,
     principal: Principal = ANONYMOUS,
 ) -> t.CallToolResult:
     """Call a tool twice, once in each era, compare the two calls, and return the result.

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from wharfinger.client.connect import Connection
 from wharfinger.errors import ConnectionFailed, ConnectionLost
 from wharfinger.protocol.interfaces import LinkEvents, Service
 from wharfinger.protocol.limits import Limits
@@ -89,7 +90,7 @@ class Wire:
         """The number of faults that have not happened yet."""
         return sum(fault.times for fault in self._faults)
 
-    async def open_link(self, limits: Limits, events: LinkEvents) -> Any:
+    async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
         """Open a connection; `Client` calls this."""
         link = _WireLink(self, limits, events)
         self.connections += 1
@@ -200,7 +201,7 @@ class Replay:
         """Whether the end of the transcript is reached."""
         return self._next is None
 
-    async def open_link(self, limits: Limits, events: LinkEvents) -> Any:
+    async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
         """Open the only connection; `Client` calls this."""
         if self._opened:
             raise ConnectionFailed("A Replay has one connection only: create another one.")
@@ -222,6 +223,8 @@ class Replay:
 
 class _ReplayLink(StreamLink):
     """The connection of a `Replay`."""
+
+    transport = "memory"
 
     def __init__(self, replay: Replay, limits: Limits, events: LinkEvents) -> None:
         super().__init__("the transcript", limits, events)

@@ -26,7 +26,7 @@ import random
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 from msgspec import UNSET
@@ -263,6 +263,14 @@ class Upstream:
         """Return whether it has listed its `tools`, `prompts`, `templates` or `uris` before."""
         return kind in self._lists
 
+    @overload
+    def last_listed(self, kind: Literal["tools"]) -> list[t.Tool]: ...
+    @overload
+    def last_listed(self, kind: Literal["prompts"]) -> list[t.Prompt]: ...
+    @overload
+    def last_listed(self, kind: Literal["templates"]) -> list[t.ResourceTemplate]: ...
+    @overload
+    def last_listed(self, kind: str) -> list[Any]: ...
     def last_listed(self, kind: str) -> list[Any]:
         """Return the last list, which may be out of date; empty if none was read yet."""
         return self._lists[kind][1] if kind in self._lists else []

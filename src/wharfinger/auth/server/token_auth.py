@@ -250,9 +250,9 @@ def metadata_url(url: str) -> str:
     return f"{scheme}://{host}/.well-known/oauth-protected-resource{slash}{path}"
 
 
-def as_token_auth(auth: Any, store: Store | None = None) -> TokenAuth:
+def as_token_auth(auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier], store: Store | None = None) -> TokenAuth:
     """Return a `TokenAuth` for one or more verifiers, with this store. A `TokenAuth` is returned unchanged."""
     if isinstance(auth, TokenAuth):
         return auth
-    several = isinstance(auth, (list, tuple))
-    return TokenAuth(*(cast("Sequence[TokenVerifier]", auth) if several else (auth,)), store=store)
+    verifiers = auth if isinstance(auth, Sequence) else (auth,)
+    return TokenAuth(*verifiers, store=store)

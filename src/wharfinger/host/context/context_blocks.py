@@ -7,7 +7,7 @@ the text for a model each block is enclosed in an element `<resource …>`, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, overload
 
 import msgspec
@@ -71,7 +71,7 @@ class ContextBlocks(Sequence[Block]):
         left_out: Sequence[LeftOut] = (),
         notes: Sequence[str] = (),
         estimated: bool = True,
-        refresh: Callable[[], Any] | None = None,
+        refresh: Callable[[], Awaitable[list[Block]]] | None = None,
     ) -> None:
         self.question = question
         self.budget = budget
@@ -140,8 +140,7 @@ class ContextBlocks(Sequence[Block]):
         """
         if self._refresh is None:
             return []
-        changed: list[Block] = await self._refresh()
-        return changed
+        return await self._refresh()
 
 
 def lines_text(lines: Sequence[tuple[int, int]]) -> str:

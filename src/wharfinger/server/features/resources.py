@@ -533,9 +533,9 @@ class Resources:
 
     # -- listing
 
-    async def serve_list(self, request: Request) -> Any:
+    async def serve_list(self, request: Request) -> t.ListResourcesResult | msgspec.Raw:
         """Serve `resources/list`. Names the sources that are missing, in `_meta` and in log messages."""
-        result = await self.listing.serve(request)
+        result: t.ListResourcesResult | msgspec.Raw = await self.listing.serve(request)
         if isinstance(result, t.ListResourcesResult):
             context: Any = self._services.context(request)
             for missing in self._add_missing(result):

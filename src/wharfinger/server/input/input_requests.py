@@ -35,7 +35,7 @@ class InputQuery(Protocol):
         """Raise MissingClientCapability if the caller cannot be asked for this."""
         ...
 
-    def params(self, rules: Revision) -> Any:
+    def params(self, rules: Revision) -> t.RequestParams:
         """Return the params of `method` in this revision."""
         ...
 

@@ -202,7 +202,7 @@ def subject_of(call: Call) -> str:
     return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 
 
-def outcome_of(answer: Any) -> str:
+def outcome_of(answer: object) -> str:
     """Return a short word for a call's result or exception.
 
     `ok`, `tool error`, `task`, `input required`, `refused (code)` for a protocol error, `cancelled`, `failed`.
