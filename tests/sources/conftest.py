@@ -60,8 +60,8 @@ def charts(tmp_path: Path) -> Path:
 def source(charts: Path) -> Iterator[Folder]:
     folder = files(charts)
     yield folder
-    folder._watch.close()
-    folder._watch.join()
+    folder._watches.close()
+    folder._watches.join()
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +87,8 @@ def publish() -> Iterator[Callable[..., Folder]]:
 
     yield publish_folder
     for folder in folders:
-        folder._watch.close()
-        folder._watch.join()
+        folder._watches.close()
+        folder._watches.join()
 
 
 Permit = Callable[..., AbstractContextManager[None]]

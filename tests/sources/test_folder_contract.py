@@ -25,7 +25,7 @@ class TestFolder(SourceContract):
         (charts / "a b?#%.txt").write_text("odd")
         source = files(charts, max_size=100_000)
         yield source
-        source._watch.join()
+        source._watches.join()
 
     def whole(self, source: Folder) -> str:
         return LINES
@@ -52,4 +52,4 @@ class TestFolderThatIsPolled(TestFolder):
         (charts / "tides.log").write_text(LINES)
         source = files(charts, max_size=100_000, poll=0.02)
         yield source
-        source._watch.join()
+        source._watches.join()

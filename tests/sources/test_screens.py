@@ -174,20 +174,20 @@ def test_an_unknown_screen_is_not_found(start_display: Callable[..., Display], u
 def test_drawing_notifies_watchers(start_display: Callable[..., Display], recorder: ChangeRecorder) -> None:
     display = start_display()
     source = screen()
-    source._polling.every = 0.05
+    source._watches.every = 0.05
     source.watch("screen:///1", recorder)
     deadline = time.monotonic() + 30
-    while source._polling._watched["screen:///1"].state != source._look("screen:///1"):
+    while source._watches._watched["screen:///1"].state != source._look("screen:///1"):
         assert time.monotonic() < deadline
     display.paint(0xFFFFFF)
     recorder.wait_for("screen:///1")
     source.unwatch("screen:///1")
-    source._polling.close()
+    source._watches.close()
 
 
 def test_screens_are_polled_every_two_seconds(start_display: Callable[..., Display]) -> None:
     start_display()
-    assert screen()._polling.every == 2.0
+    assert screen()._watches.every == 2.0
 
 
 def test_without_a_display_no_screen_can_be_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,7 +364,7 @@ def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, recorder
             (root / "pdf" / "SKILL.md").write_text(skill_md("pdf", "Changed"))
         recorder.wait_for(uri)
     finally:
-        source._watch.close()
+        source._watches.close()
 
 
 @pytest.mark.parametrize("reverse", [False, True])

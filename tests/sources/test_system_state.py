@@ -27,7 +27,7 @@ psutil = pytest.importorskip("psutil")
 def machine() -> Iterator[System]:
     source = system()
     yield source
-    source._polling.close()
+    source._watches.close()
 
 
 def read_json(machine: System, uri: str) -> Any:
@@ -124,7 +124,7 @@ def test_unknown_uris_are_not_found(machine: System, uri: str) -> None:
 
 def test_watchers_are_notified_of_a_busy_process(machine: System, recorder: ChangeRecorder) -> None:
     uri = "system:///processes?limit=1000"
-    machine._polling.every = CACHE_SECONDS
+    machine._watches.every = CACHE_SECONDS
     machine.stat(uri)
     machine.watch(uri, recorder)
     with subprocess.Popen(
@@ -164,7 +164,7 @@ def test_a_search_finds_views_by_title_and_not_by_content(machine: System) -> No
 def test_a_client_reads_and_watches_processes() -> None:
     server = Server("host")
     source = system()
-    source._polling.every = CACHE_SECONDS
+    source._watches.every = CACHE_SECONDS
     server.include(source)
 
     async def main() -> None:

@@ -29,6 +29,7 @@ from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.labels import usable_label
 from wharfinger.sources.page_keys import refuse_cursor
 from wharfinger.sources.polling import Polling
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import ENCODING, remark
 
 __all__ = ["EXIT", "TIMEOUT_SECONDS", "Command", "Run", "command", "find_program", "split_command"]
@@ -122,7 +123,7 @@ def split_command(argv: str | Sequence[str]) -> list[str]:
     return parts
 
 
-class Command(Source):
+class Command(Watched[Polling], Source):
     """The source that `command()` returns. Its methods may be called from several threads at once."""
 
     def __init__(
@@ -141,7 +142,7 @@ class Command(Source):
         self._lock = threading.Lock()
         self._running: _SharedRun | None = None
         self._kept: tuple[float, Run] | None = None
-        self._polling = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
+        self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
 
     def __repr__(self) -> str:
         return f"command({self.location!r}, label={self.name!r})"
@@ -180,7 +181,7 @@ class Command(Source):
         resource = self._resource()
         if self.every is not None:
             version = self._look(uri)
-            self._polling.record(uri, version)
+            self._watches.record(uri, version)
             resource.meta = {VERSION: version}
         return resource
 
@@ -259,15 +260,7 @@ class Command(Source):
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Run the command every `every` seconds (if set), and call `changed` when its output differs."""
         if uri == self.uri and self.every is not None:
-            self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
-
-    async def close(self) -> None:
-        """End all watches."""
-        self._polling.close()
+            super().watch(uri, changed)
 
 
 class _SharedRun:

@@ -20,6 +20,7 @@ from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, Reso
 from wharfinger.source import Changed, Source, UnusableSource
 from wharfinger.sources.page_keys import bad_cursor, refuse_cursor
 from wharfinger.sources.polling import Polling
+from wharfinger.sources.watched import Watched
 
 __all__ = ["Screen", "screen"]
 
@@ -55,11 +56,11 @@ def screen() -> Screen:
     return source
 
 
-class Screen(Source):
+class Screen(Watched[Polling], Source):
     """The source that `screen()` returns. Its methods may be called from several threads at once."""
 
     name = "screen"
-    cache_scope = "private"
+    cache_scope: t.CacheScope = "private"
     location = "the screens of this machine"
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Screen(Source):
             raise MissingExtra("screen", "Publishing the screen") from None
         self._mss = mss
         self._display_lock = threading.Lock()
-        self._polling = Polling("screen", self._look, every=POLL_SECONDS)
+        self._watches = Polling("screen", self._look, every=POLL_SECONDS)
 
     @contextmanager
     def _display(self) -> Generator[Any]:
@@ -160,7 +161,7 @@ class Screen(Source):
     def describe(self) -> str:
         """Return the number and sizes of the screens, and how changes are found."""
         sizes = [f"{monitor['width']} x {monitor['height']}" for monitor in self.monitors().values()][1:]
-        return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._polling.means}"
+        return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._watches.means}"
 
     def _look(self, uri: str | None) -> str:
         if uri is None:
@@ -172,16 +173,12 @@ class Screen(Source):
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` when the screen has changed, at most every two seconds."""
         log.info("Started to watch %s", uri or "the list of screens")
-        self._polling.watch(uri, changed)
+        super().watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
         log.info("Stopped watching %s", uri or "the list of screens")
-        self._polling.unwatch(uri)
-
-    async def close(self) -> None:
-        """End all watches."""
-        self._polling.close()
+        super().unwatch(uri)
 
 
 def _scaled(pixels: bytes, size: tuple[int, int], step: int) -> tuple[tuple[int, int], bytes]:

@@ -22,7 +22,7 @@ from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.text import shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read
-from wharfinger.source import Changed, Document, Source
+from wharfinger.source import Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN, summaries
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
@@ -42,6 +42,7 @@ from wharfinger.sources.folder.tree import (
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.name_completion import complete_name
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import split_query
 from wharfinger.types.skills import Skill, SkillResource
 
@@ -134,7 +135,7 @@ def skills(
     )
 
 
-class Skills(Source):
+class Skills(Watched[TreeWatch], Source):
     """The source that `skills()` returns. Its methods may be called from several threads at once."""
 
     def __init__(self, root: str, *, prefix: str, choice: PublishChoice, poll: float | None) -> None:
@@ -172,7 +173,7 @@ class Skills(Source):
                 description="Path of a file of a skill, such as its SKILL.md.",
             )
         ]
-        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
+        self._watches = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
         self._skill_files: dict[Parts, _SkillFile] = {}
         self._digests: dict[Parts, _Digest] = {}
         self._logged: set[str] = set()
@@ -472,23 +473,9 @@ class Skills(Source):
             raise ResourceNotFound(uri)
         return self.files.text(uri)
 
-    # Watching
-
     def describe(self) -> str:
         """Return the numbers of published and withheld files, and the means of watching."""
-        return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watch.means}"
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's content, or of the list."""
-        self._watch.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop reporting changes of this URI, or of the list."""
-        self._watch.unwatch(uri)
-
-    async def close(self) -> None:
-        """Stop watching."""
-        self._watch.close()
+        return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watches.means}"
 
 
 _BAD_NAME = (

@@ -22,6 +22,7 @@ from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import split_query
 
 __all__ = ["System", "system"]
@@ -54,7 +55,7 @@ class _View(NamedTuple):
     rounded: Callable[[dict[str, Any]], Hashable]
 
 
-class System(Source):
+class System(Watched[Polling], Source):
     """The source that `system()` returns. Its methods may be called from several threads at once."""
 
     name = "system"
@@ -76,7 +77,7 @@ class System(Source):
     def __init__(self) -> None:
         self._machine = _Machine()
         self.location = "this machine"
-        self._polling = Polling("system", self._look, every=POLL_SECONDS)
+        self._watches = Polling("system", self._look, every=POLL_SECONDS)
 
     def __repr__(self) -> str:
         return "system()"
@@ -116,7 +117,7 @@ class System(Source):
         if uri == TOP:
             return _directory()
         name, text, rounded = self._text(uri)
-        self._polling.record(uri, rounded)
+        self._watches.record(uri, rounded)
         return _describe(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -161,7 +162,7 @@ class System(Source):
 
     def describe(self) -> str:
         """Return a description of the resources, and of how changes are found."""
-        return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
+        return f"{', '.join(VIEWS)}, watched by {self._watches.means}"
 
     # Watching
 
@@ -171,15 +172,7 @@ class System(Source):
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` when the rounded values of this URI change."""
         if uri not in (None, TOP):  # the list never changes
-            self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
-
-    async def close(self) -> None:
-        """End all watches."""
-        self._polling.close()
+            super().watch(uri, changed)
 
 
 class _Machine:

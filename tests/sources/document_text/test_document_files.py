@@ -452,7 +452,7 @@ def test_a_watch_on_the_text_reports_changes_of_the_file(
     recorder.wait_for(*uris)
     for uri in uris:
         published.unwatch(uri)
-    published._watch.join()
+    published._watches.join()
 
 
 def test_policy_rules_apply_to_text_hits_and_completions(papers: Path, permit: Permit) -> None:

@@ -222,7 +222,7 @@ def test_the_thread_ends_after_the_last_unwatch_and_starts_again(
     recorder.wait_for(uri)
     folder.unwatch(uri)
     folder.unwatch(None)
-    folder._watch.join()
+    folder._watches.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
     recorder.changes.clear()
     (charts / "tides.csv").write_text("2")
@@ -401,4 +401,4 @@ def test_many_windows_of_a_file_are_reported_on_any_change(
 
 def test_an_invalid_window_is_not_watched(source: Folder, recorder: ChangeRecorder) -> None:
     source.watch(f"{source.uri}/README.md?lines", recorder)
-    assert not source._watch._watched
+    assert not source._watches._watched

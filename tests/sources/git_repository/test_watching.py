@@ -54,7 +54,7 @@ def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit,
     recorder = watch(source, top, FILE)
     source.watch(new, recorder)
     source.watch(tag, recorder)
-    watched = source._polling._watched
+    watched = source._watches._watched
     deadline = time.monotonic() + 40
     while any(watched[uri].state is polling._UNKNOWN for uri in (new, tag)):  # until a round in which they are missing
         assert time.monotonic() < deadline
@@ -118,7 +118,7 @@ def test_the_last_of_a_hundred_fast_commits_is_reported(source: ServedGit, histo
         time.sleep(0.01)
     assert source._known_versions[log][1] == oid
     assert recorder.changes
-    assert len(recorder.changes) <= (time.monotonic() - began) / source._polling.every + 2
+    assert len(recorder.changes) <= (time.monotonic() - began) / source._watches.every + 2
 
 
 def test_a_change_before_the_first_poll_is_reported(source: ServedGit, history: GitRepository) -> None:

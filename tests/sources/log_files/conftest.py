@@ -17,8 +17,8 @@ def source(tmp_path: Path) -> Iterator[Logs]:
     """Return a source of the logs in `tmp_path`, with the label `boats`."""
     source = logs(tmp_path / "*.log", label="boats", timezone="UTC")
     yield source
-    source._watch.close()
-    source._watch.join()
+    source._watches.close()
+    source._watches.join()
 
 
 def append(path: Path, data: bytes) -> None:

@@ -169,5 +169,5 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> WritableStore:
 def source(store: WritableStore) -> Iterator[Objects]:
     published = store.publish()
     yield published
-    published._polling.close()
+    published._watches.close()
     published.store.close()

@@ -174,7 +174,7 @@ def test_a_change_of_an_object_is_reported_and_changes_its_version(
     store: WritableStore, source: Objects, recorder: ChangeRecorder
 ) -> None:
     uri = source.uri + "README.md"
-    source._polling.every = 0.05
+    source._watches.every = 0.05
     before = source.version(uri)
     source.watch(uri, recorder)
     store.put("README.md", b"other text")
@@ -189,12 +189,12 @@ def test_a_change_of_an_object_is_reported_and_changes_its_version(
 def test_a_new_object_changes_the_list_and_its_directory(
     store: WritableStore, source: Objects, recorder: ChangeRecorder
 ) -> None:
-    source._polling.every = 0.05
+    source._watches.every = 0.05
     source.watch(None, recorder)
     directory = source.uri + "harbours/"
     source.stat(directory)
     source.watch(directory, recorder)
-    while not all(isinstance(watched.state, str) for watched in source._polling._watched.values()):
+    while not all(isinstance(watched.state, str) for watched in source._watches._watched.values()):
         threading.Event().wait(0.01)  # until the first poll has read both
     store.put("harbours/new.txt", b"new")
     recorder.wait_for(None, directory)

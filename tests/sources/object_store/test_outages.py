@@ -269,7 +269,7 @@ def test_more_than_ten_watched_objects_are_polled_by_listing(
 ) -> None:
     with CountingBucket(2_500, 0.0) as server:
         source = publish_bucket("s3://charts/prefix", endpoint_url=server.url)
-        source._polling.every = 0.05
+        source._watches.every = 0.05
         uris = [f"{source.uri}{number:05}.txt" for number in range(watched)]
         for uri in uris:
             source.stat(uri)
@@ -279,7 +279,7 @@ def test_more_than_ten_watched_objects_are_polled_by_listing(
         assert recorder.changes == []  # both kinds of request return the same versions
         server.put("00007.txt", b"another")
         recorder.wait_for(uris[7])
-        source._polling.close()
+        source._watches.close()
         source.store.close()
 
 
@@ -297,5 +297,5 @@ def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: C
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
         recorder.wait_for(None, source.uri + "02400.txt", seconds=20)
-        source._polling.close()
+        source._watches.close()
         source.store.close()

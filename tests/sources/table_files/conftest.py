@@ -15,5 +15,5 @@ def source(folder: Path) -> Iterator[Tables]:
     """Publish the tables in `folder`, which each test module defines."""
     published = tables(folder)
     yield published
-    published._watch.close()
-    published._watch.join()
+    published._watches.close()
+    published._watches.join()

@@ -33,8 +33,8 @@ def publish(path: Path, **options: Any) -> Iterator[Tables]:
     try:
         yield source
     finally:
-        source._watch.close()
-        source._watch.join()
+        source._watches.close()
+        source._watches.join()
         source._opener.close()
 
 

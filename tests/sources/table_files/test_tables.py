@@ -408,8 +408,8 @@ class TestTables(SourceContract):
         (folder / "log.jsonl").write_text('{"a": 1}\n')
         published = tables(folder)
         yield published
-        published._watch.close()
-        published._watch.join()
+        published._watches.close()
+        published._watches.join()
 
     folder: Path
 

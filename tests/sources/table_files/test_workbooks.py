@@ -73,8 +73,8 @@ def open_tables(folder: Path) -> Iterator[Tables]:
     try:
         yield source
     finally:
-        source._watch.close()
-        source._watch.join()
+        source._watches.close()
+        source._watches.join()
         asyncio.run(source.close())
 
 

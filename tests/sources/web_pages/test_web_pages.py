@@ -37,7 +37,7 @@ def pages(site: SiteServer) -> Iterator[WebPages]:
 
 def close(source: WebPages) -> None:
     """End the threads of a source that is used without a server."""
-    source._polling.close()
+    source._watches.close()
     source._crawl.stop()
     source.site.close()
 

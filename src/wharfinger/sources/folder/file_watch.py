@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, cast
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.source import Changed
 from wharfinger.sources.folder.inotify import ADDED, DELETED, Hints, InotifyNotifier, StopSignal
 from wharfinger.sources.folder.safe_open import NotServed, missing_as_not_served, stat_entry
 from wharfinger.sources.folder.tree import FileTree, Parts, is_settled
@@ -53,7 +54,6 @@ SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChang
 RECURSIVE = sys.platform != "linux"
 
 LocatePath = Callable[[str], tuple[Parts, bool]]
-Changed = Callable[[str | None], None]
 DigestContent = Callable[[str, int], bytes | None]
 """Returns a digest of the content at a URI, given the number of watched URIs; None if that takes much reading."""
 Identity = tuple[int, int]  # device and inode of a directory

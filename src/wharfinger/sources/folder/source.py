@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Changed, Document, Source, SourceUnavailable, TextPlace, brief
+from wharfinger.source import Document, Source, SourceUnavailable, TextPlace, brief
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.document_text import document_query
 from wharfinger.sources.document_text.document_pages import FORMATS, can_read_documents, is_document
@@ -28,6 +28,7 @@ from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.path_completion import complete_path
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import (
     ENCODING,
     PARAMETERS,
@@ -91,7 +92,7 @@ def _several(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-class Folder(Source):
+class Folder(Watched[TreeWatch], Source):
     """The source that `files()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
@@ -142,7 +143,7 @@ class Folder(Source):
                     description="pages=3 or pages=3-5; ?text instead of ?pages= for all of it.",
                 )
             )
-        self._watch = TreeWatch(self.files.tree, self._locate, poll, self._window_digest)
+        self._watches = TreeWatch(self.files.tree, self._locate, poll, self._window_digest)
 
     def __repr__(self) -> str:
         return f"files({self.root!r}, label={self.label!r})"
@@ -156,7 +157,7 @@ class Folder(Source):
     @property
     def watched_by(self) -> str:
         """The means of watching: `inotify`, or `polling every 1 s (why)`."""
-        return self._watch.means
+        return self._watches.means
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
         """Return the pattern for a folder below this one."""
@@ -272,14 +273,6 @@ class Folder(Source):
         self._check_root()
         return f"{self.count(COUNTING_SECONDS)}, watched by {self.watched_by}"
 
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Report changes of this URI's content, or of the list; of a window, changes of its text."""
-        self._watch.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop reporting changes of this URI, or of the list."""
-        self._watch.unwatch(uri)
-
     def _locate(self, uri: str) -> tuple[Parts, bool]:
         return self.files.locate(uri.partition("?")[0]) if is_document_uri(uri) else self.files.locate_base(uri)
 
@@ -293,7 +286,7 @@ class Folder(Source):
 
     async def close(self) -> None:
         """Stop watching and parsing."""
-        self._watch.close()
+        await super().close()
         if "_documents" in self.__dict__:
             await asyncio.to_thread(self._documents.close)
 

@@ -86,7 +86,7 @@ class RemoteGitSource(GitSource):
 
     async def _on_fetch(self) -> None:
         self._known_versions.pop(self.uri, None)  # the top resource shows outages too
-        self._polling.look_now()
+        self._watches.look_now()
 
     async def _current(self, within: float = 0.0) -> References:
         await self.mirror.wait_until_cloned()

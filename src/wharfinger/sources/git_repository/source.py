@@ -28,6 +28,7 @@ from wharfinger.sources.git_repository.references import BRANCHES, References, R
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.git_repository.safe_text import paragraph
 from wharfinger.sources.polling import Polling
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import MAX_READ_BYTES, PARAMETERS
 
 __all__ = ["POLL_SECONDS", "GitSource"]
@@ -44,7 +45,7 @@ LOOK_SECONDS = 60.0
 """Longest time that one check of a watched URI takes."""
 
 
-class GitSource(Source):
+class GitSource(Watched[Polling], Source):
     """The source that `git()` returns."""
 
     parameters: Mapping[str, UriParameter] = {
@@ -67,7 +68,7 @@ class GitSource(Source):
         self.root = repository.private_directory.found.work_tree or repository.private_directory.found.root
         self.templates = _templates(repository)
         self._loop: asyncio.AbstractEventLoop | None = None  # the server's
-        self._polling = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
+        self._watches = Polling("wharfinger-git", self._look, every=every, prepare=self._prepare)
         self._references: References | None = None  # as of this round of polling
         self._known_versions: dict[str | None, tuple[References, Hashable]] = {}
 
@@ -102,7 +103,7 @@ class GitSource(Source):
 
         async def resource(answer: GitAnswer) -> t.Resource:
             if answer.readable is None:  # a watch compares unfiltered versions
-                self._polling.record(uri, answer.version)
+                self._watches.record(uri, answer.version)
             return await answer.resource()
 
         return await self._with_answer(uri, resource)
@@ -159,7 +160,7 @@ class GitSource(Source):
         thread = threading.Thread(target=lambda: facts.extend(asyncio.run(self._facts())), daemon=True)
         thread.start()  # the caller may have an event loop
         thread.join()
-        return ", ".join([*facts, f"watched by {self._polling.means}"])
+        return ", ".join([*facts, f"watched by {self._watches.means}"])
 
     async def _facts(self) -> list[str]:
         private_directory = self.repository.private_directory
@@ -183,15 +184,11 @@ class GitSource(Source):
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` after each change of this URI, or of the list if it is None."""
         self._loop = asyncio.get_running_loop()
-        self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching this URI, or the list."""
-        self._polling.unwatch(uri)
+        super().watch(uri, changed)
 
     async def close(self) -> None:
         """Stop watching, and end all processes."""
-        self._polling.close()
+        await super().close()
         await self.repository.objects.reader.close()
         self.repository.references.forget()
         await asyncio.to_thread(self.repository.private_directory.close)

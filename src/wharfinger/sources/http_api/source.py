@@ -26,7 +26,7 @@ from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.text import many, printable
 from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound, ToolError
 from wharfinger.net import origin_of, split_url
-from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, version_of
+from wharfinger.source import VERSION, Document, Source, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import modified_annotations, summaries
 from wharfinger.sources.http_api.api_catalogue import MARKDOWN, ApiCatalogue, list_order
@@ -45,6 +45,7 @@ from wharfinger.sources.http_api.api_tools import (
 from wharfinger.sources.http_api.api_uris import ApiTarget, ApiUris, query_text
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import (
     NEXT,
     PREVIOUS,
@@ -100,7 +101,7 @@ class _LoadedDocument(NamedTuple):
     version: str
 
 
-class HttpApi(Source):
+class HttpApi(Watched[Polling], Source):
     """The source that `openapi()` returns. Its coroutines run on the server's event loop."""
 
     noun = "API"
@@ -121,7 +122,7 @@ class HttpApi(Source):
         self._seen: BoundedCache[str, str] = BoundedCache(MAX_SEEN_URIS)
         """The last version of each answer that is or may be watched."""
         self._document_checked = 0.0
-        self._polling = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
+        self._watches = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
         if root is not None:
             self._use(self._loaded_from(root, ""))
 
@@ -299,7 +300,7 @@ class HttpApi(Source):
             SourceUnavailable: the API cannot be reached.
         """
         age = time.monotonic() - self._document_checked
-        if not self._settings.document_url or age < self._polling.every * DOCUMENT_ROUNDS:
+        if not self._settings.document_url or age < self._watches.every * DOCUMENT_ROUNDS:
             return loaded
         try:
             await self._fetch_document()
@@ -381,7 +382,7 @@ class HttpApi(Source):
         """
         loaded, target = await self._read_target(uri)
         resource = await self._stat(uri, loaded, target)
-        self._polling.record(uri, self._seen.put(uri, version_of(resource)))
+        self._watches.record(uri, self._seen.put(uri, version_of(resource)))
         return resource
 
     async def _stat(self, uri: str, loaded: _LoadedDocument, target: ApiTarget) -> t.Resource:
@@ -536,17 +537,9 @@ class HttpApi(Source):
         catalogue = self._loaded.catalogue
         parts = [many(len(catalogue.operations), "operation")]
         parts += [many(len(catalogue.tools), "tool")] * bool(catalogue.tools)
-        return ", ".join([*parts, f"OpenAPI {catalogue.document.dialect}", self._polling.means])
+        return ", ".join([*parts, f"OpenAPI {catalogue.document.dialect}", self._watches.means])
 
     # Watching
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Check regularly whether an answer has changed, or the document if `uri` is None."""
-        self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
 
     def _look_from_thread(self, uri: str | None) -> str:
         """Return what `_look` returns, which runs on the event loop of the server."""
@@ -589,7 +582,7 @@ class HttpApi(Source):
 
     async def close(self) -> None:
         """End all watches and close the connections."""
-        self._polling.close()
+        await super().close()
         await self._client.close()
 
 

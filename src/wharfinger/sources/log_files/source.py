@@ -15,7 +15,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import VERSION, Changed, Document, Source, UnusableSource, version_of
+from wharfinger.source import VERSION, Document, Source, UnusableSource, version_of
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
@@ -45,6 +45,7 @@ from wharfinger.sources.log_files.positions import LogPosition
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows import window
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, WINDOW_BYTES, continuation, remark, split_query
 from wharfinger.sources.windows.window_budget import has_budget
@@ -96,7 +97,7 @@ def logs(
     return Logs(read_pattern(pattern), label=label, redact=redact, zone=zone, poll=seconds)
 
 
-class Logs(Source):
+class Logs(Watched[TreeWatch], Source):
     """The source that `logs()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
@@ -120,7 +121,7 @@ class Logs(Source):
         self._reader = LogReader(zone, redact)
         self._inflated = InflatedLogs()
         self._filter_states: dict[str | None, tuple[LogPosition | None, int]] = {}
-        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self._window_digest)
+        self._watches = TreeWatch(self.files.tree, self.files.locate_base, poll, self._window_digest)
 
     def __repr__(self) -> str:
         return f"logs({self.location!r}, label={self.label!r})"
@@ -359,13 +360,9 @@ class Logs(Source):
     def describe(self) -> str:
         """Return the number of logs, and how changes are noticed."""
         counts = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
-        return f"{counts}, watched by {self._watch.means}"
+        return f"{counts}, watched by {self._watches.means}"
 
     # Watching
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` when the content of this URI changes, or the list if it is None."""
-        self._watch.watch(uri, changed)
 
     def _window_digest(self, uri: str, watched: int) -> bytes | None:
         """Return a digest of a window: its version, or the end of a window that moves with time."""
@@ -401,12 +398,12 @@ class Logs(Source):
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
-        self._watch.unwatch(uri)
+        super().unwatch(uri)
         self._filter_states.pop(uri, None)
 
     async def close(self) -> None:
         """Stop watching."""
-        self._watch.close()
+        await super().close()
         self._inflated.close()
 
 

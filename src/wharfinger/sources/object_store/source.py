@@ -13,7 +13,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read, readable_uris, reads_all_below
-from wharfinger.source import VERSION, Changed, Document, Source
+from wharfinger.source import VERSION, Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, modified_annotations, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import UnreadableUri, quote, split_path
@@ -33,6 +33,7 @@ from wharfinger.sources.object_store.read_ahead import ReadAhead
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     PARAMETERS,
@@ -67,7 +68,7 @@ _NO_TEXT = ("image/p", "image/j", "image/g", "image/w", "audio/", "video/", "fon
 """Beginnings of the types whose text is not searched. SVG is text."""
 
 
-class Objects(Source):
+class Objects(Watched[Polling], Source):
     """The source that `objects()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
@@ -93,7 +94,7 @@ class Objects(Source):
         self.patience = PATIENCE_SECONDS
         self._round: dict[str, str] | None = None
         """The versions of the first objects, listed in this round of polling. None if the round did not need them."""
-        self._polling = Polling(
+        self._watches = Polling(
             f"objects {title}", self._look, every=store.every, rest=store.rest, prepare=self._prepare
         )
 
@@ -259,7 +260,7 @@ class Objects(Source):
                 raise ResourceNotFound(uri)
             info = ObjectInfo(directory, version=self._directory_version(directory))
         if reads_all_below(self.uri):  # a watch compares unfiltered versions
-            self._polling.record(uri, info.version)
+            self._watches.record(uri, info.version)
         return self._resource(info, uri)
 
     def _object(self, uri: str) -> ObjectInfo | None:
@@ -356,13 +357,13 @@ class Objects(Source):
     def describe(self) -> str:
         """Return a description of the store, and how changes are found."""
         try:
-            return ", ".join(filter(None, (self.store.describe(), f"watched by {self._polling.means}")))
+            return ", ".join(filter(None, (self.store.describe(), f"watched by {self._watches.means}")))
         except StoreFailed as error:
             return str(error)
 
     def _prepare(self) -> None:
         """List the first objects, if the list or many URIs are watched, because that takes fewer requests."""
-        watched = self._polling.watched
+        watched = self._watches.watched
         self._round = None
         if None in watched or len(watched) > FEW_WATCHED:
             self._round = {info.key: info.version for info in self._first_objects(MAX_WATCHED_OBJECTS)}
@@ -398,17 +399,9 @@ class Objects(Source):
             more = more and bool(infos)
             position = infos[-1].key if infos else position
 
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` after each change of this URI, or of the list if it is None."""
-        self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
-
     async def close(self) -> None:
         """End all watches and close connections."""
-        self._polling.close()
+        await super().close()
         await asyncio.to_thread(self.store.close)
 
 

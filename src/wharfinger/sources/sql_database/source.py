@@ -16,7 +16,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import is_restricted, reads_all_below
-from wharfinger.source import VERSION, Changed, Document, Source, version_of
+from wharfinger.source import VERSION, Document, Source, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of, summaries
 from wharfinger.sources.etag import digest
@@ -55,6 +55,7 @@ from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_ke
 from wharfinger.sources.sql_database.sql_watch import SqlWatch
 from wharfinger.sources.sql_database.table_descriptions import brief, describe, schema_text
 from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import (
     NEXT,
     PREVIOUS,
@@ -83,7 +84,7 @@ MAX_CELL_BYTES = 16 << 20
 """Maximum bytes of one cell that are read. The rest is left out."""
 
 
-class Database(Source):
+class Database(Watched[SqlWatch], Source):
     """The source that `sql()` returns. Its methods may be called from several threads at once."""
 
     parameters = PARAMETERS
@@ -438,14 +439,6 @@ class Database(Source):
             return str(error)
 
     # Watching
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` after each change of this URI, or of the list of tables if it is None."""
-        self._watches.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching this URI."""
-        self._watches.unwatch(uri)
 
     async def close(self) -> None:
         """End all watches and close all connections."""

@@ -15,7 +15,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import readable_uris, reads_all_below
-from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, UriParameter
+from wharfinger.source import VERSION, Document, Source, SourceUnavailable, UnusableSource, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.folder.file_uri import quote
@@ -31,6 +31,7 @@ from wharfinger.sources.systemd_journal.journal_process import Journalctl
 from wharfinger.sources.systemd_journal.journal_query import JournalQuery, position_of_cursor, read_journal_query
 from wharfinger.sources.systemd_journal.journal_windows import ALL, EntryCheck, JournalReader, JournalSelection
 from wharfinger.sources.ttl import MAX_TTL_MS
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import (
     NEXT,
     PREVIOUS,
@@ -105,7 +106,7 @@ def journal(
     return Journal(unit, path, label, redact, poll)
 
 
-class Journal(Source):
+class Journal(Watched[Polling], Source):
     """The source that `journal()` returns. Its methods may be called from several threads at once."""
 
     noun = "journal"
@@ -129,7 +130,7 @@ class Journal(Source):
         """The version of each watched URI, with the journal files in which it was found."""
         self._round: Hashable = None
         """The journal files in this round of checks for changes."""
-        self._polling = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
+        self._watches = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
         self.template = f"{self.uri}/{{log}}"
         self._filtered = f"{self.template}{{?{','.join(_PARAMETERS)}}}"
         self.templates = [
@@ -321,7 +322,7 @@ class Journal(Source):
         resource.meta = {VERSION: version}
         if reads_all_below(self.uri):
             self._remember(uri, files, version)
-            self._polling.record(uri, version)
+            self._watches.record(uri, version)
         return resource
 
     def _version(self, log: str, query: JournalQuery) -> str:
@@ -441,7 +442,7 @@ class Journal(Source):
         with self._lock:
             cached = self._known_logs
         counted = f"{many(len(cached[1]), 'log')}{partly}, " if cached else f"journal files{partly}, "
-        return f"{counted}watched by {self._polling.means}"
+        return f"{counted}watched by {self._watches.means}"
 
     # Watching
 
@@ -481,18 +482,6 @@ class Journal(Source):
             self._states[uri] = files, version
             if len(self._states) > 1_024:
                 del self._states[next(iter(self._states))]
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` after each change of this URI, or of the list if it is None."""
-        self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
-
-    async def close(self) -> None:
-        """End all watches."""
-        self._polling.close()
 
 
 def _is_unit(name: str) -> bool:

@@ -16,7 +16,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import is_restricted, may, may_read, reads_all_below
-from wharfinger.source import VERSION, Changed, Source, UriParameter
+from wharfinger.source import VERSION, Source, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
@@ -50,6 +50,7 @@ from wharfinger.sources.table_files.table_query import (
     with_ranges,
 )
 from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
 from wharfinger.sources.windows.window_budget import has_budget, within_budget
@@ -75,7 +76,7 @@ MAX_TEXT_BYTES = 64 << 20
 _BOUNDS = QueryBounds()
 
 
-class Tables(Source):
+class Tables(Watched[TreeWatch], Source):
     """The source that `tables()` returns. Its methods may be called from several threads at once."""
 
     parameters: Mapping[str, UriParameter] = {
@@ -116,7 +117,7 @@ class Tables(Source):
         self._opener = OpenTables(self.files, root, encoding)
         self._queried = QueriedTables(self.files, self._opener)
         self._statements = TableStatements(self._queried.paths, self._queried.open)
-        self._watch = TreeWatch(self.files.tree, self._locate_watched)
+        self._watches = TreeWatch(self.files.tree, self._locate_watched)
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
@@ -517,25 +518,15 @@ class Tables(Source):
             return None
         return lambda uri: format_of(uri) not in WORKBOOK_FORMATS or reads_all_below(f"{uri}/")
 
-    # Watching
-
     def describe(self) -> str:
         """Return the number of tables, and how changes are noticed."""
         resources, more = self.page(None, 1_000)
         number = sum(resource.mime_type != mime.DIRECTORY for resource in resources)
-        return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
-
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` when the file of this URI changes, or the list if `uri` is None."""
-        self._watch.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._watch.unwatch(uri)
+        return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watches.means}"
 
     async def close(self) -> None:
         """Stop watching, end the statements that run, and remove all copies."""
-        self._watch.close()
+        await super().close()
         self._statements.close()
         await asyncio.to_thread(self._opener.close)
 

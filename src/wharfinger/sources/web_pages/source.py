@@ -18,13 +18,14 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import is_restricted, may_read, readable_uris, reads_all_below
-from wharfinger.source import VERSION, Changed, Document, Source
+from wharfinger.source import VERSION, Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.watched import Watched
 from wharfinger.sources.web_pages.crawl import Crawl
 from wharfinger.sources.web_pages.page_lists import ListedPage
 from wharfinger.sources.web_pages.page_urls import normalized
@@ -56,7 +57,7 @@ _FILE_NAMES = {"text/markdown": "page.md", "text/plain": "page.txt"}
 """Names by which windows recognize the types of pages."""
 
 
-class WebPages(Source):
+class WebPages(Watched[Polling], Source):
     """The source that `web()` returns. Its methods block, and may be called from several threads."""
 
     noun = "web site"
@@ -80,7 +81,7 @@ class WebPages(Source):
         ]
         self._crawl = Crawl(site, max_crawled_pages)
         self._lines = LineIndexes()
-        self._polling = Polling(f"web {name}", self._look, every=every, rest=1)
+        self._watches = Polling(f"web {name}", self._look, every=every, rest=1)
 
     # -- URIs
 
@@ -221,11 +222,11 @@ class WebPages(Source):
         if directory is not None and uri not in listing.pages:
             version = digest(*self._entries(directory, listing))
             if reads_all_below(self.top):  # a watch compares unfiltered versions
-                self._polling.record(uri, version)
+                self._watches.record(uri, version)
             return self._directory_resource(directory, version)
         url, _ = self._page_of(uri, listing)
         page = self.site.page(url)
-        self._polling.record(uri, page.version)
+        self._watches.record(uri, page.version)
         return self._page_resource(url, listing.pages[url], uri, page.version)
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -332,7 +333,7 @@ class WebPages(Source):
         """Return a summary of the list, and how changes are found."""
         listing = self.site.known_listing()
         page_count = "" if listing is None else f"{many(len(listing.urls), 'page')} of {shown(listing.origin)}, "
-        return f"{page_count}watched by {self._polling.means}"[:200]
+        return f"{page_count}watched by {self._watches.means}"[:200]
 
     def _look(self, uri: str | None) -> Hashable:
         listing = self.site.listing()
@@ -347,17 +348,9 @@ class WebPages(Source):
             # A state like any other: watchers are notified when the page fails, and when it can be read again.
             return "failed"
 
-    def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` after each change of this URI, or of the list if it is None."""
-        self._polling.watch(uri, changed)
-
-    def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
-        self._polling.unwatch(uri)
-
     async def close(self) -> None:
         """End all watches and close connections."""
-        self._polling.close()
+        await super().close()
         self._crawl.stop()
         await asyncio.to_thread(self.site.close)
 
