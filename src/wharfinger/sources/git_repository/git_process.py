@@ -24,7 +24,6 @@ import contextlib
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -34,6 +33,7 @@ from weakref import WeakKeyDictionary
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument, Overloaded
 from wharfinger.source import UnusableSource
+from wharfinger.sources.program_path import program_path
 
 if sys.platform == "linux":
     import resource
@@ -128,14 +128,12 @@ def find_git() -> GitProgram:
     Raises:
         UnusableSource: PATH has no git, or only one that is older than `MIN_GIT_VERSION`.
     """
-    # A relative folder in PATH, such as `.`, could be the repository, with a program named git in it.
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-    path = shutil.which("git", path=os.pathsep.join(folders))
+    path = program_path("git")
     if path is None:
         raise UnusableSource(
             f"Publishing a git repository needs git {_dotted(MIN_GIT_VERSION)} or newer: none is in PATH."
         )
-    program = _program(os.path.abspath(path))
+    program = _program(path)
     if program.version < MIN_GIT_VERSION:
         raise UnusableSource(
             f"Publishing a git repository needs git {_dotted(MIN_GIT_VERSION)} or newer: "

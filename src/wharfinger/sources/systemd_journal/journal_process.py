@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument, Overloaded
 from wharfinger.source import SourceUnavailable, UnusableSource
+from wharfinger.sources.program_path import program_path
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry, read_entries
 
 __all__ = ["RUN_SECONDS", "JournalRun", "Journalctl"]
@@ -90,9 +90,7 @@ class Journalctl:
     """The program journalctl, for the journal in a directory or, if `directory` is empty, of this machine."""
 
     def __init__(self, directory: str) -> None:
-        # A program in a relative folder of PATH depends on where the server was started.
-        folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-        program = shutil.which("journalctl", path=os.pathsep.join(folders))
+        program = program_path("journalctl")
         if program is None:
             raise UnusableSource(
                 "Publishing the journal needs journalctl, which is part of systemd: it is not in PATH."
