@@ -11,6 +11,10 @@ from wharfinger.content.encodings import BYTE_ORDER_MARKS, Decoded
 __all__ = [
     "BYTE_ORDER_MARKS",
     "DIRECTORY",
+    "HTML",
+    "JSON",
+    "JSON_LINES",
+    "MARKDOWN",
     "OCTETS",
     "PDF",
     "SNIFFED_BYTES",
@@ -32,6 +36,10 @@ DIRECTORY = "inode/directory"
 """The MIME type of a resource with children."""
 OCTETS = "application/octet-stream"
 TEXT = "text/plain"
+MARKDOWN = "text/markdown"
+HTML = "text/html"
+JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
 PDF = "application/pdf"
 SNIFFED_BYTES = 4_096
 """Bytes at the beginning of content that are examined."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from wharfinger import types as t
-from wharfinger.content.mime import DIRECTORY, TEXT
+from wharfinger.content.mime import DIRECTORY, JSON, TEXT
 from wharfinger.content.text import iso, many, shown
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.policy.current import may_read
@@ -35,7 +35,6 @@ CACHE_SECONDS = 0.5
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
 MAX_NAME_LENGTH = 64
 """Maximum number of characters of the name of a process, user or disk."""
-JSON = "application/json"
 
 
 def system() -> System:

@@ -21,6 +21,7 @@ from html import escape
 from typing import Any
 from urllib.parse import parse_qs
 
+from wharfinger.content.mime import PDF
 from wharfinger.errors import ProtocolError
 from wharfinger.protocol.http.rules import HttpRefusal, read_headers
 from wharfinger.transports.http_server.app import Authenticate
@@ -307,7 +308,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Any) -> bytes:
 
 async def send_item(send: Any, item: ShelfItem) -> None:
     """Send the content of a resource: nothing in it may run, load anything, or be taken for another type."""
-    policy = _PDF if item.kind == "application/pdf" else _INERT
+    policy = _PDF if item.kind == PDF else _INERT
     fields = ((b"content-security-policy", policy), (b"content-disposition", b"inline"))
     await answer(send, 200, item.kind.encode("latin-1", "replace"), item.body, fields)
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from wharfinger import types as t
-from wharfinger.content.mime import OCTETS, SNIFFED_BYTES, by_signature, decode_text, essence_of, is_text, sniff
+from wharfinger.content import mime
 from wharfinger.content.mime_check import contradiction
 from wharfinger.content.text import many, size_text
 from wharfinger.web.content_shelf import ContentShelf
@@ -35,7 +35,7 @@ TABLES = {
     "text/csv": ",",
     "text/tab-separated-values": "\t",
     "application/jsonl": "jsonl",
-    "application/x-ndjson": "jsonl",
+    mime.JSON_LINES: "jsonl",
 }
 """The `kind` for `TableWindows`, by MIME type."""
 HEX_BYTES = 512
@@ -67,9 +67,9 @@ class ContentPreview:
         text = content.text if isinstance(content.text, str) else None
         blob = content.blob if text is None and isinstance(content.blob, bytes) else b""
         declared = content.mime_type if isinstance(content.mime_type, str) else ""
-        kind = essence_of(declared) or ("text/plain" if text is not None else sniff(blob))
-        if text is None and is_text(kind):
-            decoded = decode_text(blob)
+        kind = mime.essence_of(declared) or (mime.TEXT if text is not None else mime.sniff(blob))
+        if text is None and mime.is_text(kind):
+            decoded = mime.decode_text(blob)
             text = None if decoded is None else decoded[0]
         ways = self._ways(kind, text, blob)
         container.clear()
@@ -106,26 +106,26 @@ class ContentPreview:
             node("video", src=self._put(kind, data), controls=True, aria_label=f"Film: {name_text(self._name)}")
 
         async def pdf(_: HtmlElement) -> None:
-            path = self._put("application/pdf", data)
+            path = self._put(mime.PDF, data)
             node("iframe", src=path, title=f"PDF: {name_text(self._name)}", classes="paper")
             node("a", "Open the PDF in a tab", href=path, target="_blank", rel="noopener")
 
         if data and (kind in IMAGES | AUDIO | VIDEOS) and not has_signature(kind, data):
-            kind = OCTETS
+            kind = mime.OCTETS
         if kind in IMAGES and data:
             ways["Image"] = image
         elif kind in AUDIO and data:
             ways["Sound"] = sound
         elif kind in VIDEOS and data:
             ways["Film"] = film
-        elif kind == "application/pdf" and data.startswith(b"%PDF-"):
+        elif kind == mime.PDF and data.startswith(b"%PDF-"):
             ways["PDF"] = pdf
         if text is not None:
-            if kind in ("text/markdown", "text/x-markdown") and len(text) <= MAX_MARKDOWN_CHARACTERS:
+            if kind in (mime.MARKDOWN, "text/x-markdown") and len(text) <= MAX_MARKDOWN_CHARACTERS:
                 ways["Markdown"] = lambda inner: self._markdown(inner, text)
             if kind in TABLES and len(text) <= MAX_TABLE_CHARACTERS:
                 ways["Table"] = lambda inner: self._table(inner, text, TABLES[kind])
-            if kind == "application/json" or kind.endswith("+json"):
+            if kind == mime.JSON or kind.endswith("+json"):
                 ways["JSON"] = lambda inner: self._text(inner, text, indented=True)
             ways["Text"] = lambda inner: self._text(inner, text)
         elif not ways:
@@ -191,7 +191,8 @@ class ContentPreview:
 
 def has_signature(kind: str, data: bytes) -> bool:
     """Return whether bytes have the signature of an image, sound or film of this type."""
-    return not contradiction(kind, data) and (bool(by_signature(data[:SNIFFED_BYTES])) or kind == "audio/mpeg")
+    known = bool(mime.by_signature(data[: mime.SNIFFED_BYTES])) or kind == "audio/mpeg"
+    return known and not contradiction(kind, data)
 
 
 def _show_windows(container: HtmlElement, count: int, show: Callable[[int], str]) -> None:

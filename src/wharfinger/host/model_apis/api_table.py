@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.content.mime import PDF
 from wharfinger.content.text import many
 from wharfinger.host.model_apis.narrowing import SchemaRules
 from wharfinger.host.model_apis.schema_keywords import KEYWORDS, NARROWING
@@ -22,7 +23,7 @@ from wharfinger.host.model_apis.tool_calls import (
     plain_value,
     response_calls,
 )
-from wharfinger.host.model_apis.tool_outputs import IMAGES, PDF, FileOutput, ToolOutput
+from wharfinger.host.model_apis.tool_outputs import IMAGES, FileOutput, ToolOutput
 
 __all__ = ["MODEL_APIS", "ModelAPI", "find_calls", "model_api"]
 

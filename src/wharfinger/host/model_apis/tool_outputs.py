@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.content.mime import by_signature, essence_of
+from wharfinger.content.mime import OCTETS, PDF, by_signature, essence_of
 from wharfinger.content.text import printable, size_text
 from wharfinger.host.model_apis.tool_calls import ModelToolCall
 
@@ -29,7 +29,6 @@ MAX_FILES = 20
 MAX_LABEL_CHARACTERS = 300
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-PDF = "application/pdf"
 
 
 class FileOutput(msgspec.Struct, frozen=True):
@@ -114,7 +113,7 @@ def _parts_of(block: Any, limits: OutputLimits, how_to_read: Callable[[str], str
         contents = block.resource
         if isinstance(contents.text, str):
             return [f"[{_label(contents.uri)}]\n{contents.text}"]
-        kind = contents.mime_type if isinstance(contents.mime_type, str) else "application/octet-stream"
+        kind = contents.mime_type if isinstance(contents.mime_type, str) else OCTETS
         return [_file(bytes(contents.blob or b""), kind, _label(contents.uri), limits)]
     return [msgspec.json.encode(block).decode()]  # of a type that is newer than this library
 

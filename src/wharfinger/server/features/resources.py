@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.content.mime import is_text, sniff
+from wharfinger.content.mime import JSON, TEXT, is_text, sniff
 from wharfinger.errors import (
     InvalidArgument,
     InvalidParams,
@@ -343,7 +343,7 @@ class Resources:
         except URLElicitationRequired as error:
             raise call.url_exception(request, error) from None
         if type(value) is str:
-            mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
+            mime_type = TEXT if feature.mime_type is UNSET else feature.mime_type
             if value.startswith(UNAWAITED):
                 refuse_unawaited(feature.call.function, value)
             result = t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
@@ -581,7 +581,7 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     if value is None:
         raise TypeError("None: return text, bytes, or a value that JSON can express")
     if isinstance(value, str):
-        return value, UNSET, "text/plain" if mime_type is UNSET else mime_type
+        return value, UNSET, TEXT if mime_type is UNSET else mime_type
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(cast("bytes", value))
         mime_type = sniff(data) if mime_type is UNSET else mime_type
@@ -589,7 +589,7 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
             with suppress(UnicodeDecodeError):
                 return data.decode(), UNSET, mime_type
         return UNSET, data, mime_type
-    return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
+    return to_wire(value).decode(), UNSET, JSON if mime_type is UNSET else mime_type
 
 
 async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:

@@ -36,9 +36,9 @@ _OFFICE = "application/vnd.openxmlformats-officedocument"
 
 FORMATS = {
     mime.PDF: DocumentFormat("pdf", "page", ".txt", mime.TEXT, "pypdfium2"),
-    f"{_OFFICE}.wordprocessingml.document": DocumentFormat("docx", "section", ".md", "text/markdown", "docx"),
-    f"{_OFFICE}.presentationml.presentation": DocumentFormat("pptx", "slide", ".md", "text/markdown", "pptx"),
-    "application/epub+zip": DocumentFormat("epub", "chapter", ".md", "text/markdown", "html_to_markdown"),
+    f"{_OFFICE}.wordprocessingml.document": DocumentFormat("docx", "section", ".md", mime.MARKDOWN, "docx"),
+    f"{_OFFICE}.presentationml.presentation": DocumentFormat("pptx", "slide", ".md", mime.MARKDOWN, "pptx"),
+    "application/epub+zip": DocumentFormat("epub", "chapter", ".md", mime.MARKDOWN, "html_to_markdown"),
 }
 """The formats whose text is read, by MIME type."""
 

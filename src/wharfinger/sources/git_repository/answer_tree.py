@@ -29,7 +29,6 @@ from wharfinger.types.base import or_unset
 __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 
 LINK_TYPE = "inode/symlink"
-SUBMODULE_TYPE = "text/plain"
 FILE_MODE = 0o100644
 INLINE_BYTES = 256 << 10
 """A file that is larger is cut and decoded in a thread, because that would block the event loop."""
@@ -189,7 +188,7 @@ def _resource(
     if is_tree(entry.mode):
         kind = mime.DIRECTORY
     elif is_submodule(entry.mode):
-        kind, size = SUBMODULE_TYPE, len(_submodule_text(entry).encode())
+        kind, size = mime.TEXT, len(_submodule_text(entry).encode())
     elif is_link(entry.mode):
         kind = LINK_TYPE
     else:

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.decoded_json import as_object
-from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.mime import DIRECTORY, MARKDOWN
 from wharfinger.content.text import many, printable
 from wharfinger.policy.current import is_restricted, may, may_read, unrestricted
 from wharfinger.source import VERSION, UriParameter
@@ -28,9 +28,8 @@ from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_o
 from wharfinger.sources.http_api.api_uris import ApiUris
 from wharfinger.sources.name_completion import complete_name
 
-__all__ = ["MARKDOWN", "ApiCatalogue", "list_order"]
+__all__ = ["ApiCatalogue", "list_order"]
 
-MARKDOWN = "text/markdown"
 MAX_UNGROUPED = 40
 """Maximum number of operations that the top lists itself."""
 MAX_LISTED = 1_000

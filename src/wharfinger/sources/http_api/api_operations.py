@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from wharfinger.content.decoded_json import as_list, as_object
+from wharfinger.content.mime import JSON, TEXT
 from wharfinger.content.text import printable
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
@@ -76,7 +77,7 @@ class ApiBody(NamedTuple):
     @property
     def can_be_sent(self) -> bool:
         """Whether a tool can send it: as JSON, as the fields of a form, or as a text."""
-        return self.mime_type in ("application/json", FORM, "text/plain") or self.mime_type.endswith("+json")
+        return self.mime_type in (JSON, FORM, TEXT) or self.mime_type.endswith("+json")
 
 
 class ApiOperation(NamedTuple):
@@ -306,10 +307,10 @@ class _OperationReader:
         node = as_object(resolve(self.root, given))
         content = as_object(node.get("content"))
         types = {key.partition(";")[0].strip().lower(): key for key in content}
-        ranked = ["application/json", FORM, *(each for each in types if each.endswith("+json")), "*/*", "text/plain"]
+        ranked = [JSON, FORM, *(each for each in types if each.endswith("+json")), "*/*", TEXT]
         mime_type = next((each for each in ranked if each in types), next(iter(types), ""))
         media = as_object(content.get(types.get(mime_type, "")))
-        mime_type = "application/json" if mime_type == "*/*" else mime_type
+        mime_type = JSON if mime_type == "*/*" else mime_type
         return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}))
 
 
@@ -327,7 +328,7 @@ def usual_answer(root: JsonObject, responses: Any) -> tuple[str, JsonObject]:
     by_type: dict[str, JsonObject] = {}
     for key, media in content.items():
         by_type.setdefault(key.partition(";")[0].strip().lower(), as_object(media))
-    mime_type = "application/json" if "application/json" in by_type else next(iter(by_type), "")
+    mime_type = JSON if JSON in by_type else next(iter(by_type), "")
     media_type = by_type.get(mime_type, {})
     return mime_type if re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", mime_type) else "", media_type
 

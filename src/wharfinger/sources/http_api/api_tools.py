@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.decoded_json import as_list, as_object
-from wharfinger.content.mime import decode_text, is_text
+from wharfinger.content.mime import TEXT, decode_text, is_text
 from wharfinger.content.text import printable, size_text
 from wharfinger.errors import ToolError
 from wharfinger.protocol.interfaces import HttpResponse
@@ -226,7 +226,7 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
         if operation.body.mime_type == FORM:
             body = urlencode(_form(value)).encode()
         else:
-            is_text_body = operation.body.mime_type == "text/plain"
+            is_text_body = operation.body.mime_type == TEXT
             body = _text(value).encode() if is_text_body else msgspec.json.encode(value)
     return ApiRequest(request_path(operation, values), query_text(pairs), headers, body)
 

@@ -29,7 +29,7 @@ from wharfinger.net import origin_of, split_url
 from wharfinger.source import VERSION, Document, Source, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import modified_annotations, summaries
-from wharfinger.sources.http_api.api_catalogue import MARKDOWN, ApiCatalogue, list_order
+from wharfinger.sources.http_api.api_catalogue import ApiCatalogue, list_order
 from wharfinger.sources.http_api.api_client import ApiClient, KeptAnswer
 from wharfinger.sources.http_api.api_credentials import ApiCredentials, joined_headers
 from wharfinger.sources.http_api.api_document import JsonObject, parse_document
@@ -420,7 +420,7 @@ class HttpApi(Watched[Polling], Source):
             return await self._read_answer(uri, loaded, target)
         if target.kind == "about":
             assert target.operation is not None
-            text, mime_type = catalogue.about_text(target.operation), MARKDOWN
+            text, mime_type = catalogue.about_text(target.operation), mime.MARKDOWN
             children: list[t.Resource] = []
         else:
             base = catalogue.uris.group(target.tag) if target.tag else catalogue.uris.top
@@ -511,7 +511,7 @@ class HttpApi(Watched[Polling], Source):
                 uri=resource.uri,
                 title=f"{resource.title} ({resource.name})",
                 version=version_of(resource),
-                mime_type=MARKDOWN,
+                mime_type=mime.MARKDOWN,
             )
             for resource in resources
         ]
@@ -587,8 +587,8 @@ class HttpApi(Watched[Polling], Source):
 
 
 _SUFFIXES = {
-    "application/json": ".json", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
-    "application/xml": ".xml", "text/plain": ".txt",
+    mime.JSON: ".json", mime.HTML: ".html", "text/csv": ".csv", mime.MARKDOWN: ".md", "application/xml": ".xml",
+    mime.TEXT: ".txt",
 }  # fmt: skip
 
 

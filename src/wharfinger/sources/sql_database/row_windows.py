@@ -27,7 +27,6 @@ from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, wit
 __all__ = [
     "DEFAULT_ROWS",
     "HOW_TO_ASK",
-    "JSON_LINES",
     "MAX_ROWS",
     "PARAMETERS",
     "WINDOW_VALUE_BYTES",
@@ -38,7 +37,6 @@ __all__ = [
     "rows_uri",
 ]
 
-JSON_LINES = "application/x-ndjson"
 DEFAULT_ROWS = 1_000
 """Maximum number of rows of a window whose URI states no number."""
 MAX_ROWS = 10_000

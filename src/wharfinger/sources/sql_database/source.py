@@ -41,7 +41,6 @@ from wharfinger.sources.sql_database.row_choice import FILTERS
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import (
     HOW_TO_ASK,
-    JSON_LINES,
     PARAMETERS,
     RowQuery,
     RowWindow,
@@ -71,7 +70,6 @@ from wharfinger.sources.windows.window_budget import has_budget
 
 __all__ = ["ROWS", "Database"]
 
-JSON = "application/json"
 ROWS = "wharfinger/rows"
 """In `_meta` of rows: the approximate number of rows in the table. Missing if it would have to be counted."""
 MAX_FIRST_SEEN_URIS = 1_024
@@ -165,7 +163,7 @@ class Database(Watched[SqlWatch], Source):
             name=clean(table.name),
             title=clean(table.name if self.uris.schema is not None else f"{table.schema}.{table.name}"),
             description=brief(table),
-            mime_type=JSON,
+            mime_type=mime.JSON,
             size=len(text.encode()),
             meta={VERSION: digest(text)},
         )
@@ -276,7 +274,7 @@ class Database(Watched[SqlWatch], Source):
             return self._read_cell(target, uri)
         if target.kind == "table":
             table = self._find(target, uri)
-            return self._single_content(uri, JSON, describe(table, self.uris))
+            return self._single_content(uri, mime.JSON, describe(table, self.uris))
         catalogue = self._catalogue()
         text = self._schema_text(target, uri, catalogue)
         children, _ = self.children(uri)
@@ -313,7 +311,7 @@ class Database(Watched[SqlWatch], Source):
         meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
         (estimate,) = self._estimates([table])
         meta |= {} if estimate is None else {ROWS: estimate}
-        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text=window.text, meta=meta)]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
             how = "" if has_budget() else f" {self._row_hint(uri)}"  # the tool gives this hint itself
@@ -361,7 +359,7 @@ class Database(Watched[SqlWatch], Source):
             raise ResourceNotFound(uri) from None
         if not window.rows:
             raise ResourceNotFound(uri)
-        return self._single_content(uri, JSON, window.text)
+        return self._single_content(uri, mime.JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
         """Return the `ttlMs` of a version, from the time since it was first seen or since the last write."""
@@ -462,21 +460,21 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
             name=f"{label_text} table",
             title=f"Definition of any table in {label_text}",
             description="Columns, types, keys and indexes of a table or view.",
-            mime_type=JSON,
+            mime_type=mime.JSON,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows{{?limit,order,columns,after}}",
             name=f"{label_text} rows",
             title=f"Rows of any table in {label_text}",
             description=rows,
-            mime_type=JSON_LINES,
+            mime_type=mime.JSON_LINES,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows/{{key}}",
             name=f"{label_text} row",
             title=f"One row of any table in {label_text}",
             description="The row with this key; the parts of a key with several columns are separated by commas.",
-            mime_type=JSON,
+            mime_type=mime.JSON,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows/{{key}}/{{column}}",

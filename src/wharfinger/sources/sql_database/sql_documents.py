@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from wharfinger.content import mime
 from wharfinger.errors import ProtocolError, WharfingerError
 from wharfinger.source import Document
 from wharfinger.sources.etag import digest
@@ -18,7 +19,7 @@ from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue
 from wharfinger.sources.sql_database.database_engine import BadKey, DatabaseEngine, QueryBounds, Span
 from wharfinger.sources.sql_database.readable_catalogue import reads_rows
 from wharfinger.sources.sql_database.row_text import clean
-from wharfinger.sources.sql_database.row_windows import JSON_LINES, RowQuery, RowWindow, read_window
+from wharfinger.sources.sql_database.row_windows import RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
 from wharfinger.sources.sql_database.table_descriptions import describe
 
@@ -35,7 +36,6 @@ MAX_KEYS = 20
 MAX_KEY_LENGTH = 8_192
 ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""
-JSON = "application/json"
 CATALOGUE_SECONDS = 0.25
 """Maximum age of a catalogue."""
 LIMITS = ("100", "1000", "10000")
@@ -155,16 +155,16 @@ def _walk(
         if full_name > start:
             last, rows = "", 0
             version = digest(describe(table, uris))
-            yield _document(uris.of_table(*full_name), table, version, JSON), _Position(*full_name)
+            yield _document(uris.of_table(*full_name), table, version, mime.JSON), _Position(*full_name)
         if not reads_rows(uris, table):
             continue
         for uri, window in _windows(engine, uris, bounds, table, last, rows):
             rows = rows + window.rows if table.key is not None else MAX_ROWS
-            yield _document(uri, table, window.version, JSON_LINES), _Position(*full_name, window.last, rows)
+            yield _document(uri, table, window.version, mime.JSON_LINES), _Position(*full_name, window.last, rows)
 
 
 def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:
-    title = clean(table.name if kind == JSON else f"Rows of {table.name}")
+    title = clean(table.name if kind == mime.JSON else f"Rows of {table.name}")
     return Document(uri=uri, title=title, version=version, mime_type=kind)
 
 

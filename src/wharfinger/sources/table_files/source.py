@@ -37,9 +37,6 @@ from wharfinger.sources.table_files.query_tables import TableStatements
 from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH
 from wharfinger.sources.table_files.table_query import (
     HOW_TO_ASK,
-    JSON,
-    JSON_LINES,
-    MARKDOWN,
     MAX_SHOWN_COLUMNS,
     OTHER_PARAMETERS,
     VIEWS,
@@ -110,7 +107,7 @@ class Tables(Watched[TreeWatch], Source):
                 name=f"{label} rows",
                 title=f"Rows of a table in {shown(label)}",
                 description=f"{OTHER_PARAMETERS}; any other name is a condition: {FILTERS}.",
-                mime_type=JSON_LINES,
+                mime_type=mime.JSON_LINES,
             ),
         )
         self.encoding = encoding
@@ -160,7 +157,7 @@ class Tables(Watched[TreeWatch], Source):
         if len(sheets) > MAX_NAMED_SHEETS:
             lines.append(f"| and {len(sheets) - MAX_NAMED_SHEETS} more | |")
         meta: dict[str, object] = {VERSION: version_of_file(status)}
-        contents = [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n", meta=meta)]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.MARKDOWN, text="\n".join(lines) + "\n", meta=meta)]
         if len(sheets) == 1:
             sheet_query = TableQuery(parts, "", sheets[0].part)
             contents += self._opener.use(uri, sheet_query, lambda file: self._overview(uri, sheet_query, file))
@@ -254,7 +251,7 @@ class Tables(Watched[TreeWatch], Source):
             self._opener.use(uri, query, lambda file: _check(file, self._shown_columns(file, query.choice)[0]))
         resource.uri = uri
         if query.view:
-            resource.mime_type = JSON_LINES if query.view == "rows" else VIEWS[query.view]
+            resource.mime_type = mime.JSON_LINES if query.view == "rows" else VIEWS[query.view]
             resource.title = f"{resource.title} ({query.view})"
         return resource
 
@@ -314,7 +311,7 @@ class Tables(Watched[TreeWatch], Source):
             f"Rows: {base}{HOW_TO_ASK}.",
             f"Schema: {base}/schema. Sample: {base}/sample.",
         ]
-        return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
+        return [t.ResourceContents(uri=uri, mime_type=mime.MARKDOWN, text="\n".join(lines) + "\n")]
 
     def _schema(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         names = [column.name for column in file.table.columns]
@@ -336,7 +333,7 @@ class Tables(Watched[TreeWatch], Source):
             "columns": columns[:number],
             **file.table.details,
         }
-        content = t.ResourceContents(uri=uri, mime_type=JSON)
+        content = t.ResourceContents(uri=uri, mime_type=mime.JSON)
         if number < len(columns):
             position = names.index(columns[number]["name"]) + 1
             following = f"{self._opener.uri_of(file.parts, file.sheet)}/schema?columns={position}-"
@@ -348,7 +345,7 @@ class Tables(Watched[TreeWatch], Source):
     def _sample(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         choice, note = self._shown_columns(file, RowChoice())
         lines, _ = self._rows(file, 1, EXAMPLE_ROWS, choice, DEFAULT_WINDOW_CHARACTERS)
-        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text="".join(lines))]
         return [*contents, remark(uri, note)] if note else contents
 
     def _shown_columns(self, file: TableInUse, choice: RowChoice) -> tuple[RowChoice, str]:
@@ -383,7 +380,7 @@ class Tables(Watched[TreeWatch], Source):
         if not lines:
             name = file.open_file.name
             text = f"No rows of {name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
-            empty = t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="")
+            empty = t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text="")
             return [empty, remark(uri, text)]
         meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
@@ -391,7 +388,7 @@ class Tables(Watched[TreeWatch], Source):
             meta[NEXT] = rows_uri(base, end, last if ended_early else end + number - 1 if last else 0, choice)
         if first > 1:
             meta[PREVIOUS] = rows_uri(base, max(1, first - number), first - 1, choice)
-        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=meta)]
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text="".join(lines), meta=meta)]
         if more:
             contents.append(continuation(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}. {note}".rstrip()))
         elif note:
@@ -551,7 +548,7 @@ def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
         if not kind:
             return None
         resource.description = f"{FORMATS[kind][0]}, {size_text(int(resource.size or 0))}"
-        resource.mime_type, resource.size = MARKDOWN, UNSET
+        resource.mime_type, resource.size = mime.MARKDOWN, UNSET
     return resource
 
 

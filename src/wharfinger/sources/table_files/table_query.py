@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from wharfinger.content import mime
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri, split_path
 from wharfinger.sources.folder.tree import Parts
@@ -17,9 +18,6 @@ from wharfinger.sources.table_files.formats import WORKBOOK_FORMATS, format_of
 
 __all__ = [
     "HOW_TO_ASK",
-    "JSON",
-    "JSON_LINES",
-    "MARKDOWN",
     "MAX_SHOWN_COLUMNS",
     "OTHER_PARAMETERS",
     "VIEWS",
@@ -38,8 +36,7 @@ WINDOW_ROWS = 200
 """Rows of a window with an open end."""
 MAX_SHOWN_COLUMNS = 100
 """Maximum number of columns of a row, unless its URI names columns."""
-MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
-VIEWS = {"schema": JSON, "sample": JSON_LINES}
+VIEWS = {"schema": mime.JSON, "sample": mime.JSON_LINES}
 """The views that may follow a table in a URI, and their MIME types."""
 
 _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})?").fullmatch

@@ -53,7 +53,7 @@ LAST_CHARACTER = "\U0010ffff"
 PAGE_KEY, CHILD_KEY = "p:", "c:"
 """Prefixes of the keys at which a list continues: the list of all pages, and that of a directory."""
 MAX_KEY_CHARACTERS = 4_096
-_FILE_NAMES = {"text/markdown": "page.md", "text/plain": "page.txt"}
+_FILE_NAMES = {mime.MARKDOWN: "page.md", mime.TEXT: "page.txt"}
 """Names by which windows recognize the types of pages."""
 
 

@@ -54,11 +54,10 @@ if TYPE_CHECKING:
 
     from protego import Protego
 
-__all__ = ["MARKDOWN", "PageFailed", "SitePages", "SiteUnavailable", "WebPage", "WebSite", "listed_type"]
+__all__ = ["PageFailed", "SitePages", "SiteUnavailable", "WebPage", "WebSite", "listed_type"]
 
 ROBOT = USER_AGENT.partition("/")[0]
 """The name of this client in robots.txt."""
-MARKDOWN = "text/markdown"
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30.0, 3600.0
 """How long no request is sent after an answer of 429 or 503 without `Retry-After`, and at most with it."""
@@ -85,8 +84,8 @@ PAGE_OVERHEAD_BYTES = 1_000
 CHILD_BOUNDS = ChildBounds(seconds=10.0, memory=1 << 30, output=32 << 20)
 HTML_READER = "wharfinger.sources.html_reader"
 
-_HTML = ("text/html", "application/xhtml+xml")
-_PLAIN = ("text/plain", "application/json", "application/yaml", "application/toml", "text/csv")
+_HTML = (mime.HTML, "application/xhtml+xml")
+_PLAIN = (mime.TEXT, mime.JSON, "application/yaml", "application/toml", "text/csv")
 """Types of text that keep their name; others, such as SVG and scripts, are shown as text/plain."""
 _PAGE_ENDINGS = ("html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_:.+-]{1,40})", re.IGNORECASE)
@@ -154,14 +153,14 @@ def listed_type(url: str) -> str:
     name = url.partition("?")[0].rpartition("/")[2]
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     named = "" if ending in _PAGE_ENDINGS else mime.by_name(name)
-    return shown_type(named) if ending and named else MARKDOWN
+    return shown_type(named) if ending and named else mime.MARKDOWN
 
 
 def shown_type(mime_type: str) -> str:
     """Return the type under which content is shown, which no program renders or runs."""
-    if mime_type == MARKDOWN or mime_type == "text/x-markdown":
-        return MARKDOWN
-    return "text/plain" if mime.is_text(mime_type) and mime_type not in _PLAIN else mime_type
+    if mime_type == mime.MARKDOWN or mime_type == "text/x-markdown":
+        return mime.MARKDOWN
+    return mime.TEXT if mime.is_text(mime_type) and mime_type not in _PLAIN else mime_type
 
 
 class WebSite:
@@ -484,14 +483,14 @@ class WebSite:
             mime_type, text = signature, None
         elif is_html:
             markdown = self._markdown(answer.url or url, _decoded(body, answer.headers, html=True))
-            mime_type, text, title = MARKDOWN, markdown.text, printable(markdown.title, 300)
+            mime_type, text, title = mime.MARKDOWN, markdown.text, printable(markdown.title, 300)
             remarks += [markdown.remark] if markdown.remark else []
-        elif not declared or declared == "application/octet-stream" or mime.is_text(declared):
+        elif not declared or declared == mime.OCTETS or mime.is_text(declared):
             text = None if b"\0" in body[:8192] else _decoded(body, answer.headers, html=False)
-            mime_type = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
+            mime_type = mime.OCTETS if text is None else shown_type(declared or mime.TEXT)
             file_name = url.partition("?")[0].rpartition("/")[2]
-            if mime_type == "text/plain" and text is not None and mime.by_name(file_name) == MARKDOWN:
-                mime_type = MARKDOWN  # servers rarely know the type
+            if mime_type == mime.TEXT and text is not None and mime.by_name(file_name) == mime.MARKDOWN:
+                mime_type = mime.MARKDOWN  # servers rarely know the type
         else:
             mime_type, text = signature or printable(declared, 100), None
         data = body if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace")
