@@ -3,7 +3,7 @@
 A position names a file by its inode and a digest of the bytes before it (`positions`). `locate` finds that file under
 any name. `read_on` reads complete lines from it, and continues in the next newer file when the older one was read to
 its end and the newer one has content. After each read, the bytes are compared with the file again: if it was truncated
-or replaced, `LogMoved` is raised and the read is repeated (`with_chain`).
+or replaced, `LogMoved` is raised and the read is repeated (`with_log`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.log_files.entries import BLOCK_BYTES
-from wharfinger.sources.log_files.generations import (
-    Chain,
-    Generation,
+from wharfinger.sources.log_files.positions import LogPlace, LogPosition, contains_position, locate, position_of
+from wharfinger.sources.log_files.rotated_files import (
     InflatedLogs,
     LogContent,
+    LogFile,
+    LogFiles,
     LogMoved,
-    with_chain,
+    with_log,
 )
-from wharfinger.sources.log_files.positions import LogPlace, LogPosition, contains_position, locate, position_of
 
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_on"]
 
@@ -45,7 +45,7 @@ class FollowBounds(NamedTuple):
 class Piece(NamedTuple):
     """Some bytes of one file of a log."""
 
-    generation: Generation
+    file: LogFile
     start: int
     data: bytes
 
@@ -67,7 +67,7 @@ class LogRead(NamedTuple):
     more: bool
 
 
-def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
+def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
     """Read complete lines from a place.
 
     Raises:
@@ -78,22 +78,22 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
     remaining = bounds
     reached: LogPosition | None = None
     while True:
-        content = chain.content(index)
+        content = log.content(index)
         begin = position_of(content, offset)
-        newer = index > 0 and chain.generations[index - 1].size > 0
+        newer = index > 0 and log.files[index - 1].size > 0
         data, more = _lines(content, offset, remaining, finished=newer)
         ahead = 0
         if newer and not more:
-            data, ahead = _finish_file(content, chain.content(index - 1), offset, data)
+            data, ahead = _finish_file(content, log.content(index - 1), offset, data)
         if data or reached is None:  # not an empty newer file
             reached = position_of(content, offset + len(data))
         _check_unchanged(content, begin, data)
         if data:
-            pieces.append(Piece(content.generation, offset, data))
+            pieces.append(Piece(content.file, offset, data))
             remaining = FollowBounds(remaining.bytes - len(data), remaining.lines - data.count(b"\n"))
         if more or not newer or remaining.bytes <= 0 or remaining.lines <= 0:
             # A file that was read from its beginning may have been copied and truncated in between.
-            if any(not piece.start for piece in pieces) and not chain.is_current():
+            if any(not piece.start for piece in pieces) and not log.is_current():
                 raise LogMoved
             return LogRead(pieces, reached, lost, more or newer)
         index, offset = index - 1, ahead
@@ -169,12 +169,12 @@ class Follower:
         self.lost = False
         """Whether lines were removed before they could be read."""
         if position is None and not beginning:
-            self.position = self._with_chain(self._end)
+            self.position = self._with_log(self._end)
 
     def read(self) -> list[bytes]:
         """Read the new complete lines, each with its line end."""
         lines: list[bytes] = []
-        while log_read := self._with_chain(self._read_on):
+        while log_read := self._with_log(self._read_on):
             if log_read.pieces or log_read.lost or self.position is None:
                 self.position = log_read.position
             self.lost = self.lost or log_read.lost
@@ -192,23 +192,23 @@ class Follower:
             yield from self.read()
             time.sleep(every)
 
-    def _with_chain(self, use: Callable[[Chain], T | None]) -> T | None:
+    def _with_log(self, use: Callable[[LogFiles], T | None]) -> T | None:
         """Call `use` with the files of the log. Returns None if there are none, or they keep moving."""
         try:
-            return with_chain(self._tree, self._parts, self._inflated, use)
+            return with_log(self._tree, self._parts, self._inflated, use)
         except NotServed:
             return None
 
-    def _read_on(self, chain: Chain) -> LogRead | None:
+    def _read_on(self, log: LogFiles) -> LogRead | None:
         if self.position is not None:
-            return read_on(chain, locate(chain, self.position), self._bounds)
-        return read_on(chain, LogPlace(0, 0), self._bounds) if chain.live else None
+            return read_on(log, locate(log, self.position), self._bounds)
+        return read_on(log, LogPlace(0, 0), self._bounds) if log.live else None
 
-    def _end(self, chain: Chain) -> LogPosition | None:
+    def _end(self, log: LogFiles) -> LogPosition | None:
         """Return the position after the last complete line. Reads backwards from the end."""
-        if chain.live is None:
+        if log.live is None:
             return None
-        content = chain.content(0)
+        content = log.content(0)
         offset = content.size
         while offset > 0:
             begin = max(0, offset - BLOCK_BYTES)

@@ -7,11 +7,11 @@ from datetime import tzinfo
 
 from wharfinger.content.text import iso, shown, size_text
 from wharfinger.sources.log_files.entries import BLOCK_BYTES, entries
-from wharfinger.sources.log_files.generations import Chain
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, LEVELS, level_of
 from wharfinger.sources.log_files.log_follower import Piece
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_windows import LogReader, Selection
+from wharfinger.sources.log_files.rotated_files import LogFiles
 from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 
 __all__ = ["HOW_TO_ASK", "nothing_shown"]
@@ -23,15 +23,15 @@ _NAMES = {rank: name for name, rank in LEVELS.items()}
 
 
 def nothing_shown(
-    reader: LogReader, chain: Chain, query: LogQuery, selection: Selection, parameters: Mapping[str, str]
+    reader: LogReader, log: LogFiles, query: LogQuery, selection: Selection, parameters: Mapping[str, str]
 ) -> str:
     """Return a remark that says why a window is empty and what to try. `parameters` is its query."""
-    newest = chain.generations[0]
+    newest = log.files[0]
     conditions = "&".join(
         [f"{name}={shown(value)[:100]}" for name, value in parameters.items() if name not in _POSITIONS]
     )
     pieces = [piece for piece in selection.scanned if piece.data]
-    if not any(generation.size for generation in chain.generations):
+    if not any(file.size for file in log.files):
         return f"{shown(newest.name)} is empty."
     if not conditions:
         if query.after is not None:
@@ -39,14 +39,14 @@ def nothing_shown(
         return f"{shown(newest.name)} is empty; it was rotated." if not newest.size else "Nothing is here."
     times, levels = _times_and_levels(pieces, reader.zone)
     if not pieces:
-        content = chain.content(0)
+        content = log.content(0)
         data = content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES)
         latest = _times_and_levels([Piece(newest, content.size - len(data), data)], reader.zone)[0]
         last_entry = f": its last entry is from {iso(latest[1])}" if latest else ""
         return f"Nothing is in the log for {conditions}{last_entry}. Try tail=200, or another time."
     size = size_text(sum(len(piece.data) for piece in pieces))
-    reaches_end = pieces[-1].generation == newest and pieces[-1].end >= newest.size
-    searched = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].generation.name)}"
+    reaches_end = pieces[-1].file == newest and pieces[-1].end >= newest.size
+    searched = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].file.name)}"
     period = f" ({iso(times[0])} to {iso(times[1])})" if times else ""
     return f"Nothing matched {conditions} in {searched}{period}{_advice(query, levels)}"
 
@@ -67,7 +67,7 @@ def _times_and_levels(pieces: Sequence[Piece], zone: tzinfo | None) -> tuple[tup
     times: list[float] = []
     levels: set[int] = set()
     for piece in dict.fromkeys((pieces[0], pieces[-1])) if pieces else ():
-        now = piece.generation.modified / 1e9
+        now = piece.file.modified / 1e9
         beginning, end = piece.data[:BLOCK_BYTES], piece.data[-BLOCK_BYTES:]
         for part in dict.fromkeys((beginning, end.partition(b"\n")[2] or end)):
             for entry in entries(part, zone, now):

@@ -26,11 +26,11 @@ from wharfinger.sources.log_files.entries import (
     head_before,
     next_head,
 )
-from wharfinger.sources.log_files.generations import Chain, Generation, LogContent, LogMoved
 from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
 from wharfinger.sources.log_files.log_query import LogQuery
 from wharfinger.sources.log_files.log_text import may_contain
 from wharfinger.sources.log_files.positions import SAMPLE_BYTES, LogPlace, LogPosition, locate, position_of
+from wharfinger.sources.log_files.rotated_files import LogContent, LogFile, LogFiles, LogMoved
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
 from wharfinger.sources.windows.window import WINDOW_LINES, Window
 from wharfinger.sources.windows.window_budget import has_budget, window_bytes, within_budget
@@ -71,13 +71,13 @@ class Selection(NamedTuple):
     @property
     def version(self) -> str:
         """The version of the selected bytes, from their place and a sample of them."""
-        versions = [version_of_bytes(piece.generation, piece.start, piece.end, piece.data) for piece in self.pieces]
+        versions = [version_of_bytes(piece.file, piece.start, piece.end, piece.data) for piece in self.pieces]
         return versions[0] if len(versions) == 1 else f"{len(versions)}-{crc32(''.join(versions).encode()):x}"
 
 
-def version_of_bytes(generation: Generation, start: int, end: int, data: bytes) -> str:
+def version_of_bytes(file: LogFile, start: int, end: int, data: bytes) -> str:
     """Return the version of some bytes of a file, from their place and both ends of `data`."""
-    return f"{generation.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:]):x}"
+    return f"{file.identity[1]:x}-{start:x}-{end:x}-{crc32(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:]):x}"
 
 
 class LogReader:
@@ -88,7 +88,7 @@ class LogReader:
         self.redact = redact
         self.indexes = LineIndexes()
 
-    def select(self, chain: Chain, query: LogQuery) -> Selection:
+    def select(self, log: LogFiles, query: LogQuery) -> Selection:
         """Answer a query.
 
         Raises:
@@ -97,64 +97,64 @@ class LogReader:
             LogMoved: the files changed during the read: select again.
         """
         if query.forward:
-            return self._forward(chain, query)
+            return self._forward(log, query)
         if query.window is not None and query.window.kind == "lines":
-            return self._by_lines(chain, query, query.window)
+            return self._by_lines(log, query, query.window)
         if query.window is not None and query.window.kind == "bytes":
-            return self._by_bytes(chain, query, query.window)
-        return self._backward(chain, query)
+            return self._by_bytes(log, query, query.window)
+        return self._backward(log, query)
 
     # Forward
 
-    def _forward(self, chain: Chain, query: LogQuery) -> Selection:
+    def _forward(self, log: LogFiles, query: LogQuery) -> Selection:
         entry_filter = EntryFilter(None, query.until, query.level, query.text, self.redact)
         notes: tuple[str, ...] = ()
         if query.after is not None:
-            place = locate(chain, query.after)
+            place = locate(log, query.after)
             if place.lost:
                 notes = ("What came before these lines is gone: the log was emptied, or rotated away.",)
         else:
-            place, ordered = self._since(chain, query.since or 0.0)
+            place, ordered = self._since(log, query.since or 0.0)
             if not ordered:
                 entry_filter, notes = entry_filter._replace(since=query.since), (_UNORDERED,)
         must_filter = query.filtered or query.until is not None or entry_filter.since is not None
         scans_all = query.filtered or entry_filter.since is not None
         log_read = read_on(
-            chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if scans_all else _default_bounds()
+            log, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if scans_all else _default_bounds()
         )
         if not must_filter:
-            before = self._before(chain, place.at, place.offset)
+            before = self._before(log, place.at, place.offset)
             if query.after and not (log_read.pieces or log_read.lost):
                 log_read = log_read._replace(position=query.after)
-            log_read = self._whole_entries(chain, log_read)
+            log_read = self._whole_entries(log, log_read)
             return Selection(log_read.pieces, log_read.position, before, more=log_read.more, notes=notes)
-        return self._filter(chain, log_read, entry_filter, notes, query)
+        return self._filter(log, log_read, entry_filter, notes, query)
 
-    def _whole_entries(self, chain: Chain, log_read: LogRead) -> LogRead:
+    def _whole_entries(self, log: LogFiles, log_read: LogRead) -> LogRead:
         """Leave out the last entry of a window if it does not end there, unless it is the only one."""
         if not log_read.more or not log_read.pieces:
             return log_read
         last = log_read.pieces[-1]
-        content = chain.content(chain.generations.index(last.generation))
+        content = log.content(log.files.index(last.file))
         end = last.end
         if end < content.size:
             end = end_of_last_entry(content, last.start, last.data, self.zone, content.modified / 1e9)
         if end == last.end:
             return log_read
-        cut = Piece(last.generation, last.start, last.data[: end - last.start])
+        cut = Piece(last.file, last.start, last.data[: end - last.start])
         return log_read._replace(pieces=[*log_read.pieces[:-1], cut], position=position_of(content, end))
 
     def _filter(
-        self, chain: Chain, log_read: LogRead, entry_filter: EntryFilter, notes: tuple[str, ...], query: LogQuery
+        self, log: LogFiles, log_read: LogRead, entry_filter: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
         """Select the matching entries of the data, until a window is full or the end time is reached."""
-        log_read = self._whole_entries(chain, log_read)
+        log_read = self._whole_entries(log, log_read)
         selected: list[Piece] = []
         after = log_read.position if log_read.pieces or query.after is None else query.after
         size = 0
         scanned, max_bytes = tuple(log_read.pieces), _open_bytes()
         for piece in log_read.pieces:
-            content = chain.content(chain.generations.index(piece.generation))
+            content = log.content(log.files.index(piece.file))
             for start, end, matches, late in self._matched_entries(content, piece.start, piece.data, entry_filter):
                 if late:
                     position = position_of(content, start)
@@ -166,11 +166,11 @@ class LogReader:
                     return Selection(selected, position_of(content, start), more=True, notes=notes)
                 if len(data) > max_bytes:
                     data = data[: data.rfind(b"\n", 0, max_bytes) + 1 or max_bytes]  # up to a line end if there is one
-                    _add(selected, Piece(piece.generation, start, data))
+                    _add(selected, Piece(piece.file, start, data))
                     stop = start + len(data)
                     return Selection(selected, position_of(content, stop), more=True, notes=notes)
                 size += len(data)
-                _add(selected, Piece(piece.generation, start, data))
+                _add(selected, Piece(piece.file, start, data))
         return Selection(selected, after, more=log_read.more, notes=notes, scanned=scanned)
 
     def _matched_entries(
@@ -189,16 +189,16 @@ class LogReader:
             matches = not late and entry_filter.matches(text, entry, begin, content)
             yield max(begin + entry.start, start), begin + entry.end, matches, late
 
-    def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
+    def _since(self, log: LogFiles, since: float) -> tuple[LogPlace, bool]:
         """Find the oldest file with entries since a time.
 
         Returns the place where they begin, and whether times are in order.
         """
         begin: tuple[LogPlace, bool] | None = None
-        for index, generation in enumerate(chain.generations):
-            if generation.modified / 1e9 < since and index:
+        for index, file in enumerate(log.files):
+            if file.modified / 1e9 < since and index:
                 break
-            content = chain.content(index)
+            content = log.content(index)
             if not content.size:
                 begin = begin or (LogPlace(index, 0), True)
                 continue
@@ -222,10 +222,10 @@ class LogReader:
 
     # Backward
 
-    def _backward(self, chain: Chain, query: LogQuery) -> Selection:
+    def _backward(self, log: LogFiles, query: LogQuery) -> Selection:
         """Select the newest entries before a place, a time or the end, in one file."""
-        index, high = self._end(chain, query)
-        content = chain.content(index)
+        index, high = self._end(log, query)
+        content = log.content(index)
         low, closed = 0, query.before is not None
         notes: list[str] = []
         entry_filter = EntryFilter(None, None, query.level, query.text, self.redact)
@@ -251,26 +251,26 @@ class LogReader:
             scanned = (examined,)
             full = full and requested_lines is not None
             if begin > low and not full and pieces:
-                notes.append(f"Looked through as far back as byte {begin:,} of {content.generation.name}.")
+                notes.append(f"Looked through as far back as byte {begin:,} of {content.file.name}.")
         else:
             pieces, begin = _newest(content, min(low, high), high, bounds)
             if requested_lines is None and pieces and begin > low:
                 head = self._next_head(content, begin, pieces[0].data)
                 begin = begin if head is None else head
-                pieces = [Piece(content.generation, begin, pieces[0].data[begin - pieces[0].start :])]
+                pieces = [Piece(content.file, begin, pieces[0].data[begin - pieces[0].start :])]
             full = requested_lines is not None and _lines_of(pieces) >= requested_lines
-        before = self._before(chain, index, begin) if begin > low or not low else None
+        before = self._before(log, index, begin) if begin > low or not low else None
         after = self._position_after(content, pieces, high)
         return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes), scanned=scanned)
 
     def _next_head(self, content: LogContent, start: int, data: bytes) -> int | None:
         return next_head(content, start, data, self.zone, content.modified / 1e9)
 
-    def _end(self, chain: Chain, query: LogQuery) -> tuple[int, int]:
+    def _end(self, log: LogFiles, query: LogQuery) -> tuple[int, int]:
         """Return the file in which the window ends, and the offset."""
         if query.before is None:
-            return 0, self._live(chain).size
-        place = locate(chain, query.before)
+            return 0, self._live(log).size
+        place = locate(log, query.before)
         if place.lost:
             raise InvalidArgument(
                 "The lines before it are gone: the log was emptied or rotated. Read it without before=."
@@ -285,12 +285,12 @@ class LogReader:
         data = pieces[-1].data if is_selected else content.read(max(0, high - BLOCK_BYTES), BLOCK_BYTES)
         return position_of(content, high - len(data) + data.rfind(b"\n") + 1)
 
-    def _before(self, chain: Chain, index: int, offset: int) -> LogPosition | None:
+    def _before(self, log: LogFiles, index: int, offset: int) -> LogPosition | None:
         """Return the position at which the previous window ends, or None at the beginning of the oldest file."""
         if offset:
-            return position_of(chain.content(index), offset)
-        for older in range(index + 1, len(chain.generations)):
-            content = chain.content(older)
+            return position_of(log.content(index), offset)
+        for older in range(index + 1, len(log.files)):
+            content = log.content(older)
             if content.size:
                 return position_of(content, content.size)
         return None
@@ -316,15 +316,15 @@ class LogReader:
                 part = data[start - begin : stop - begin]
                 full = lines + part.count(b"\n") > bounds.lines
                 if selected and (full or size + len(part) > max_bytes):
-                    return _joined(selected[::-1]), selected[-1].start, full, Piece(content.generation, begin, data)
+                    return _joined(selected[::-1]), selected[-1].start, full, Piece(content.file, begin, data)
                 if len(part) > max_bytes:  # one entry: its last lines; the previous window has the others
                     first = _last_lines(part, max_bytes)
-                    first_piece = Piece(content.generation, start + first, part[first:])
+                    first_piece = Piece(content.file, start + first, part[first:])
                     return [first_piece], first_piece.start, full, first_piece
                 size, lines = size + len(part), lines + part.count(b"\n")
-                selected.append(Piece(content.generation, start, part))
+                selected.append(Piece(content.file, start, part))
             end = begin
-        scanned = Piece(content.generation, end, content.read(end, high - end) if not selected else b"")
+        scanned = Piece(content.file, end, content.read(end, high - end) if not selected else b"")
         return _joined(selected[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
@@ -349,9 +349,9 @@ class LogReader:
 
     # By lines and bytes
 
-    def _by_lines(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
-        content = self._live(chain)
-        identity = content.generation.identity
+    def _by_lines(self, log: LogFiles, query: LogQuery, window: Window) -> Selection:
+        content = self._live(log)
+        identity = content.file.identity
         index = self.indexes.of(identity, f"{content.size}-{content.modified}", content, identity)
         try:
             begin, line = index.find(content, window.first)
@@ -379,8 +379,8 @@ class LogReader:
             content, begin, data, query, next_window, previous_window, closed=complete, more=not complete
         )
 
-    def _by_bytes(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
-        content = self._live(chain)
+    def _by_bytes(self, log: LogFiles, query: LogQuery, window: Window) -> Selection:
+        content = self._live(log)
         begin = window.first
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
@@ -402,14 +402,14 @@ class LogReader:
         previous_window: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
         """Select a window of one file, filtered if the query asks for it."""
-        pieces = [Piece(content.generation, begin, data)]
+        pieces = [Piece(content.file, begin, data)]
         scanned = tuple(pieces) if query.filtered else ()
         if query.filtered:
             entry_filter = EntryFilter(None, None, query.level, query.text, self.redact)
             matched = self._matched_entries(content, begin, data, entry_filter)
             pieces = _joined(
                 [
-                    Piece(content.generation, start, data[start - begin : end - begin])
+                    Piece(content.file, start, data[start - begin : end - begin])
                     for start, end, matches, _ in matched
                     if matches
                 ]
@@ -418,10 +418,10 @@ class LogReader:
         more = more and next_window is not None
         return Selection(pieces, after, None, next_window, previous_window, closed=closed, more=more, scanned=scanned)
 
-    def _live(self, chain: Chain) -> LogContent:
-        if chain.live is None:
+    def _live(self, log: LogFiles) -> LogContent:
+        if log.live is None:
             raise LogMoved  # it was renamed and not yet recreated, or removed
-        return chain.content(0)
+        return log.content(0)
 
 
 _UNORDERED = f"The times in this log are not in order: only its last {MAX_SCANNED_BYTES >> 20} MiB were searched."
@@ -464,7 +464,7 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
     if line_start < 0 and lowest > low:
         skip = data.find(b"\n") + 1
         start, data = (start + skip, data[skip:]) if skip < len(data) else (start, data)
-    return ([Piece(content.generation, start, data)] if data else []), start
+    return ([Piece(content.file, start, data)] if data else []), start
 
 
 def _last_lines(data: bytes, size: int) -> int:
@@ -482,8 +482,8 @@ def _lines_of(pieces: list[Piece]) -> int:
 
 def _add(pieces: list[Piece], new: Piece) -> None:
     """Add a piece; if it continues the last one, join them."""
-    if pieces and pieces[-1].generation == new.generation and pieces[-1].end == new.start:
-        new = Piece(new.generation, pieces[-1].start, pieces.pop().data + new.data)
+    if pieces and pieces[-1].file == new.file and pieces[-1].end == new.start:
+        new = Piece(new.file, pieces[-1].start, pieces.pop().data + new.data)
     pieces.append(new)
 
 

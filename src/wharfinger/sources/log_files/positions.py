@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
-from wharfinger.sources.log_files.generations import Chain, LogContent, LogMoved
+from wharfinger.sources.log_files.rotated_files import LogContent, LogFiles, LogMoved
 
 __all__ = ["SAMPLE_BYTES", "LogPlace", "LogPosition", "contains_position", "locate", "position_of"]
 
@@ -55,7 +55,7 @@ class LogPosition(NamedTuple):
 
 
 class LogPlace(NamedTuple):
-    """An offset in the file with the index `at` in a chain of files.
+    """An offset in the file with the index `at` in `LogFiles.files`.
 
     If `lost`, the file is gone, and this is the beginning of the oldest file that changed since.
     """
@@ -67,7 +67,7 @@ class LogPlace(NamedTuple):
 
 def position_of(content: LogContent, offset: int) -> LogPosition:
     """Return the position at an offset in an open file."""
-    return LogPosition(content.generation.identity[1], offset, content.modified, _digest(content, offset))
+    return LogPosition(content.file.identity[1], offset, content.modified, _digest(content, offset))
 
 
 def _digest(content: LogContent, offset: int) -> bytes:
@@ -82,42 +82,38 @@ def contains_position(content: LogContent, position: LogPosition) -> bool:
     return content.size >= position.offset and _digest(content, position.offset) == position.digest
 
 
-def locate(chain: Chain, position: LogPosition) -> LogPlace:
+def locate(log: LogFiles, position: LogPosition) -> LogPlace:
     """Find the file of a position.
 
     Raises:
         LogMoved: the files changed during the search.
     """
-    generations = chain.generations
+    files = log.files
     if not position.offset:
-        return _locate_beginning(chain, position)
-    same_inode = [generation.identity[1] == position.inode for generation in generations]
-    for at in sorted(range(len(generations)), key=lambda at: (not same_inode[at], at)):
+        return _locate_beginning(log, position)
+    same_inode = [file.identity[1] == position.inode for file in files]
+    for at in sorted(range(len(files)), key=lambda at: (not same_inode[at], at)):
         # The length of a compressed file of several parts is estimated as that of its last part.
-        may_contain = same_inode[at] or chain.length(at) >= position.offset
-        if may_contain and contains_position(chain.content(at), position):
+        may_contain = same_inode[at] or log.length(at) >= position.offset
+        if may_contain and contains_position(log.content(at), position):
             return LogPlace(at, position.offset)
-        chain.close_file(at)
-    if not chain.is_current():
+        log.close_file(at)
+    if not log.is_current():
         raise LogMoved
-    return _oldest_since(chain, position)
+    return _oldest_since(log, position)
 
 
-def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
+def _locate_beginning(log: LogFiles, position: LogPosition) -> LogPlace:
     """Return the file that was empty when the position was made, or a copy of it from before it was truncated."""
     since = [
         at
-        for at, one in enumerate(chain.generations)
+        for at, one in enumerate(log.files)
         if one.identity[1] == position.inode or (one.modified > position.written and not one.live)
     ]
-    return LogPlace(max(since), 0) if since else _oldest_since(chain, position)
+    return LogPlace(max(since), 0) if since else _oldest_since(log, position)
 
 
-def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
+def _oldest_since(log: LogFiles, position: LogPosition) -> LogPlace:
     """Return the oldest file that changed after the position was made. The bytes before it are gone."""
-    since = [
-        index
-        for index, generation in enumerate(chain.generations)
-        if generation.modified > position.written or generation.live
-    ]
+    since = [index for index, file in enumerate(log.files) if file.modified > position.written or file.live]
     return LogPlace(max(since, default=0), 0, lost=True)

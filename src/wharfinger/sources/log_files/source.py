@@ -26,15 +26,6 @@ from wharfinger.sources.folder.tree import FileTree, Parts, TreeEntry, TreePosit
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, usable_label
 from wharfinger.sources.log_files.entries import line_times
-from wharfinger.sources.log_files.generations import (
-    MAX_INFLATED_BYTES,
-    Chain,
-    InflatedLogs,
-    LogContent,
-    LogMoved,
-    open_chain,
-    with_chain,
-)
 from wharfinger.sources.log_files.log_links import PARAMETERS, VALUES, is_open, links_of, templates_of
 from wharfinger.sources.log_files.log_query import LogQuery, read_query
 from wharfinger.sources.log_files.log_remarks import HOW_TO_ASK, nothing_shown
@@ -42,6 +33,15 @@ from wharfinger.sources.log_files.log_text import render
 from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES, LogReader, Selection, version_of_bytes
 from wharfinger.sources.log_files.pattern import Pattern, read_pattern
 from wharfinger.sources.log_files.positions import LogPosition
+from wharfinger.sources.log_files.rotated_files import (
+    MAX_INFLATED_BYTES,
+    InflatedLogs,
+    LogContent,
+    LogFiles,
+    LogMoved,
+    open_log,
+    with_log,
+)
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.path_completion import complete_path
 from wharfinger.sources.ttl import MAX_TTL_MS, ttl_ms
@@ -155,10 +155,10 @@ class Logs(Watched[TreeWatch], Source):
         view = self.files.view()
         return None if view is None else view.names(parts[:-1])
 
-    def _with_chain(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
+    def _with_log(self, uri: str, parts: Parts, use: Callable[[LogFiles], T]) -> T:
         """Call `use` with the files of a log, and again if they changed during the call."""
         try:
-            return with_chain(self.files.tree, parts, self._inflated, use, self._file_check(parts))
+            return with_log(self.files.tree, parts, self._inflated, use, self._file_check(parts))
         except NotServed:
             raise ResourceNotFound(uri) from None
 
@@ -187,7 +187,7 @@ class Logs(Watched[TreeWatch], Source):
         else:
             resource = t.Resource(uri=uri, name=parts[-1], mime_type=mime.TEXT)
         resource.uri, resource.size = uri, UNSET
-        selection = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, query))
+        selection = self._with_log(uri, parts, lambda log: self._reader.select(log, query))
         resource.meta = {VERSION: selection.version}
         return resource
 
@@ -203,56 +203,56 @@ class Logs(Watched[TreeWatch], Source):
             listing = self.files.read(uri, cache_scope=self.cache_scope)
             listing.contents[0].text = f"{listing.contents[0].text}\nParts of a log: {HOW_TO_ASK}\n"
             return listing
-        return self._with_chain(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
+        return self._with_log(uri, parts, lambda log: self._read_log(uri, base, log, query))
 
-    def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
-        selection = self._reader.select(chain, query)
+    def _read_log(self, uri: str, base: str, log: LogFiles, query: LogQuery) -> t.ReadResourceResult:
+        selection = self._reader.select(log, query)
         exact = query.window is not None and query.window.kind == "bytes"
         text = "".join(
             [
                 render(
                     piece.data,
                     piece.start,
-                    chain.content(chain.generations.index(piece.generation)),
+                    log.content(log.files.index(piece.file)),
                     redact=self.redact,
                     cut=not exact,
                 )
                 for piece in selection.pieces
             ]
         )
-        live = chain.live
-        modified = (live.modified if live else chain.generations[0].modified) / 1e9
+        live = log.live
+        modified = (live.modified if live else log.files[0].modified) / 1e9
         version = selection.version
         if query.plain:  # that of the log's file as it was when it was opened
-            is_packed = chain.generations[0].packed
-            version = version_of(self.stat(base)) if is_packed else version_of_file(chain.content(0).status)
+            is_packed = log.files[0].packed
+            version = version_of(self.stat(base)) if is_packed else version_of_file(log.content(0).status)
         facts: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
         if selection.pieces:
             first, last = selection.pieces[0], selection.pieces[-1]
             window_facts = {"begin": first.start, "end": last.end}
-            if first.generation == last.generation:
-                window_facts["size"] = chain.content(chain.generations.index(last.generation)).size
+            if first.file == last.file:
+                window_facts["size"] = log.content(log.files.index(last.file)).size
             facts[WINDOW] = window_facts
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
-        contents += self._remarks(uri, chain, query, selection, facts)
+        contents += self._remarks(uri, log, query, selection, facts)
         open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _remarks(
-        self, uri: str, chain: Chain, query: LogQuery, selection: Selection, facts: Mapping[str, object]
+        self, uri: str, log: LogFiles, query: LogQuery, selection: Selection, facts: Mapping[str, object]
     ) -> list[t.ResourceContents]:
         """Return remarks about the window: why it is empty, how to continue, and which entries are omitted."""
         notes = list(selection.notes)
-        names = {piece.generation for piece in selection.pieces}
+        files = {piece.file for piece in selection.pieces}
         if not selection.closed and any(
-            one.packed and chain.content(at).more for at, one in enumerate(chain.generations) if one in names
+            one.packed and log.content(at).more for at, one in enumerate(log.files) if one in files
         ):
             notes.append(
                 f"This log is compressed: what is after {MAX_INFLATED_BYTES >> 20} MiB, or damaged, is left out."
             )
         if not selection.pieces or not any(piece.data for piece in selection.pieces):
-            notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
+            notes.insert(0, nothing_shown(self._reader, log, query, selection, split_query(uri)[1]))
         next_uri, previous_uri = facts.get(NEXT), facts.get(PREVIOUS)
         if selection.more and next_uri:
             return [continuation(str(next_uri), " ".join([*notes, "More follows."]))]
@@ -300,8 +300,8 @@ class Logs(Watched[TreeWatch], Source):
         uri = self.files.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
-            with open_chain(self.files.tree, entry.parts, self._inflated, self._file_check(entry.parts)) as chain:
-                content = None if entry.name.endswith(".gz") else chain.content(0)
+            with open_log(self.files.tree, entry.parts, self._inflated, self._file_check(entry.parts)) as log:
+                content = None if entry.name.endswith(".gz") else log.content(0)
                 if content is None or content.size <= LOG_WINDOW_BYTES:
                     if not first:
                         version = version_of(self.stat(uri))
@@ -316,7 +316,7 @@ class Logs(Watched[TreeWatch], Source):
                     samples = content.read(begin, min(1_024, end - begin)) + content.read(
                         max(begin, end - 1_024), min(1_024, end - begin)
                     )
-                    version = version_of_bytes(content.generation, begin, end, samples)
+                    version = version_of_bytes(content.file, begin, end, samples)
                     window_query = f"bytes={begin}-{last - 1}"
                     yield (
                         chunk,
@@ -342,16 +342,16 @@ class Logs(Watched[TreeWatch], Source):
         window = query.window
         begin, end = (window.first, (window.last or 0) + 1) if window else (0, MAX_INFLATED_BYTES)
         while begin < end:
-            read, text = self._with_chain(uri, parts, partial(self._read_searched, begin=begin, end=end))
+            read, text = self._with_log(uri, parts, partial(self._read_searched, begin=begin, end=end))
             if not read:
                 return
             yield text
             begin += read
 
-    def _read_searched(self, chain: Chain, begin: int, end: int) -> tuple[int, str]:
-        if chain.live is None:
+    def _read_searched(self, log: LogFiles, begin: int, end: int) -> tuple[int, str]:
+        if log.live is None:
             raise NotServed
-        content = chain.content(0)
+        content = log.content(0)
         length = min(WINDOW_BYTES, end - begin)
         data = content.read(begin, length)
         tail = b"" if data.endswith(b"\n") else content.read(begin + len(data), 4_096).partition(b"\n")[0]
@@ -372,25 +372,25 @@ class Logs(Watched[TreeWatch], Source):
                 return None
             if query.filtered and query.until is None and query.before is None and is_open(query):
                 return self._filter_state(uri, parts, query)
-            selection = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, query))
+            selection = self._with_log(uri, parts, lambda log: self._reader.select(log, query))
         except (ResourceNotFound, InvalidArgument, OSError) as error:
             return type(error).__name__.encode()
         if query.since is not None and not selection.closed and selection.pieces:
             last = selection.pieces[-1]
-            return f"{last.generation.identity} {last.end}".encode()
+            return f"{last.file.identity} {last.end}".encode()
         return selection.version.encode()
 
     def _filter_state(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
         """Return a value that changes when new entries match the filter. Examines only new entries."""
         state = self._filter_states.get(uri)
         if state is None:
-            end = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
+            end = self._with_log(uri, parts, lambda log: self._reader.select(log, LogQuery(window=_LAST)))
             state = (end.after, 0)
         position, number = state
         more = position is not None
         while more:
             later = LogQuery(after=position, level=query.level, text=query.text)
-            new = self._with_chain(uri, parts, partial(self._reader.select, query=later))
+            new = self._with_log(uri, parts, partial(self._reader.select, query=later))
             number += bool(new.pieces or new.notes)
             position, more = new.after, new.more
         self._filter_states[uri] = position, number

@@ -23,13 +23,13 @@ from wharfinger.sources.folder.tree import FileTree, Parts
 
 __all__ = [
     "MAX_INFLATED_BYTES",
-    "Chain",
-    "Generation",
     "InflatedLogs",
     "LogContent",
+    "LogFile",
+    "LogFiles",
     "LogMoved",
-    "open_chain",
-    "with_chain",
+    "open_log",
+    "with_log",
 ]
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class LogMoved(Exception):
     """A file was renamed or replaced after its directory was listed: list it again."""
 
 
-class Generation(NamedTuple):
+class LogFile(NamedTuple):
     """One file of a log. `size` (bytes) and `modified` (ns) are from the listing of its directory.
 
     `identity` is its device and inode. `live` is True for the file that the program writes to, and False for a rotated
@@ -78,12 +78,12 @@ class Generation(NamedTuple):
 class LogContent:
     """An open file, up to its size when it was opened. If `more` is True, bytes after `size` are left out."""
 
-    def __init__(self, generation: Generation, content: FileContent, *, more: bool = False) -> None:
-        self.generation = generation
+    def __init__(self, file: LogFile, content: FileContent, *, more: bool = False) -> None:
+        self.file = file
         self.more = more
         self.status = os.fstat(content.descriptor)
         self.size = content.size
-        self.modified = generation.modified if generation.packed else self.status.st_mtime_ns
+        self.modified = file.modified if file.packed else self.status.st_mtime_ns
         self._content = content
 
     def read(self, offset: int, length: int) -> bytes:
@@ -104,15 +104,15 @@ class InflatedLogs:
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], tuple[DuplicatedFile, bool]] = OrderedDict()
 
-    def open(self, file: IO[bytes], generation: Generation) -> LogContent:
+    def open(self, packed: IO[bytes], file: LogFile) -> LogContent:
         """Decompress a file. The content ends at the first damaged byte, or at the limit."""
-        key = (generation.identity, generation.size, generation.modified)
+        key = (file.identity, file.size, file.modified)
         with self._lock:
             known = self._files.pop(key, None)
-            inflated, more = self._files[key] = known or _inflate(file, self.max_bytes)
+            inflated, more = self._files[key] = known or _inflate(packed, self.max_bytes)
             while len(self._files) > self._max_files:
                 self._files.popitem(last=False)
-        return LogContent(generation, inflated, more=more)
+        return LogContent(file, inflated, more=more)
 
     def close(self) -> None:
         """Close all files that are not in use."""
@@ -143,11 +143,11 @@ FileCheck = Callable[[str], bool]
 """Returns whether the caller may read a file of a log, by its name."""
 
 
-class Chain:
+class LogFiles:
     """A log's files at one moment, newest first. They are opened when they are needed."""
 
     def __init__(self, handle: Handle, name: str, inflated: InflatedLogs, may_read: FileCheck | None = None) -> None:
-        self.generations = _list_settled_files(handle, name, may_read)
+        self.files = _list_settled_files(handle, name, may_read)
         self._handle = handle
         self._may_read = may_read
         self._name = name
@@ -155,34 +155,34 @@ class Chain:
         self._open: dict[int, LogContent] = {}
 
     @property
-    def live(self) -> Generation | None:
+    def live(self) -> LogFile | None:
         """The file that the program writes to, or None if it is missing."""
-        return self.generations[0] if self.generations and self.generations[0].live else None
+        return self.files[0] if self.files and self.files[0].live else None
 
     def content(self, at: int) -> LogContent:
-        """Open one of `generations`.
+        """Open one of `files`.
 
         Raises:
             LogMoved: the file with this name was replaced or removed.
         """
         content = self._open.get(at)
         if content is None:
-            generation = self.generations[at]
-            with self._open_file(generation) as file:
-                status = os.fstat(file.fileno())
-                if (status.st_dev, status.st_ino) != generation.identity:
+            file = self.files[at]
+            with self._open_file(file) as opened:
+                status = os.fstat(opened.fileno())
+                if (status.st_dev, status.st_ino) != file.identity:
                     raise LogMoved
-                if generation.packed:
-                    content = self._inflated.open(file, generation)
+                if file.packed:
+                    content = self._inflated.open(opened, file)
                 else:
-                    content = LogContent(generation, DuplicatedFile(file.fileno(), status.st_size))
+                    content = LogContent(file, DuplicatedFile(opened.fileno(), status.st_size))
             self._open[at] = content
         return content
 
-    def _open_file(self, generation: Generation) -> IO[bytes]:
+    def _open_file(self, file: LogFile) -> IO[bytes]:
         try:
             with missing_as_not_served():
-                return os.fdopen(open_file(self._handle, generation.name), "rb", 0)
+                return os.fdopen(open_file(self._handle, file.name), "rb", 0)
         except NotServed:
             raise LogMoved from None
 
@@ -192,22 +192,22 @@ class Chain:
 
     def is_current(self) -> bool:
         """Return whether the directory still has the same files, and the rotated ones have the same sizes."""
-        return _states(_list_files(self._handle, self._name, self._may_read)) == _states(self.generations)
+        return _states(_list_files(self._handle, self._name, self._may_read)) == _states(self.files)
 
     def length(self, at: int) -> int:
-        """Return the length of one of `generations`. For a compressed file, it is an estimate from the last bytes."""
-        generation = self.generations[at]
-        if not generation.packed:
-            return generation.size
-        with self._open_file(generation) as file:
-            file.seek(max(0, generation.size - 4))
-            return min(int.from_bytes(file.read(4), "little"), self._inflated.max_bytes)
+        """Return the length of one of `files`. For a compressed file, it is an estimate from the last bytes."""
+        file = self.files[at]
+        if not file.packed:
+            return file.size
+        with self._open_file(file) as opened:
+            opened.seek(max(0, file.size - 4))
+            return min(int.from_bytes(opened.read(4), "little"), self._inflated.max_bytes)
 
 
 @contextmanager
-def open_chain(
+def open_log(
     tree: FileTree, parts: Parts, inflated: InflatedLogs, may_read: FileCheck | None = None
-) -> Generator[Chain, None, None]:
+) -> Generator[LogFiles, None, None]:
     """Open the files of the log at `parts`. Its own file may be missing if there are rotated ones.
 
     If `may_read` is given, only files for which it returns True are used.
@@ -221,32 +221,32 @@ def open_chain(
     with tree.directory(parts[:-1]) as directory:
         if directory.rules.judge(name, False):
             raise NotServed
-        chain = Chain(directory.handle, name, inflated, may_read)
-        if not chain.generations:
+        log = LogFiles(directory.handle, name, inflated, may_read)
+        if not log.files:
             raise NotServed
-        yield chain
+        yield log
 
 
-def with_chain(
+def with_log(
     tree: FileTree,
     parts: Parts,
     inflated: InflatedLogs,
-    use: Callable[[Chain], T],
+    use: Callable[[LogFiles], T],
     may_read: FileCheck | None = None,
 ) -> T:
     """Call `use` with the files of a log, and again if they were moved during the call.
 
     Raises:
-        NotServed: as for `open_chain`, or the files keep moving.
+        NotServed: as for `open_log`, or the files keep moving.
     """
     for number in range(MAX_TRIES):
-        with suppress(LogMoved), open_chain(tree, parts, inflated, may_read) as chain:
-            return use(chain)
+        with suppress(LogMoved), open_log(tree, parts, inflated, may_read) as log:
+            return use(log)
         time.sleep(min(0.001 * 2**number, 0.05))
     raise NotServed
 
 
-def _list_settled_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[Generation]:
+def _list_settled_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[LogFile]:
     """List the files until two listings agree: a listing may miss a file that is renamed at that moment."""
     previous = _list_files(handle, name, may_read)
     for _ in range(MAX_LISTINGS):
@@ -258,13 +258,13 @@ def _list_settled_files(handle: Handle, name: str, may_read: FileCheck | None) -
     raise LogMoved
 
 
-def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
+def _states(files: list[LogFile]) -> list[tuple[object, ...]]:
     """Return the name, identity and size of each file. The size of the live one is left out, because it grows."""
-    return [(item.name, item.identity, item.live or item.size) for item in generations]
+    return [(item.name, item.identity, item.live or item.size) for item in files]
 
 
-def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[Generation]:
-    keyed: list[tuple[tuple[int, int, str], Generation]] = []
+def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[LogFile]:
+    keyed: list[tuple[tuple[int, int, str], LogFile]] = []
     try:
         with missing_as_not_served(), os.scandir(handle) as entries:
             names = [entry.name for entry in entries if entry.name != name and _age(name, entry.name) is not None]
@@ -281,12 +281,12 @@ def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[G
             continue
         if stat.S_ISREG(status.st_mode) and age is not None:
             identity = (status.st_dev, status.st_ino)
-            keyed.append((age, Generation(other, identity, status.st_size, status.st_mtime_ns, other == name)))
+            keyed.append((age, LogFile(other, identity, status.st_size, status.st_mtime_ns, other == name)))
     keyed.sort(key=lambda pair: pair[0])
     # While gzip compresses a file, both exist, and the compressed one is not complete.
-    plain = {generation.name for _, generation in keyed if not generation.packed}
-    generations = [one for _, one in keyed if not (one.packed and one.name.removesuffix(".gz") in plain)]
-    return generations[:MAX_ROTATED_FILES]
+    plain = {file.name for _, file in keyed if not file.packed}
+    files = [one for _, one in keyed if not (one.packed and one.name.removesuffix(".gz") in plain)]
+    return files[:MAX_ROTATED_FILES]
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:
