@@ -215,6 +215,26 @@ def test_a_failed_startup_is_reported_without_its_message() -> None:
     asyncio.run(check())
 
 
+def test_an_application_that_continues_after_a_failed_startup_is_ended() -> None:
+    """A bug: each request left a task that ran until the end of the process."""
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await receive()
+            await send({"type": "lifespan.startup.failed"})
+            await receive()
+        finally:
+            ended.set()
+
+    async def check() -> None:
+        with pytest.raises(ConnectionFailed, match="could not start"):
+            await transport(app).request("GET", URL)
+        await asyncio.wait_for(ended.wait(), 20)
+
+    asyncio.run(check())
+
+
 def test_an_application_is_ended_if_the_request_that_starts_it_is_cancelled() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 

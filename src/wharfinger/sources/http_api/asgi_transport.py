@@ -208,6 +208,7 @@ class _Lifespan:
             self._task.cancel()
             raise
         if failure:
+            self._task.cancel()
             raise ConnectionFailed("The application could not start.")
 
     async def close(self) -> None:
