@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,32 @@ def test_no_request_is_sent_within_max_age(api: HttpApi, shop: Shop) -> None:
         before = len(shop.requests)
         await api.read("api://shop/tides")
         assert len(shop.requests) == before
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("later", ["no-store", "404"])
+def test_an_answer_that_may_no_longer_be_kept_replaces_the_kept_one(later: str) -> None:
+    """A bug: reads returned the earlier answer until its `max-age` had passed, after watchers got the later one."""
+    answers = [(200, b"max-age=600", b'"calm"'), (404 if later == "404" else 200, b"no-store", b'"fog"')]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            status, caching, body = answers.pop(0) if len(answers) > 1 else answers[0]
+            headers = [(b"content-type", b"application/json"), (b"cache-control", caching)]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    async def check() -> None:
+        source = openapi(QUAY, app=app, label="quay")
+        assert text(await source.read("api://quay/a")) == '"calm"'
+        with suppress(ResourceNotFound):
+            await source._look("api://quay/a")
+        if later == "404":
+            with pytest.raises(ResourceNotFound):
+                await source.read("api://quay/a")
+        else:
+            assert text(await source.read("api://quay/a")) == '"fog"'
 
     asyncio.run(check())
 

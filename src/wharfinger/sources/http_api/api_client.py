@@ -161,8 +161,11 @@ class ApiClient:
         elif response.status // 100 == 2:
             answer = self._answer(response)
         else:
+            if response.status in (404, 410):
+                self._kept.remove(url)
             raise await self._error(uri, response)
         if "no-store" in response.headers.get("cache-control", "").lower():
+            self._kept.remove(url)
             return answer
         return self._kept.put(url, answer, len(answer.body) + KEPT_COST)
 
