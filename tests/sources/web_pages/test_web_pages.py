@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import queue
 import re
+import threading
 import time
 import urllib.robotparser
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources.html_reader import page_text
 from wharfinger.sources.web_pages import PageFailed, SiteUnavailable, WebPages, crawl, web, web_site
+from wharfinger.sources.web_pages.crawl import Crawl
+from wharfinger.sources.web_pages.web_site import SitePages
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -588,6 +592,32 @@ def test_a_search_reports_how_many_pages_it_searched_by_text(site: SiteServer) -
         time.sleep(0.01)
     hits = search_documents(source, "lantern", 10)
     assert hits.truncated == "Only 2 of 5 pages are searched by text, the others by title."
+    close(source)
+
+
+def test_a_crawl_that_starts_again_waits_until_the_last_request_of_the_stopped_one_has_ended(site: SiteServer) -> None:
+    """A bug: both threads read pages for the time of a request, and the new one could end with a KeyError."""
+    rounds: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class ObservedCrawl(Crawl):
+        def _read_all(self, listing: SitePages, stopped: threading.Event) -> None:
+            rounds.put("begin")
+            super()._read_all(listing, stopped)
+            rounds.put("end")
+
+    site.put("docs/data/depths.json", "{}", delay=1)  # the first page
+    source = web(f"{site.origin}/docs/")
+    observed = ObservedCrawl(source.site, 10)
+    observed.start()
+    assert rounds.get(timeout=40) == "begin"
+    deadline = time.monotonic() + 40
+    while not site.requests("/docs/data/depths.json"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    observed.stop()
+    observed.start()
+    assert [rounds.get(timeout=40) for _ in range(2)] == ["end", "begin"]
+    observed.stop()
     close(source)
 
 

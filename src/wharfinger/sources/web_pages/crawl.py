@@ -43,6 +43,7 @@ class Crawl:
         """The pages that the site then did not have, or refused."""
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
+        self._thread: threading.Thread | None = None
         self._full = False
 
     def start(self) -> None:
@@ -50,9 +51,11 @@ class Crawl:
         with self._lock:
             if self._stopped is None and self._max_pages > 0:
                 self._stopped = threading.Event()
-                threading.Thread(
-                    target=self._run, args=(self._stopped,), name="wharfinger-web-crawl", daemon=True
-                ).start()
+                arguments = (self._stopped, self._thread)
+                self._thread = threading.Thread(
+                    target=self._run, args=arguments, name="wharfinger-web-crawl", daemon=True
+                )
+                self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread after its current request."""
@@ -76,7 +79,9 @@ class Crawl:
             return f"Only {requested:,} of {total:,} pages are searched by text, the others by title."
         return f"{requested:,} of {total:,} pages have been read so far: search again for what is missing."
 
-    def _run(self, stopped: threading.Event) -> None:
+    def _run(self, stopped: threading.Event, previous: threading.Thread | None) -> None:
+        if previous is not None:
+            previous.join()  # its last request may still run
         while not stopped.is_set():
             with suppress(SourceUnavailable, CancelledError):  # an outage, which the server reports, or a closed site
                 self._read_all(self._site.listing(), stopped)
