@@ -553,6 +553,17 @@ def test_a_failure_of_journalctl_makes_the_journal_unavailable(
         source.read("journal://nginx/nginx.service")
 
 
+def test_a_file_that_is_missing_when_its_size_is_read_does_not_hide_the_others(journal_files: WrittenJournal) -> None:
+    """A bug: the list of files ended there, while systemd removes old ones. A dangling link is such a file for good."""
+    journal_files.write("a")
+    for name in ("0.journal", "z.journal"):
+        (journal_files.folder / name).symlink_to("nowhere")
+    (journal_files.folder / "machine").mkdir()
+    journal_files.write("b", file="machine/system.journal")
+    paths = [path for path, *_ in open_journal(journal_files)._files()]
+    assert paths == [str(journal_files.folder / name) for name in ("machine/system.journal", "system.journal")]
+
+
 def test_a_damaged_journal_file_does_not_hide_the_others(journal_files: WrittenJournal) -> None:
     journal_files.write("healthy")
     (journal_files.folder / "broken.journal").write_bytes(os.urandom(9_000))

@@ -8,6 +8,8 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from urllib.parse import unquote
 
 from wharfinger import types as t
@@ -187,21 +189,14 @@ class Journal(Watched[Polling], Source):
             if self.directory
             else [directory for directory in _DIRECTORIES if os.path.isdir(directory)]
         )
-        try:
-            for directory in directories:
-                with os.scandir(directory) as top:
-                    subfolders = sorted(entry.path for entry in top if entry.is_dir())
-                for folder in (directory, *subfolders):
-                    with os.scandir(folder) as entries:
-                        for entry in entries:
-                            if entry.name.endswith((".journal", ".journal~")) and len(files) < MAX_FILES:
-                                status = entry.stat()
-                                files.append((entry.path, status.st_mtime_ns, status.st_ino, status.st_size))
-        except FileNotFoundError:
-            if self.directory and not os.path.isdir(self.directory):
-                raise SourceUnavailable(f"The directory {self.directory} was moved or removed.") from None
-        except OSError as error:
-            raise SourceUnavailable(f"The journal cannot be read: {error.strerror}.") from None
+        for directory in directories:
+            try:
+                files += islice(_journal_files(directory), MAX_FILES - len(files))
+            except FileNotFoundError:
+                if self.directory:
+                    raise SourceUnavailable(f"The directory {self.directory} was moved or removed.") from None
+            except OSError as error:
+                raise SourceUnavailable(f"The journal cannot be read: {error.strerror}.") from None
         return sorted(files)
 
     def _logs(self) -> list[str]:
@@ -482,6 +477,19 @@ class Journal(Watched[Polling], Source):
             self._states[uri] = files, version
             if len(self._states) > 1_024:
                 del self._states[next(iter(self._states))]
+
+
+def _journal_files(directory: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the path, time, inode and size of each journal file in a directory and its subfolders."""
+    with os.scandir(directory) as top:
+        subfolders = sorted(entry.path for entry in top if entry.is_dir())
+    for folder in (directory, *subfolders):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:  # a folder may be removed meanwhile
+            for entry in entries:
+                if entry.name.endswith((".journal", ".journal~")):
+                    with suppress(FileNotFoundError):  # systemd removes old files
+                        status = entry.stat()
+                        yield entry.path, status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def _is_unit(name: str) -> bool:
