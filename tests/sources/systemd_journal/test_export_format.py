@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.sources.systemd_journal.conftest import export_entry
 from wharfinger.sources.systemd_journal import export_format
+from wharfinger.sources.systemd_journal.entry_text import all_fields
 from wharfinger.sources.systemd_journal.export_format import read_entries
 
 FIELDS = st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,20}", fullmatch=True), st.binary(max_size=80), min_size=1)
@@ -38,6 +39,21 @@ def test_only_the_first_value_and_so_many_fields_are_kept(monkeypatch: pytest.Mo
     (entry,) = read_entries(io.BytesIO(b"A=1\nA=22\nB=3\nC=444\n\n"))
     assert entry.fields == {"A": b"1", "B": b"3"}
     assert (entry.size, entry.left_out) == (7, 5)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("cut", [2, 7])
+def test_no_part_of_a_secret_at_the_end_of_a_cut_value_is_shown(
+    monkeypatch: pytest.MonkeyPatch, cut: int, end: str
+) -> None:
+    """A bug: the password in a URL is recognised by the `@` after it, which was cut off."""
+    before = "ships " * 6_000
+    url = f"{before}https://ada:hunter2@quay.example/{end}"
+    monkeypatch.setattr(export_format, "MAX_FIELD_BYTES", url.index("hunter2") + cut)
+    (entry,) = read_entries(io.BytesIO(export_entry({"A": url})))
+    assert entry.fields["A"] == f"{before}https://ada:".encode()
+    assert entry.left_out == len(url) - len(entry.fields["A"])
+    assert b"hu" not in all_fields(entry, True)
 
 
 def test_the_values_of_one_entry_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:

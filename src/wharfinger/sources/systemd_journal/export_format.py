@@ -13,6 +13,8 @@ from typing import IO
 
 import msgspec
 
+from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, cut_between_secrets
+
 __all__ = ["MAX_ENTRY_BYTES", "MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", "read_entries"]
 
 MAX_FIELD_BYTES = 1 << 20
@@ -53,29 +55,38 @@ def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
             entry, kept_bytes = ExportedEntry({}), 0
             continue
         max_value_bytes = MAX_FIELD_BYTES if kept_bytes < MAX_ENTRY_BYTES else SHORT_VALUE_BYTES
+        read_bytes = max_value_bytes + CONTEXT_BYTES
         name, equals, value = line.partition(b"=")
         if equals:
             size = len(value) - value.endswith(b"\n") + (0 if value.endswith(b"\n") else _skip_line(stream))
-            value = value.removesuffix(b"\n")[:max_value_bytes]
+            value = value.removesuffix(b"\n")[:read_bytes]
         else:
             name = name.removesuffix(b"\n")
             header = stream.read(_LENGTH.size)
             if len(header) < _LENGTH.size:
                 return
             (size,) = _LENGTH.unpack(header)
-            value = stream.read(min(size, max_value_bytes))
-            if len(value) < min(size, max_value_bytes) or not _skip(stream, size - len(value)):
+            value = stream.read(min(size, read_bytes))
+            if len(value) < min(size, read_bytes) or not _skip(stream, size - len(value)):
                 return
             if stream.read(1) != b"\n":
                 return
         entry.size += size
         key = name.decode("ascii", "replace")
         if key not in entry.fields and len(entry.fields) < MAX_FIELDS and len(name) <= MAX_NAME_BYTES:
+            if len(value) > max_value_bytes:
+                value = _cut(value, max_value_bytes)
             entry.fields[key] = value
             kept_bytes += len(value)
             entry.left_out += size - len(value)
         else:
             entry.left_out += size
+
+
+def _cut(value: bytes, size: int) -> bytes:
+    """Return the first `size` bytes of a value, or fewer if a secret at the cut is recognised by what follows."""
+    begin = max(0, size - CONTEXT_BYTES)
+    return value[:begin] + cut_between_secrets(value[begin:], size - begin)
 
 
 def _skip_line(stream: IO[bytes]) -> int:
