@@ -316,6 +316,10 @@ def test_paths_and_pages_of_documents_are_completed(published: Folder, papers: P
     assert complete("path", "") == ["deep/", "almanac.pdf"]
     assert complete("pages", "", path="almanac.pdf") == ["1-4", "1", "2", "3", "4"]
     assert complete("pages", "3-", path="almanac.pdf") == ["3-3", "3-4"]
+    for no_range in ("0", "0-", "00-1", "5-", "٣-"):
+        assert complete("pages", no_range, path="almanac.pdf") == []
+    (papers / "empty.pptx").write_bytes(pptx_of())
+    assert complete("pages", "", path="empty.pptx") == []
     assert complete("pages", "x", path="almanac.pdf") == complete("pages", "", path="none.pdf") == []
     assert complete("pages", "", path="algae.txt") == complete("pages", "") == complete("other", "") == []
     assert published.complete(published.template, "path", "al", {}) == ["algae.txt", "almanac.pdf", "deep/alpha.docx"]

@@ -169,10 +169,10 @@ class DocumentFiles:
         except (ResourceNotFound, InvalidArgument, Overloaded):
             return []
         begin, dash, _ = value.partition("-")
-        if not dash:
+        if not dash and pages.count:
             ranges = [f"1-{pages.count}", *map(str, range(1, pages.count + 1))]
-        elif begin.isdecimal() and len(begin) < 10:
-            ranges = [f"{begin}-{last}" for last in range(max(1, int(begin)), pages.count + 1)]
+        elif begin.isascii() and begin.isdecimal() and len(begin) < 10 and int(begin):
+            ranges = [f"{begin}-{last}" for last in range(int(begin), pages.count + 1)]
         else:
             return []
         return [each for each in ranges if each.startswith(value)][:MAX_COMPLETIONS]
