@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -13,7 +14,9 @@ import pytest
 
 from tests.sources.git_repository.conftest import GitRepository
 from wharfinger import Client, Server
+from wharfinger import types as t
 from wharfinger.sources import git
+from wharfinger.sources.resource_tool_set import resource_tools
 from wharfinger.transports.http_server.runner import serve_http
 
 ERAS = ("2025-11-25", "2026-07-28")
@@ -101,3 +104,32 @@ def test_a_client_over_http_is_notified_of_commits(history: GitRepository, revis
             await asyncio.wait((serving,))
 
     run_test(test(), revision)
+
+
+@pytest.mark.parametrize("form", ["blame/main/many.txt", "grep/main?text=sounding", "log/main", "log/main?limit=9"])
+def test_a_tool_returns_whole_windows_within_its_budget(history: GitRepository, form: str) -> None:
+    """A bug: blame and grep did not know the budget, and a log overran it, so that the tool cut the text anywhere."""
+    for number in range(9):
+        lines = "".join([f"sounding {number if line % 9 == number else 0} of {line}\n" for line in range(60)])
+        history.commit(f"Sound {number}\n\n{'Deep water. ' * 20}", many__txt=lines)
+
+    async def read() -> list[str]:
+        server = Server("harbour")
+        server.include(git(history.path, label="repo"))
+        server.include(resource_tools())
+        texts: list[str] = []
+        async with Client(server) as client:
+            whole = (await client.read_resource(f"git://repo/{form}")).contents[0].text
+            uri = f"git://repo/{form}"
+            while uri:
+                answer = await client.call_tool("read_resource", {"uri": uri, "max_tokens": 500})
+                text, *notes = [block.text for block in answer.content if isinstance(block, t.TextContent)]
+                assert not any("start=" in note for note in notes)
+                texts.append(text)
+                following = re.search(r"To continue, call read_resource with uri=(\S+)", "".join(notes))
+                uri = following[1] if following else ""
+        found = re.compile(r"^ .*sound.*$", re.MULTILINE | re.IGNORECASE)
+        assert set(found.findall(str(whole))) <= set(found.findall("\n".join(texts)))
+        return texts
+
+    assert len(asyncio.run(read())) > 1

@@ -13,7 +13,14 @@ import pytest
 from wharfinger.source import Source
 from wharfinger.sources import files, logs, sql
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW_BYTES, BytesContent, read_content
-from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, window_budget, window_bytes, within_budget
+from wharfinger.sources.windows.window_budget import (
+    cell_bytes,
+    first_that_fit,
+    has_budget,
+    window_budget,
+    window_bytes,
+    within_budget,
+)
 
 BUDGET = 1_000
 
@@ -45,6 +52,14 @@ def test_a_budget_applies_only_within_its_context() -> None:
             assert window_bytes() == 20
         assert window_bytes() == 160
     assert not has_budget()
+
+
+@pytest.mark.parametrize(
+    ("room", "fitting"), [(-1, ["abc"]), (3, ["abc"]), (4, ["abc"]), (5, ["abc", "de"]), (99, ["abc", "de"])]
+)
+def test_the_first_texts_that_fit_are_at_least_one(room: int, fitting: list[str]) -> None:
+    assert first_that_fit(["abc", "de"], room) == fitting
+    assert first_that_fit([], room) == []
 
 
 def test_concurrent_reads_have_separate_budgets() -> None:

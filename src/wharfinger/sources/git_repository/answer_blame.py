@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from wharfinger import types as t
@@ -26,6 +27,7 @@ from wharfinger.sources.git_repository.git_text import subject
 from wharfinger.sources.git_repository.object_reader import WHOLE_BYTES
 from wharfinger.sources.git_repository.parsing import Commit, GitTreeEntry
 from wharfinger.sources.windows.window import NEXT, Window, continuation, parse_window, with_query
+from wharfinger.sources.windows.window_budget import first_that_fit, within_budget
 
 __all__ = ["BlameAnswer"]
 
@@ -110,14 +112,13 @@ class BlameAnswer(GitAnswer):
         origins = await self._origins(first, last)
         names = list(dict.fromkeys(origin.oid for origin in origins))
         commits = {oid: await self._shown_commit(oid) for oid in names}
-        shown_lines, end = _blame_text(
-            lines, origins, commits, first, self.path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
-        )
-        path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
-        line_range = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
-        example = self.uris.commit("COMMIT")
-        title = f"Who last changed {line_range} of {path} at {rev}; read a commit by its name: {example}\n\n"
-        contents = [self.text(title + shown_lines)]
+        all_lines = f"the {len(lines):,} lines"
+        room = within_budget(MAX_CHARACTERS if window else DEFAULT_CHARACTERS)
+        room -= len(self._title(f"{first}-{last} of {all_lines}"))
+        shown_lines = first_that_fit(_blamed_lines(lines, origins, commits, first, self.path), room)
+        end = first + len(shown_lines) - 1
+        title = self._title("all lines" if (first, end) == (1, len(lines)) else f"{first}-{end} of {all_lines}")
+        contents = [self.text(title + "".join(shown_lines))]
         last_requested = len(lines) if window is None or window.kind == "tail" or window.last is None else window.last
         if end < min(last_requested, len(lines)):
             until = "" if window is None or window.last is None else str(window.last)
@@ -125,6 +126,11 @@ class BlameAnswer(GitAnswer):
             contents[0].meta = {VERSION: self.version, NEXT: next_uri}
             contents.append(continuation(next_uri, f"Lines {first}-{end} of {len(lines):,}."))
         return contents
+
+    def _title(self, line_range: str) -> str:
+        path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
+        example = self.uris.commit("COMMIT")
+        return f"Who last changed {line_range} of {path} at {rev}; read a commit by its name: {example}\n\n"
 
     async def _shown_commit(self, oid: str) -> Commit | None:
         """Return the part of a commit that the caller may read; None if the caller may not read it."""
@@ -221,26 +227,18 @@ def _range(window: Window | None, line_count: int) -> tuple[int, int]:
     return window.first, min(last, line_count, window.first + MAX_LINES - 1)
 
 
-def _blame_text(
-    lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit | None], first: int, path: bytes, room: int
-) -> tuple[str, int]:
-    """Return as many lines as fit in `room`, under the commits that wrote them, and the number of the last one."""
-    out: list[str] = []
+def _blamed_lines(
+    lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit | None], first: int, path: bytes
+) -> Iterator[str]:
+    """Yield each line with its number, the first of each commit with a line about the commit before it."""
     width = len(str(first + len(origins) - 1))
-    last = first - 1
-    for number, origin in enumerate(origins, first):
-        index = number - first
-        if not index or origins[index - 1] != origin:
-            out.append(_commit_line(origin, commits[origin.oid], path))
-            room -= len(out[-1])
+    for index, origin in enumerate(origins):
+        is_new = not index or origins[index - 1] != origin
+        commit_line = _commit_line(origin, commits[origin.oid], path) if is_new else ""
+        number = first + index
         text = lines[number - 1]
         cut = f"{text[:MAX_LINE_CHARACTERS]}[… {len(text):,} characters]" if len(text) > MAX_LINE_CHARACTERS else text
-        out.append(f"{number:>{width + 2}}  {cut}\n")
-        room -= len(out[-1])
-        last = number
-        if room < 0:
-            break
-    return "".join(out), last
+        yield f"{commit_line}{number:>{width + 2}}  {cut}\n"
 
 
 def _commit_line(origin: LineOrigin, commit: Commit | None, path: bytes) -> str:

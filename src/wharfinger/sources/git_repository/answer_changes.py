@@ -36,7 +36,7 @@ from wharfinger.sources.git_repository.git_text import change_line
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
 from wharfinger.sources.git_repository.readable_history import parts_of
-from wharfinger.sources.windows.window_budget import WINDOW_BYTES
+from wharfinger.sources.windows.window_budget import WINDOW_BYTES, first_that_fit, within_budget
 
 __all__ = ["ChangesAnswer"]
 
@@ -169,14 +169,14 @@ class ChangesAnswer(GitAnswer):
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        text = "".join(self._patches)
-        if "after" not in self.address.query:
-            text = self._status() + (f"\n{text}" if text else "")
+        status = "" if "after" in self.address.query else self._status()
+        shown_patches = first_that_fit(self._patches, within_budget(WINDOW_BYTES) - len(status) - 1)
+        text = "\n".join(filter(None, (status, "".join(shown_patches))))
         if self._failure:
             text += f"\nThe contents cannot be compared ({self._failure}): read the paths one by one.\n"
         listed = () if self._failure else self._listed
         base = self.uris.changes(self.address.parts)
-        return window_contents(self.uri, self.version, text, listed, len(self._patches), base)
+        return window_contents(self.uri, self.version, text, listed, len(shown_patches), base)
 
     def _status(self) -> str:
         """Return the list of changed paths. `git apply` skips these lines."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wharfinger import types as t
@@ -22,6 +21,7 @@ from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.safe_text import decode
 from wharfinger.sources.windows.window import NEXT, continuation
+from wharfinger.sources.windows.window_budget import first_that_fit, within_budget
 
 __all__ = ["GrepAnswer"]
 
@@ -78,21 +78,16 @@ class GrepAnswer(GitAnswer):
         found, cut = await self._search(text, parts)
         self.fixed = self.fixed and cut not in ("time", "failure")
         window = found[after : after + WINDOW_LINES]
-        blocks: list[str] = []
-        room, line_count = WINDOW_CHARACTERS, 0
-        for name, lines in groupby(window, key=lambda line: line.path):
-            uri = self.uris.tree(self.address.rev, tuple(os.fsdecode(name).split("/")))
-            block = [f"{shown(os.fsdecode(name))}  {uri}"]
-            for line in lines:
-                if room < 0:
-                    break
-                block.append(f"{line.number:>6}  {_short(line.text, text)}")
-                room -= len(block[-1])
-                line_count += 1
-            if len(block) > 1:
-                blocks.append("\n".join(block) + "\n")
-        end = after + line_count
-        contents = [self.text(self._title(text, len(found), after, end, cut) + "\n".join(blocks))]
+        if not window:
+            return [self.text(self._nothing_found(text, len(found), cut))]
+        title = self._title(text, len(found), cut)
+        line_range = f", of which these are {after + 1}-{after + len(window)}"
+        room = within_budget(WINDOW_CHARACTERS) - len(title) - len(line_range)
+        lines = first_that_fit(self._found_lines(window, text), room)
+        end = after + len(lines)
+        if len(lines) < len(found):
+            title += f", of which these are {after + 1}-{end}"
+        contents = [self.text(f"{title}:\n\n{''.join(lines)}")]
         if end < len(found):
             query = {name: value for name, value in self.address.query.items() if name != "after"}
             query["after"] = str(end)
@@ -101,6 +96,16 @@ class GrepAnswer(GitAnswer):
             contents[0].meta = {VERSION: self.version, NEXT: next_uri}
             contents.append(continuation(next_uri, f"{many(end, 'line')} so far."))
         return contents
+
+    def _found_lines(self, found: Sequence[FoundLine], text: str) -> Iterator[str]:
+        """Yield each line with its number, the first of each file with a line that names the file before it."""
+        for index, line in enumerate(found):
+            file_line = ""
+            if not index or found[index - 1].path != line.path:
+                name = os.fsdecode(line.path)
+                uri = self.uris.tree(self.address.rev, tuple(name.split("/")))
+                file_line = ("\n" if index else "") + f"{shown(name)}  {uri}\n"
+            yield f"{file_line}{line.number:>6}  {_short(line.text, text)}\n"
 
     def _read_query(self) -> tuple[str, Parts, int]:
         query = self.address.query
@@ -157,21 +162,26 @@ class GrepAnswer(GitAnswer):
                 return unfiltered
         return sorted(paths)
 
-    def _title(self, text: str, total: int, after: int, end: int, cut: str) -> str:
-        ended = f" in the first {SEARCH_SECONDS:g} s" if cut == "time" else " before the search ended" if cut else ""
-        where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
-        rev = f"{shown(self.address.rev)} ({self._commit.oid[:12]})"
-        if not total:
-            pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
-            return (
-                f"No line{where} at {rev} has “{shown(text)}”{ended}. Try a part of it. Commits that added or removed "
-                f"it: {pickaxe}\n"
-            )
-        if after >= total:
-            return f"No more than {many(total, 'line')}{where} at {rev} have “{shown(text)}”.\n"
+    def _title(self, text: str, total: int, cut: str) -> str:
         more = "At least " if cut or total >= MAX_FOUND_LINES else ""
-        span = "" if (after, end) == (0, total) else f", of which these are {after + 1}-{end}"
-        return f"{more}{many(total, 'line')}{where} at {rev} with “{shown(text)}”{ended}{span}:\n\n"
+        return f"{more}{many(total, 'line')}{self._searched()} with “{shown(text)}”{_end_of_search(cut)}"
+
+    def _nothing_found(self, text: str, total: int, cut: str) -> str:
+        if total:
+            return f"No more than {many(total, 'line')}{self._searched()} have “{shown(text)}”.\n"
+        pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
+        return (
+            f"No line{self._searched()} has “{shown(text)}”{_end_of_search(cut)}. Try a part of it. Commits that added "
+            f"or removed it: {pickaxe}\n"
+        )
+
+    def _searched(self) -> str:
+        where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
+        return f"{where} at {shown(self.address.rev)} ({self._commit.oid[:12]})"
+
+
+def _end_of_search(cut: str) -> str:
+    return f" in the first {SEARCH_SECONDS:g} s" if cut == "time" else " before the search ended" if cut else ""
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:

@@ -25,7 +25,7 @@ from wharfinger.sources.git_repository.history import DEFAULT_COMMITS, SEARCH_SE
 from wharfinger.sources.git_repository.parsing import Commit
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.windows.window import NEXT, continuation
-from wharfinger.sources.windows.window_budget import window_bytes, within_budget
+from wharfinger.sources.windows.window_budget import first_that_fit, window_bytes, within_budget
 
 __all__ = ["LogAnswer"]
 
@@ -101,18 +101,16 @@ class LogAnswer(GitAnswer):
         commits = [commits_by_oid.get(oid) or await self.objects.commit(oid) for oid in names]
         if readable is not None:
             commits = [await readable.without_hidden(commit) for commit in commits]
-        entries: list[str] = []
         room = window_bytes() if "limit" in query else within_budget(DEFAULT_WINDOW_CHARACTERS)
-        for commit, logged in zip(commits, window.commits, strict=True):
-            entries.append(log_entry(commit, logged.old_path))
-            room -= len(entries[-1])
-            if room < 0:
-                break
+        reason = self._reason_for_end(window) if window.after is None else []
+        about = f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}\n"
+        entries = first_that_fit(
+            (log_entry(commit, logged.old_path) for commit, logged in zip(commits, window.commits, strict=True)),
+            room - len(self._title(len(commits))) - len("\n".join(["", *reason, about])),
+        )
         if len(entries) < len(commits):
-            window = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid)
-        footer = ["", *(self._reason_for_end(window) if window.after is None else ())]
-        footer.append(f"One of them in full: {self.uris.commit('COMMIT')}, and its changes: {self.uris.diff('COMMIT')}")
-        contents = [self.text(self._title(len(entries)) + "".join(entries) + "\n".join(footer) + "\n")]
+            window, reason = CommitWindow(window.commits[: len(entries)], commits[len(entries) - 1].oid), []
+        contents = [self.text(self._title(len(entries)) + "".join(entries) + "\n".join(["", *reason, about]))]
         if window.after is not None:
             next_uri = self._log_uri(self._tip.oid, {"after": window.after})
             contents[0].meta = {VERSION: self.version, NEXT: next_uri}

@@ -199,7 +199,7 @@ async def patches(
     room: int,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[str], bool]:
-    """Return a text with the patches of each of the first changes: at least one text, and more while there is room.
+    """Return a text with the patches of each of the first changes: at least one text, and more if they fit in `room`.
 
     The second value is whether git ended too early, so that it may return more texts next time.
 
@@ -240,11 +240,12 @@ async def patches(
     size = index = 0
     for change in listed:
         change_pieces = pieces[index : index + change.patch_count]
-        if len(change_pieces) < change.patch_count or (texts and size >= room):
+        text = "".join([_text(piece) for piece in change_pieces])
+        size += len(text)
+        if len(change_pieces) < change.patch_count or (texts and size > room):
             break
         index += change.patch_count
-        texts.append("".join([_text(piece) for piece in change_pieces]))
-        size += len(texts[-1])
+        texts.append(text)
     if not texts:
         if not cut:
             raise GitFailed("`git diff-tree` printed no patches: see `git fsck`.")

@@ -7,11 +7,19 @@ variable, because it belongs to one read, and reaches threads with the context t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "window_budget", "window_bytes", "within_budget"]
+__all__ = [
+    "WINDOW_BYTES",
+    "cell_bytes",
+    "first_that_fit",
+    "has_budget",
+    "window_budget",
+    "window_bytes",
+    "within_budget",
+]
 
 WINDOW_BYTES = 256 << 10
 """Maximum number of bytes of a window with an open end, without a budget."""
@@ -44,6 +52,17 @@ def window_bytes() -> int:
 def within_budget(maximum: int) -> int:
     """Return the maximum bytes of a window with both ends: `maximum`, or the budget if that is less."""
     return min(maximum, _BUDGET.get() or maximum)
+
+
+def first_that_fit(texts: Iterable[str], room: int) -> list[str]:
+    """Return the first of these texts that together have at most `room` characters; at least one, if there is one."""
+    fitting: list[str] = []
+    for text in texts:
+        room -= len(text)
+        if fitting and room < 0:
+            break
+        fitting.append(text)
+    return fitting
 
 
 def cell_bytes(maximum: int) -> int:
