@@ -284,6 +284,8 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
         ("SELECT ';--'", ";--"),
         ("SELECT e'\\';--'", "';--"),
         ("SELECT E'a'';\\\\'", "a';\\"),
+        ("SELECT E'a'\n'b\\'' ; -- x", "ab'"),
+        ("SELECT E'a' -- it's\n \t-- ;\r\n'b\\';--' ; -- x", "ab';--"),
         ("SELECT $$;'$$", ";'"),
         ("SELECT $a$ $$ ; -- $a$", " $$ ; -- "),
         ('SELECT 1 AS ";--"', 1),

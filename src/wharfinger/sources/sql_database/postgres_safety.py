@@ -34,10 +34,13 @@ __all__ = ["ROLE", "check_names", "check_role", "parameters_for", "settings", "w
 
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _MAX_WORDS = 2_000
+_ESCAPED_STRING = r"'(?:[^'\\]|\\.|'')*'?"
+_CONTINUATION = r"(?:[\x20\t\f\v]|--[^\r\n]*+)*+[\r\n](?:[\x20\t\n\r\f\v]++|--[^\r\n]*+[\r\n])*+(?=')"
+"""Whitespace with a line end, and comments, between two parts of one string (`quotecontinue` in its scan.l)."""
 _TOKEN = re.compile(
-    r"""(?P<space>[\x20\t\n\r\f\v;]+|--[^\r\n]*)
+    rf"""(?P<space>[\x20\t\n\r\f\v;]+|--[^\r\n]*)
     | (?P<comment>/\*)
-    | [eE]'(?:[^'\\]|\\.|'')*'?
+    | [eE]{_ESCAPED_STRING}(?:{_CONTINUATION}{_ESCAPED_STRING})*
     | '[^']*'?
     | "[^"]*"?
     | \$(?P<tag>(?:[A-Za-z_\x80-\U0010ffff][0-9A-Za-z_\x80-\U0010ffff]*)?)\$.*?(?:\$(?P=tag)\$|\Z)
