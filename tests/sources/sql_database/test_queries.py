@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -380,16 +381,34 @@ def test_parameters_are_bound_as_values(shop: Shop) -> None:
     ("kind", "value", "expected"),
     [("bool", "false", False), ("bool", "T", True), ("bool", 0, False), ("int4", 2.0, 2), ("int8", "7", 7),
      ("bool", "maybe", None), ("bool", {}, None), ("int4", 1.5, None), ("int8", "1.5", None),
-     ("jsonb", {"a": [1]}, {"a": [1]}), ("json", [1, True], [1, True]), ("jsonb", True, True), ("jsonb", "[1]", [1])],
+     ("jsonb", {"a": [1]}, {"a": [1]}), ("json", [1, True], [1, True]), ("jsonb", True, True), ("jsonb", "[1]", [1]),
+     ("date[]", ["2026-01-02", None], ["2026-01-02", None]), ("bool[]", [["f"], ["t"]], [[False], [True]]),
+     ("timestamptz[]", ["2026-01-02T10:00"], ["2026-01-02T10:00:00+00:00"]), ("date[]", ["x"], None),
+     ("jsonb[]", [{"a": [1]}, [2]], [{"a": [1]}, [2]]), ("int4[]", "{1}", None), ("date", ["2026-01-02"], None),
+     ("timetz", "12:00+02:00", "12:00:00+02"), ("timetz", "12:00", "12:00:00+00"), ("int4range", [1, 2], "[1,3)"),
+     ("text::interval", "1 month 2 days", "P1M2D")],
 )  # fmt: skip
 def test_postgres_parameters_keep_their_value(kind: str, value: object, expected: object, postgres_shop: Shop) -> None:
     """A bug: the text `false` became true, 1.5 became 1, and JSON was Python's `repr`. None: the value is refused."""
     statement = f"SELECT $1::{kind}"
     if expected is None:
-        with pytest.raises(QueryRefused, match=f"Parameter 1 cannot be converted to {kind}"):
+        with pytest.raises(QueryRefused, match=re.escape(f"Parameter 1 cannot be converted to {kind}.")):
             postgres_shop.source.query(statement, [value])
     else:
         assert postgres_shop.source.query(statement, [value]).rows == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("interval", "1 day"), ("bytea", "x"), ("point", "(1,2)"), ("int4", 1 << 40), ("int4[]", [1, [2]])],
+)
+def test_the_error_for_a_parameter_that_the_driver_refuses_says_what_to_do(
+    kind: str, value: object, postgres_shop: Shop
+) -> None:
+    """A bug: it was `'str' object has no attribute 'days'`."""
+    words = re.escape("Parameter 1 does not fit the type of $1: pass a text and cast it, as in $1::text::")
+    with pytest.raises(QueryRefused, match=words):
+        postgres_shop.source.query(f"SELECT $1::{kind}", [value])
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="needs time.tzset")

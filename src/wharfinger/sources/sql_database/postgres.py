@@ -7,6 +7,7 @@ Therefore the connections have their own loop, in a thread.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
@@ -325,6 +326,12 @@ class Postgres(DatabaseEngine):
             except _disconnections():
                 raise
             except asyncpg.PostgresError as error:
+                if match := _REFUSED_PARAMETER(_message(error)):
+                    mark = f"${match[1]}"
+                    raise QueryRefused(
+                        f"Parameter {match[1]} does not fit the type of {mark}: pass a text and cast it, as in "
+                        f"{mark}::text::interval."
+                    ) from None
                 raise QueryRefused(f"PostgreSQL cannot run it: {_message(error)}.") from None
             except (ValueError, TypeError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                 if connection.is_closed():  # the statement did not cause this: it is retried, or the server is down
@@ -347,6 +354,8 @@ class Postgres(DatabaseEngine):
 
 
 _ESTIMATES = "SELECT oid::int8 AS oid, reltuples::int8 AS count FROM pg_class WHERE oid = ANY ($1::oid[])"
+_REFUSED_PARAMETER = re.compile(r"invalid input for query argument \$(\d+):").match
+"""Matches the words of asyncpg about a value that it cannot encode."""
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
 _TABLE_COUNTS = """
 SELECT concat_ws(' ', pg_relation_filenode(oid), pg_relation_size(oid), pg_stat_get_tuples_inserted(oid),

@@ -192,6 +192,11 @@ def _instant(text: str) -> datetime:
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)  # asyncpg would assume the zone of this machine
 
 
+def _time_with_zone(text: str) -> time:
+    moment = time.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def _json(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
@@ -200,7 +205,7 @@ _BOOLEANS = {**dict.fromkeys(("true", "t", "1"), True), **dict.fromkeys(("false"
 _CONVERSIONS: Mapping[str, Any] = {
     "int2": _integer, "int4": _integer, "int8": _integer, "oid": _integer, "float4": float, "float8": float,
     "bool": _boolean, "numeric": _decimal, "json": _json, "jsonb": _json,
-    "date": date.fromisoformat, "time": time.fromisoformat,
+    "date": date.fromisoformat, "time": time.fromisoformat, "timetz": _time_with_zone,
     "timestamp": datetime.fromisoformat, "timestamptz": _instant,
 }  # fmt: skip
 
@@ -217,10 +222,24 @@ def parameters_for(types: Sequence[Any], parameters: Parameters) -> list[object]
         raise QueryRefused(f"The statement has {len(types)} parameters, but {len(parameters)} were given.")
     values: list[object] = []
     for number, (kind, value) in enumerate(zip(types, parameters, strict=True), 1):
+        name = kind.name.removesuffix("[]")
+        convert = _CONVERSIONS.get(name, str)
         try:
-            convert = _CONVERSIONS.get(kind.name, str)
-            is_array = becomes_array(value) and convert is not _json
-            values.append(value if value is None or is_array else convert(value))
+            if becomes_array(value) and name != kind.name:
+                values.append([_element(item, convert) for item in value])
+            elif value is None or (becomes_array(value) and convert is str):  # such as a range, which asyncpg converts
+                values.append(value)
+            else:
+                values.append(convert(value))
         except (ValueError, TypeError, ArithmeticError, LookupError):
             raise QueryRefused(f"Parameter {number} cannot be converted to {kind.name}.") from None
     return values
+
+
+def _element(value: object, convert: Any) -> object:
+    """Convert an element of an array, which may be an array or None."""
+    if value is None:
+        return None
+    if becomes_array(value) and convert is not _json:
+        return [_element(item, convert) for item in value]
+    return convert(value)
