@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -375,6 +376,13 @@ def test_parameters_are_bound_as_values(shop: Shop) -> None:
     for parameters in ([], [1, 2], {"a": 1}):
         with pytest.raises(QueryRefused):
             query(f"SELECT id FROM customers WHERE id = {mark}", parameters)
+
+
+@pytest.mark.parametrize("parameters", [["\ud800"], ["a", ["\udfff"]], {"a": {"b\ud800": 1}}])
+def test_a_parameter_with_half_of_a_surrogate_pair_is_refused(shop: Shop, parameters: Any) -> None:
+    """A bug: it was a UnicodeEncodeError of MariaDB and DuckDB."""
+    with pytest.raises(QueryRefused, match=r"^A parameter is not valid Unicode\.$"):
+        shop.source.query("SELECT ?", parameters)
 
 
 @pytest.mark.parametrize(

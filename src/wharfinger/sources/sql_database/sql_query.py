@@ -15,7 +15,7 @@ from wharfinger.sources.sql_database.database_engine import (
     QueryRefused,
     Rows,
 )
-from wharfinger.sources.sql_database.row_text import PartialValue, clean
+from wharfinger.sources.sql_database.row_text import PartialValue, becomes_array, becomes_object, clean
 from wharfinger.sources.sql_database.row_windows import MAX_ROWS
 from wharfinger.sources.windows.window_budget import cell_bytes
 
@@ -85,10 +85,10 @@ def run_query(
         raise QueryRefused(
             f"The statement has {len(statement):,} characters, and at most {MAX_STATEMENT_LENGTH:,} are allowed."
         )
-    try:
-        statement.encode()
-    except UnicodeEncodeError:
-        raise QueryRefused("The statement is not valid Unicode.") from None
+    if _SURROGATE(statement):
+        raise QueryRefused("The statement is not valid Unicode.")
+    if _has_surrogate(parameters):
+        raise QueryRefused("A parameter is not valid Unicode.")
     if match := _EXPLAIN(statement):
         statement, explain = statement[match.end() :], True
     bounds = msgspec.structs.replace(bounds, size=min(size, bounds.size), cell=cell_bytes(bounds.cell))
@@ -113,6 +113,19 @@ def run_query(
         database=name,
         dialect=engine.dialect,
     )
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]").search
+"""Finds half of a surrogate pair, which UTF-8 cannot encode."""
+
+
+def _has_surrogate(value: object) -> bool:
+    """Return whether a text in a value has half of a surrogate pair."""
+    if becomes_object(value):
+        return any(_has_surrogate(part) for pair in value.items() for part in pair)
+    if becomes_array(value):
+        return any(map(_has_surrogate, value))
+    return isinstance(value, str) and _SURROGATE(value) is not None
 
 
 _UNKNOWN_TABLE = re.compile(
