@@ -347,7 +347,7 @@ def test_closing_the_source_cancels_a_read_of_a_slow_view(path: Path, publish: P
     closing.start()
     began = time.monotonic()
     try:
-        with pytest.raises(InternalError):
+        with pytest.raises(InternalError, match="was stopped: the source was closed"):
             source.read(f"{source.uri}/main/slow/rows")
     finally:
         ended.set()

@@ -32,6 +32,7 @@ __all__ = [
     "Span",
     "TableRow",
     "last_modified",
+    "stopped_early",
     "too_slow",
 ]
 
@@ -124,6 +125,11 @@ def last_modified(*paths: str) -> float | None:
 def too_slow(seconds: float) -> HandlerFailed:
     """Return the error for a statement that reached its deadline."""
     return HandlerFailed(f"The database took longer than {seconds:g} s, and the statement was stopped.")
+
+
+def stopped_early() -> HandlerFailed:
+    """Return the error for a statement that was ended before its deadline, such as by `DatabaseEngine.close`."""
+    return HandlerFailed("The statement was stopped: the source was closed, or an administrator ended the statement.")
 
 
 class DatabaseEngine(ABC):

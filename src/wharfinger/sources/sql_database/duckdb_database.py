@@ -33,6 +33,7 @@ from wharfinger.sources.sql_database.database_engine import (
     Rows,
     Span,
     last_modified,
+    stopped_early,
     too_slow,
 )
 from wharfinger.sources.sql_database.duckdb_catalogue import read_catalogue
@@ -115,11 +116,12 @@ class DuckDBFile(DatabaseEngine):
         """Yield a cursor, which is interrupted after some seconds."""
         duckdb = driver()
         with self._slots:
+            began = time.monotonic()
             cursor = self._open_cursor(seconds)
             try:
                 yield cursor
             except duckdb.InterruptException:
-                raise too_slow(seconds) from None
+                raise (too_slow(seconds) if time.monotonic() - began >= seconds else stopped_early()) from None
             except duckdb.OutOfMemoryException:
                 raise InternalError(f"{self._name} cannot be read in this way within {MEMORY} of memory.") from None
             except (duckdb.IOException, duckdb.InternalException, duckdb.FatalException) as error:

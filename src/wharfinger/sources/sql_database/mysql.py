@@ -29,6 +29,7 @@ from wharfinger.sources.sql_database.database_engine import (
     Rows,
     Span,
     TableRow,
+    stopped_early,
     too_slow,
 )
 from wharfinger.sources.sql_database.mysql_catalogue import read_catalogue
@@ -74,7 +75,9 @@ RECENT_WRITE_SECONDS = 3
 
 _MISSING = (1054, 1109, 1142, 1143, 1146, 1356)
 """Errors: there is no such column or table, or the account or the owner of a view may not read it."""
-_STOPPED = (1205, 1317, 1969, 3024)
+_KILLED = 1317
+"""Error: the statement was ended by KILL."""
+_STOPPED = (1205, _KILLED, 1969, 3024)
 """Errors: a lock was not released in time, the statement was killed, or it reached the time limit."""
 _DISCONNECTED = (
     1040, 1044, 1045, 1049, 1053, 1077, 1079, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1227, 1698, 1927,
@@ -174,7 +177,10 @@ class MySQL(DatabaseEngine):
                     return work(connection)
             except errors.Error as error:
                 code = _code(error)
-                if code in _STOPPED or (code in (0, 2013) and time.monotonic() - began > seconds):
+                took_longer = time.monotonic() - began > seconds
+                if code == _KILLED and not took_longer:
+                    raise stopped_early() from None
+                if code in _STOPPED or (code in (0, 2013) and took_longer):
                     raise too_slow(seconds) from None
                 if code and code not in _DISCONNECTED:
                     raise
