@@ -430,6 +430,17 @@ def test_a_full_index_is_reported_and_still_finds_names(start_server: StartServe
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("uris", [("shelf://",) * 3, ("shelf://a#b",) * 3, ("shelf://", "shelf://", "shelf://#1")])
+def test_sources_with_the_same_uri_have_different_keys(uris: tuple[str, ...]) -> None:
+    """A bug: the last of the sources with the same URI replaced the others in the index, if the URI contains `#`."""
+    shelves = [Shelf() for _ in uris]
+    for shelf, uri in zip(shelves, uris, strict=True):
+        shelf.uri = uri
+    keys = index_module._keys_of(shelves)
+    assert list(keys.values()) == shelves
+    assert list(keys)[:2] == [uris[0], f"{uris[0]}#1"]
+
+
 def test_unused_indexes_of_other_sources_are_deleted_to_free_space(cache: Path, start_server: StartServer) -> None:
     class OtherShelf(Shelf):
         pass

@@ -237,12 +237,15 @@ def _identity(source: Source) -> str:
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
-    """Return the sources by a key that is the same in every run: its URI, or else its name or class."""
+    """Return the sources by a key that is the same in every run: its URI, name or class, with a number if it is taken."""
     keys: dict[str, Source] = {}
     for source in sources:
-        key = source.uri or source.name or type(source).__name__
-        number = sum(1 for other in keys if other.partition("#")[0] == key)
-        keys[f"{key}#{number}" if number else key] = source
+        key = base = source.uri or source.name or type(source).__name__
+        number = 0
+        while key in keys:
+            number += 1
+            key = f"{base}#{number}"
+        keys[key] = source
     return keys
 
 
