@@ -20,6 +20,7 @@ import pytest
 from tests.client.example_server import example_server
 from tests.client.scripted import HANDSHAKE, Script
 from tests.client.test_connect import OLD, PRELUDE, STATELESS
+from tests.conftest import free_port
 from wharfinger.client import Change, Client, Retry
 from wharfinger.client.retry import NEVER
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
@@ -53,9 +54,7 @@ class ServerProcess:
     """A server in another process, on a port that stays the same."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.start()

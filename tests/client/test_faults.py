@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import free_port
 from tests.transports.client_servers import ReceivedRequest, stub_server
 from wharfinger import Client, Server
 from wharfinger.client import Retry
@@ -213,14 +214,8 @@ def test_no_error_contains_the_password_of_an_invalid_url(url: str) -> None:
     run(test())
 
 
-def dead_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_an_unreachable_port_is_reported_with_its_url() -> None:
-    port = dead_port()
+    port = free_port()
 
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
@@ -231,7 +226,7 @@ def test_an_unreachable_port_is_reported_with_its_url() -> None:
 
 
 def test_an_unreachable_proxy_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = f"http://127.0.0.1:{dead_port()}"
+    dead = f"http://127.0.0.1:{free_port()}"
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, dead)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -397,7 +392,7 @@ def resident() -> float:
 @pytest.fixture
 def example_url(tmp_path: Path) -> Iterator[str]:
     """Serve the example server over HTTP in another process and yield its URL."""
-    port = dead_port()
+    port = free_port()
     code = f"from tests.client.example_server import example_server; example_server().run(http='127.0.0.1:{port}')"
     root = Path(__file__).parent.parent.parent
     with (tmp_path / "log").open("wb") as log:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import free_port
 from tests.interop.peers import common
 from tests.interop.programs import program, run_server
-from tests.sources.upstream_support import connect, free_port, listed_uris, run
+from tests.sources.upstream_support import connect, listed_uris, run
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound

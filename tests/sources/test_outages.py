@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from tests.conftest import free_port
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
 from tests.sources.stalling_proxy import StallingProxy
-from tests.sources.upstream_support import free_port
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.client.subscriptions import Watch

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from tests.sources.upstream_support import connect, free_port, listed_uris, run, wait_until
+from tests.conftest import free_port
+from tests.sources.upstream_support import connect, listed_uris, run, wait_until
 from tests.transports.http_support import ServerThread
 from wharfinger import Client, Server
 from wharfinger import types as t

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -40,9 +39,3 @@ async def wait_until(condition: Callable[[], Awaitable[bool]], seconds: float = 
     while not await condition():
         assert asyncio.get_running_loop().time() < deadline, "the condition did not hold in time"
         await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

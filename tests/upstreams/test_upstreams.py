@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import free_port
 from wharfinger import Server
 from wharfinger.auth import SignIn
 from wharfinger.errors import ConnectionLost, InvalidArgument, RequestTimeout, ResourceNotFound, WharfingerError
@@ -207,9 +207,7 @@ def test_the_authorization_header_of_a_configuration_takes_precedence_over_auth(
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_server_at_a_url_is_down_while_it_does_not_run(revision: str) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     serve = [sys.executable, str(PROGRAM), "far", "0", os.devnull, address]
 
     async def test() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 from click.testing import CliRunner
 
+from tests.conftest import free_port
 from tests.web.conftest import run_page, wait_until
 from tests.web.test_page_gate import SAME_ORIGIN, ask
 from wharfinger import Client
@@ -72,9 +72,7 @@ def test_visitors_stay_signed_in_after_a_restart_which_issues_no_new_token(tmp_p
 def test_a_changed_file_is_reloaded_and_visitors_stay_signed_in(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(SERVER.format(name="sink"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with run_page("dev", "server.py", "--http", f"127.0.0.1:{port}", cwd=tmp_path) as page:
         url = page.base + "mcp"
         cookie_header = ask(page, "/?" + page.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]

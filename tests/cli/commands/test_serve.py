@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ENVIRONMENT, Terminal
+from tests.conftest import free_port
 from wharfinger import Client
 from wharfinger.cli import main
 from wharfinger.errors import NotAuthorized
@@ -206,9 +207,7 @@ def test_unused_modules_are_not_imported_on_stdio(charts: Path, answers: bool) -
 
 
 def test_quiet_prints_only_errors(start: Start, charts: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = start("serve", "-q", "--http", f"127.0.0.1:{port}", str(charts))
 
     async def wait_until_ready() -> None:

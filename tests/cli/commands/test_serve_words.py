@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.conftest import free_port
 from wharfinger import Client
 from wharfinger.cli import main
 from wharfinger.cli.app import wharfinger
@@ -213,24 +214,15 @@ def test_the_help_names_every_kind_of_source() -> None:
 # Passwords.
 
 
-@pytest.fixture
-def closed_port() -> int:
-    """A port without a listening server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def test_an_unavailable_source_does_not_stop_others_and_its_password_is_not_printed(
-    start: Start, folder: Path, closed_port: int
-) -> None:
-    url = f"postgresql://me:{PASSWORD}@127.0.0.1:{closed_port}/harbour"
+def test_an_unavailable_source_does_not_stop_others_and_its_password_is_not_printed(start: Start, folder: Path) -> None:
+    port = free_port()
+    url = f"postgresql://me:{PASSWORD}@127.0.0.1:{port}/harbour"
     process = start("serve", "--http", "127.0.0.1:0", "docs", url)
     banner = read_lines(process, 7)
     assert banner[0].startswith((f"Publishing {folder}/docs  1 file", f"Publishing {folder}/docs  not counted yet"))
     assert "127.0.0.1" in banner[1]
     assert "not available now: " in banner[1] or "not counted yet" in banner[1]
-    assert f"the password of postgresql://me@127.0.0.1:{closed_port}/harbour is omitted" in banner[6]
+    assert f"the password of postgresql://me@127.0.0.1:{port}/harbour is omitted" in banner[6]
     assert "pass it by the variable PGPASSWORD" in banner[6]
     server_url = banner[2].split()[1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT
+from tests.conftest import free_port
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -56,11 +56,6 @@ def test_the_error_for_a_mistake_suggests_a_correction(file: str, arguments: lis
     assert completed.returncode == 2
     assert message in completed.stderr
     assert "Traceback" not in completed.stderr
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def url_of(process: subprocess.Popen[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT
+from tests.conftest import free_port
 from wharfinger import Client
 
 
@@ -29,12 +30,6 @@ def folder(tmp_path: Path) -> Path:
     path.mkdir()
     (path / "tides.md").write_text("high at noon")
     return path
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

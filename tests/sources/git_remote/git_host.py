@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.conftest import absent
+from tests.conftest import absent, free_port
 from tests.sources.git_repository.conftest import GitRepository
 
 TOKEN = "fathoms-8-21-40"
@@ -53,13 +53,6 @@ def program(name: str, package: str) -> str:
     if found is None:
         absent(f"{name} (on Debian: apt-get install {package})")
     return found or name
-
-
-def free_port() -> int:
-    """Return a port without a listener."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class GitHost:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
+from tests.conftest import free_port
 from tests.sources.http_api.shop import Shop, make_shop
 
 __all__ = ["ShopServer", "shop_server"]
@@ -21,9 +21,7 @@ class ShopServer:
     def __init__(self) -> None:
         self.shop = Shop()
         self.app = make_shop(self.shop)
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import free_port
 from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket, publish_bucket
 from wharfinger import Client, Server
@@ -140,12 +141,6 @@ def test_a_missing_bucket_is_refused(bucket: Bucket) -> None:
     bucket.publish()  # moto's first answer takes seconds, longer than `objects()` waits
     with pytest.raises(UnusableSource, match=r"There is no bucket no-such-bucket at http://127"):
         objects("s3://no-such-bucket/x")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def test_an_error_names_the_store_that_is_down_and_calls_succeed_after_it_starts(aws: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.conftest import absent
+from tests.conftest import absent, free_port
 
 __all__ = ["PASSWORD", "MariaDBServer"]
 
@@ -29,7 +28,7 @@ class MariaDBServer:
             absent("MariaDB (Debian package mariadb-server) or PyMySQL")
         self.folder = Path(tempfile.mkdtemp(prefix="wharfinger-db-"))
         self.socket = self.folder / "socket"
-        self.port = _free_port()
+        self.port = free_port()
         self._as_root = ["--user=root"] if os.geteuid() == 0 else []
         self._command = [
             str(program), "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.socket}",
@@ -99,9 +98,3 @@ class MariaDBServer:
         self.process.terminate()
         self.process.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -31,19 +31,17 @@ class SiteServer:
         self.root = folder / "site"
         self.root.mkdir(parents=True)
         self.log = folder / "requests"
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
-        self.origin = f"http://127.0.0.1:{self.port}"
+        self.port = 0  # the first process chooses one
         self.process: subprocess.Popen[str] | None = None
         self.start()
+        self.origin = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start the process, and wait until it listens."""
         command = [sys.executable, __file__, str(self.root), str(self.log), str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        self.port = int(self.process.stdout.readline())
 
     def stop(self) -> None:
         """Kill the process, so that connections to the port are refused."""
@@ -124,11 +122,12 @@ def main() -> None:
     app = web.Application()
     app["root"], app["log"], app["running"] = Path(root), Path(log), Counter[str]()
     app.router.add_get("/{path:.*}", handle)
+    listener = socket.create_server(("127.0.0.1", int(port)))
 
-    def ready(_: str) -> None:
-        print("ready", flush=True)
+    def print_port(_: str) -> None:
+        print(listener.getsockname()[1], flush=True)
 
-    web.run_app(app, host="127.0.0.1", port=int(port), print=ready, access_log=None, shutdown_timeout=0.1)
+    web.run_app(app, sock=listener, print=print_port, access_log=None, shutdown_timeout=0.1)
 
 
 if __name__ == "__main__":
