@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import free_port
+from tests.conftest import ROOT, free_port
 from tests.transports.client_servers import ReceivedRequest, stub_server
 from wharfinger import Client, Server
 from wharfinger.client import Retry
@@ -394,9 +394,8 @@ def example_url(tmp_path: Path) -> Iterator[str]:
     """Serve the example server over HTTP in another process and yield its URL."""
     port = free_port()
     code = f"from tests.client.example_server import example_server; example_server().run(http='127.0.0.1:{port}')"
-    root = Path(__file__).parent.parent.parent
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=log, stderr=log)
     try:
         until = time.monotonic() + 40
         while True:

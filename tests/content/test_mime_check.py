@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import ROOT
 from wharfinger.content.mime import by_name, classify, decode_text
 from wharfinger.content.mime_check import MAX_PARSED_BYTES, contradiction
 
@@ -105,10 +105,9 @@ def test_any_type_and_content_give_one_line(declared_type: str, content: bytes |
 
 
 def test_types_of_the_files_of_this_project_are_accepted() -> None:
-    root = Path(__file__).resolve().parents[2]
     start = time.monotonic()
     for folder in ("src", "docs", "tests/content"):
-        for path in (root / folder).rglob("*"):
+        for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix not in (".pyc",):
                 data = path.read_bytes()
                 mime_type = classify(path.name, data[:4096], decode_text(data) is not None)

@@ -21,7 +21,7 @@ import pytest
 from joserfc import jwk
 
 from tests.auth.server.keys import Issuer, claims
-from tests.conftest import absent, free_port
+from tests.conftest import ROOT, absent, free_port
 from tests.security.server_processes import COMMAND, ENVIRONMENT, FIXTURE, META, MIB, HttpProcess, within
 from tests.transports.http_support import INITIALIZE, RawClient, Reply
 from wharfinger.auth import IntrospectionVerifier, JWTVerifier, TokenAuth, create_token
@@ -563,9 +563,8 @@ def test_files_with_tokens_are_readable_only_by_their_owner(tmp_path: Path) -> N
         "import asyncio, sys\nfrom wharfinger.auth import FileTokens\n"
         "from tests.security.test_tokens import GRANT\nasyncio.run(FileTokens(sys.argv[1]).keep(GRANT))"
     )
-    root = str(Path(__file__).parent.parent.parent)
     subprocess.run(
-        [COMMAND[0], "-c", program, str(grants)], check=True, umask=0, env={**os.environ, "PYTHONPATH": root}
+        [COMMAND[0], "-c", program, str(grants)], check=True, umask=0, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert stat.S_IMODE(grants.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in grants.iterdir()} == {0o600}

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.security.server_processes import HttpProcess
 from tests.transports.http_support import META
 from wharfinger import Client, Context, Server
@@ -66,7 +67,7 @@ class Quarry(Source):
 
 SCRIPT = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
+sys.path.insert(0, {str(ROOT)!r})
 from tests.server.test_stored import Quarry
 from wharfinger import Server
 server = Server("quarry")

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.conftest import ROOT
 from tests.testing import tiny
 from tests.testing.tiny import PASSWORD, TOP, TinySource
 from wharfinger import types as t
@@ -24,7 +25,6 @@ from wharfinger.testing.source_suite import driver as driver_module
 from wharfinger.testing.source_suite import suite_helpers, watch_tests
 from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "write_a_source.md"
 
 BREAKS: list[tuple[str, str, type[TinySource]]] = []

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from wharfinger.testing import SourceContract
 
-FILE = Path(__file__).resolve().parent.parent.parent / "examples" / "code" / "maildir.py"
+FILE = ROOT / "examples" / "code" / "maildir.py"
 
 
 def load() -> Any:

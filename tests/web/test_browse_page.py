@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import absent
+from tests.conftest import ROOT, absent
 from tests.web.conftest import RunningPage, Tab, run_page, wait_until
 
 NewTab = Callable[..., Tab]
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 SERVER_PROGRAM = '''
 import asyncio

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from wharfinger import Context, Server
 from wharfinger import types as t
 from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.offer import Offer
 from wharfinger.web.server_questions import Asking
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT
+from tests.conftest import ROOT
 from wharfinger.upstreams.host_formats import HOSTS
 
-SAMPLES = Path(__file__).parent.parent.parent / "upstreams"
+SAMPLES = ROOT / "tests" / "upstreams"
 
 
 @pytest.fixture

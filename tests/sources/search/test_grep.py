@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import wharfinger
+from tests.conftest import ROOT
 from tests.server.driving import make_request
 from wharfinger import Server
 from wharfinger.content.folding import fold
@@ -25,8 +26,7 @@ from wharfinger.sources import files
 from wharfinger.sources.search import index_search, search_index
 from wharfinger.sources.search.index_store import OVERLAP_CHARACTERS, PART_CHARACTERS
 
-ROOT = Path(wharfinger.__file__).parent
-DOCS = ROOT.parent.parent / "docs"
+PACKAGE = Path(wharfinger.__file__).parent
 GREP = shutil.which("grep")
 LOCALE = {**os.environ, "LC_ALL": "C.UTF-8"}
 
@@ -45,9 +45,9 @@ def grep() -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of this package and its documentation, with some files that are difficult to index."""
     root: Path = tmp_path_factory.mktemp("tree")
-    shutil.copytree(ROOT, root / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    if DOCS.is_dir():
-        shutil.copytree(DOCS, root / "docs")
+    shutil.copytree(PACKAGE, root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    if (ROOT / "docs").is_dir():
+        shutil.copytree(ROOT / "docs", root / "docs")
     generated = root / "made"
     generated.mkdir()
     random_text = random.Random(5)
