@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.fixture.schemas import CONTACT_SCHEMA
 from tests.server.driving import ALL, Wire, ask, line
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
@@ -16,30 +17,6 @@ from wharfinger.server.context import Context
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "list": {"type": "array"}, "map": {"type": "object"}, "free": True},
-    "additionalProperties": False,
-}
-
-CONTACT_SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "$defs": {
-        "address": {
-            "$anchor": "addressDef",
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-        }
-    },
-    "properties": {
-        "name": {"type": "string"},
-        "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
-    },
-    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-    "then": {"required": ["phone"]},
-    "else": {"required": ["email"]},
     "additionalProperties": False,
 }
 
