@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import ROOT, absent, free_port
-
-SUITE = ROOT / ".conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-NODE = ROOT / ".node" / "bin" / "node"
-
+from tests.conformance.suite import Run, check_scenario, check_set, require_suite, run_suite
+from tests.conftest import free_port
 
 BOTH = """
 completion-complete dns-rebinding-protection prompts-get-embedded-resource prompts-get-simple prompts-get-with-args
@@ -73,9 +66,6 @@ SCENARIO_RUNS = [
     *(("2026-07-28", name) for name in SEPARATE),
 ]
 
-SUITE_ERRORS: dict[tuple[str, str], str] = {}
-"""(scenario, check) that fails because the suite is wrong, with the evidence. A row whose check passes is an error."""
-
 SKIPPED: dict[tuple[str, str, str], str] = {
     ("2026-07-28", "tasks-status-notifications", "tasks-status-notifications"): (
         "The suite skips it whatever the server does: it looks for the notifications on the stream of `tools/call`, "
@@ -84,28 +74,16 @@ SKIPPED: dict[tuple[str, str, str], str] = {
 }
 """(revision, scenario, check) that the suite skips, with the reason why that is right."""
 
-PASSED = ("SUCCESS", "INFO")
-
 REQUIRED_CHECKS = {
     "server-sse-polling": {"server-sse-priming-event", "server-sse-retry-field", "server-sse-disconnect-resume"},
 }
 """Checks that the suite makes only for servers with the feature, which this server has."""
 
 
-class Run(NamedTuple):
-    """The output and the files of one run of the suite."""
-
-    status: int
-    printed: str
-    checks: dict[str, list[dict[str, Any]]]
-    """The checks by scenario."""
-
-
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the fixture server and yield its URL."""
-    if not SUITE.exists() or not NODE.exists():
-        absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
+    require_suite()
     port = free_port()
     log = tmp_path_factory.mktemp("server") / "log"
     with log.open("wb") as out:
@@ -125,55 +103,26 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert "Traceback" not in log.read_text(errors="replace")
 
 
-def run_suite(url: str, folder: Path, *options: str) -> Run:
-    """Run the suite, which creates one folder for each scenario."""
-    done = subprocess.run(
-        [str(NODE), str(SUITE), "server", "--url", url, *options, "-o", str(folder)],
-        capture_output=True, text=True, timeout=55, check=False, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
-    checks: dict[str, list[dict[str, Any]]] = {}
-    for path in folder.rglob("checks.json"):
-        name = re.fullmatch(r"(?:server-)(.+?)-\d{4}-\d\d-\d\dT[\d-]+Z", path.parent.name)
-        assert name is not None, f"a folder of an unknown name: {path.parent.name}"
-        checks[name[1]] = json.loads(path.read_text(encoding="utf-8"))
-    return Run(done.returncode, done.stdout + done.stderr, checks)
+def run_server_suite(url: str, folder: Path, *options: str) -> Run:
+    return run_suite(folder, "server", "--url", url, *options, timeout=55)
 
 
 @pytest.fixture(scope="module")
 def runs(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """Run each set of requirements once."""
     folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
-    return {revision: run_suite(url, folder, "--requirements", revision) for revision, folder in folders.items()}
+    return {revision: run_server_suite(url, folder, "--requirements", revision) for revision, folder in folders.items()}
 
 
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 30), ("2026-07-28", 37)])
 def test_each_set_of_requirements_is_complete_and_passes(revision: str, number: int, runs: dict[str, Run]) -> None:
-    """Check the verdict of the suite, and that it ran all known checks."""
-    run = runs[revision]
-    assert set(run.checks) == {*SCORED[revision], *UNSCORED[revision]}, run.printed
     assert len(SCORED[revision]) == number
-    passed = re.findall(r"^✓ (\S+): \d+ passed, 0 failed", run.printed, re.MULTILINE)
-    assert set(SCORED[revision]) <= set(passed), run.printed
-    assert run.status == 0, run.printed
+    check_set(runs[revision], SCORED[revision], UNSCORED[revision])
 
 
 @pytest.mark.parametrize(("revision", "scenario"), SCENARIO_RUNS)
 def test_scenario(revision: str, scenario: str, url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Warnings are failures, since each is a SHOULD. Skipped checks must be listed in SKIPPED."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
     separate = scenario in SEPARATE
-    run: Run = run_suite(url, tmp_path, *options) if separate else request.getfixturevalue("runs")[revision]
-    checks = run.checks.get(scenario)
-    assert checks, f"the suite wrote no checks\n{run.printed}"
-    failed = [c for c in checks if c["status"] not in (*PASSED, "SKIPPED") and (scenario, c["id"]) not in SUITE_ERRORS]
-    assert not failed, json.dumps(failed, indent=1)
-    skipped = {c["id"]: c.get("errorMessage", "") for c in checks if c["status"] == "SKIPPED"}
-    assert skipped.keys() == {check for where, name, check in SKIPPED if (where, name) == (revision, scenario)}, skipped
-    shown = {c["id"] for c in checks if c["status"] == "SUCCESS"}
-    assert skipped or REQUIRED_CHECKS.get(scenario, set()) <= shown != set(), (
-        f"required checks did not succeed: {checks}"
-    )
-    right = {c["id"] for c in checks if c["status"] in PASSED}
-    assert not [check for (name, check) in SUITE_ERRORS if name == scenario and check in right], (
-        "remove the rows of checks that pass from SUITE_ERRORS"
-    )
+    run: Run = run_server_suite(url, tmp_path, *options) if separate else request.getfixturevalue("runs")[revision]
+    check_scenario(run, revision, scenario, SKIPPED, REQUIRED_CHECKS.get(scenario, set()))
