@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,19 @@ BYTES_PER_BYTE = 24
 TRIES = 3
 COMMAND_SECONDS = 60.0
 """The limit of a command's processor time."""
+LAUNCHER = f"""
+import json, os, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({int(COMMAND_SECONDS)}, {int(COMMAND_SECONDS)}))
+report, *command = sys.argv[1:]
+pid = os.posix_spawnp(command[0], command, os.environ)
+_, status, usage = os.wait4(pid, 0)
+seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+os.write(int(report), json.dumps([os.waitstatus_to_exitcode(status), seconds, peak]).encode())
+"""
+"""Runs a command in a child, with a limit of processor time, and reports its exit code, seconds and peak of memory.
+
+The peak of a process includes the memory of the process that started it, up to `exec`: this one is small.
+"""
 
 
 class Cost(NamedTuple):
@@ -54,18 +68,20 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
     Its input stays open until it has printed a line that contains `answer`. Its processor time is limited, so that an
     endless loop fails. A command that refuses its arguments (exit code 2) fails too, since it has done nothing.
     """
-    limit = int(COMMAND_SECONDS)
+    report_reader, report_writer = os.pipe()
     with (
+        open(report_reader) as report,
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            command,
+            [sys.executable, "-I", "-S", "-c", LAUNCHER, str(report_writer), *command],
             cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
+            pass_fds=[report_writer],
         ) as process,
     ):
+        os.close(report_writer)
         assert process.stdin is not None and process.stdout is not None
         with suppress(BrokenPipeError):
             process.stdin.write(stdin)
@@ -75,13 +91,11 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
             process.stdin.close()
         while process.stdout.read(MIB):
             pass
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        exit_code, seconds, peak = json.loads(report.read())
         errors.seek(0)
         message = errors.read()[-2000:]
-    ran = process.returncode >= 0 and process.returncode != 2
-    assert answer_seen and ran, (process.returncode, usage.ru_utime, message)
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    assert answer_seen and exit_code >= 0 and exit_code != 2, (exit_code, seconds, message)
+    return Cost(seconds, peak)
 
 
 def check_growth(
