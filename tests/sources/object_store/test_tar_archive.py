@@ -331,6 +331,7 @@ def test_a_large_sparse_file_with_little_data_cannot_be_read(tmp_path: Path, siz
         assert source.read("tar://a.tar/disk?bytes=0-0").contents[0]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_large_member_of_a_compressed_archive_is_not_held_in_memory(tmp_path: Path) -> None:
     line = b"%015d\n"
     with (tmp_path / "large.txt").open("wb") as file:

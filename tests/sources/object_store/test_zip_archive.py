@@ -154,10 +154,12 @@ def write_raw(
 def memory_mib_of(code: str, *arguments: str) -> int:
     """Run code in a new process, for at most 60 s, and return by how many MiB its peak memory grew."""
     program = f"""
-import resource, sys
+import sys
 from wharfinger.sources.object_store import objects
 from wharfinger.errors import WharfingerError
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():  # ru_maxrss would include the process that started this one
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 begin = peak()
 try:
     {code}
@@ -170,13 +172,21 @@ print((peak() - begin) >> 10)
     return int(process.stdout)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_is_measured_even_if_the_tests_use_more() -> None:
+    """Regression: growth up to the size of the tests' own process was not seen."""
+    tests_memory = b"x" * (500 << 20)
+    assert memory_mib_of("b'x' * (200 << 20)") > 190
+    assert tests_memory
+
+
 READ_CODE = (
     "source = objects('zip:' + sys.argv[1]); source.read('zip://a.zip/bomb'); list(source.text('zip://a.zip/bomb'))"
 )
 OPEN_CODE = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.children('zip://a.zip/')"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("size", [1_000, 1 << 20, 0xFFFFFFF])
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, method: int, size: int) -> None:
@@ -194,7 +204,7 @@ def test_a_compression_method_other_than_deflate_is_reported(tmp_path: Path, met
         objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/bomb")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_directory_of_500_000_entries_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
     write_raw(tmp_path / "a.zip", [(b"%x" % n, 0, b"", 0) for n in range(500_000)])
     assert memory_mib_of(OPEN_CODE, str(tmp_path / "a.zip")) < 128
