@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger.client import Client
 from wharfinger.client.connect import Target
 from wharfinger.errors import (
@@ -206,8 +207,7 @@ def test_a_bridge_is_not_probed_again() -> None:
             link: Any = it._session.connections.link
             assert "server/discover" not in link.stderr
             os.kill(link.pid, 9)
-            while not link.is_lost:
-                await asyncio.sleep(0.01)
+            await wait_until_async(lambda: link.is_lost, "the client sees the end of the server")
             assert await it.list_tools()
             link = it._session.connections.link
             assert link.stderr.split("\n")[1:] == ["initialize", "notifications/initialized", "tools/list"]
@@ -304,8 +304,7 @@ def test_a_cancelled_open_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> 
     async def test() -> None:
         it = client("read(); time.sleep(60)")
         opening = asyncio.ensure_future(it.open())
-        while not pids:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: pids, "the server is started")
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening

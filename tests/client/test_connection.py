@@ -7,7 +7,6 @@ import contextvars
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from tests.client.example_server import example_server
 from tests.client.scripted import HANDSHAKE, Script
 from tests.client.test_connect import OLD, PRELUDE, STATELESS
 from tests.conftest import free_port
+from tests.waiting import wait_until_async, wait_until_listening
 from wharfinger.client import Change, Client, Retry
 from wharfinger.client.retry import NEVER
 from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
@@ -45,11 +45,6 @@ async def pid_of(client: Client) -> int:
     return int((await client.call_tool("pid")).text)
 
 
-async def wait_for_file(path: Path) -> None:
-    while not path.exists():
-        await asyncio.sleep(0.01)
-
-
 class ServerProcess:
     """A server in another process, on a port that stays the same."""
 
@@ -62,13 +57,7 @@ class ServerProcess:
     def start(self) -> None:
         command = [sys.executable, PROGRAM, str(self.folder), str(self.port)]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 40
-        while time.monotonic() < end:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise AssertionError("the server did not start")
+        wait_until_listening(self.process, self.port)
 
     def end(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
@@ -91,7 +80,7 @@ def test_a_killed_child_fails_its_calls_and_the_next_call_succeeds(tmp_path: Pat
         async with child(tmp_path, revision=revision) as client:
             first = await pid_of(client)
             waiting = asyncio.ensure_future(client.call_tool("wait"))
-            await wait_for_file(tmp_path / "waiting")
+            await wait_until_async((tmp_path / "waiting").exists, "the tool is called")
             os.kill(first, signal.SIGKILL)
             with pytest.raises(ConnectionLost, match="ended with signal SIGKILL"):
                 await waiting
@@ -279,7 +268,8 @@ def test_close_cancels_a_reconnection_and_fails_the_calls_that_wait_for_it(
         )
         os.kill(pid, signal.SIGKILL)
         calls = [asyncio.ensure_future(client.read_resource("log://today")) for _ in range(3)]
-        await wait_for_file(tmp_path / "late")
+        late = tmp_path / "late"
+        await wait_until_async(lambda: late.exists() and late.read_text(), "the child runs")
         begun = time.monotonic()
         await client.close()
         assert time.monotonic() - begun < 15
@@ -287,7 +277,7 @@ def test_close_cancels_a_reconnection_and_fails_the_calls_that_wait_for_it(
             assert isinstance(outcome, ConnectionLost)
         assert [change async for change in changes] == []
         with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / "late").read_text()), 0)
+            os.kill(int(late.read_text()), 0)
         assert len(asyncio.all_tasks()) == TASKS
 
     run(test())
@@ -301,7 +291,7 @@ def test_close_cancels_the_first_connection_attempt(tmp_path: Path, monkeypatch:
         code = f"import time; open({str(started)!r}, 'w'); time.sleep(60)"
         client = Client([sys.executable, "-c", code])
         openings = [asyncio.ensure_future(client.open()) for _ in range(2)]
-        await wait_for_file(started)
+        await wait_until_async(started.exists, "the program runs")
         await client.close()
         for outcome in await asyncio.gather(*openings, return_exceptions=True):
             assert isinstance(outcome, ConnectionLost)
@@ -366,7 +356,7 @@ def test_a_pending_http_call_fails_and_a_read_is_retried(server: ServerProcess, 
             server.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
         ) as client:
             waiting = asyncio.ensure_future(client.call_tool("wait"))
-            await wait_for_file(server.folder / "waiting")
+            await wait_until_async((server.folder / "waiting").exists, "the tool is called")
             server.end()
             with pytest.raises((ConnectionLost, ConnectionFailed)):
                 await waiting

@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import resource
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import pytest
 
 from tests.conftest import ROOT, free_port
 from tests.transports.client_servers import ReceivedRequest, stub_server
+from tests.waiting import wait_until_listening
 from wharfinger import Client, Server
 from wharfinger.client import Retry
 from wharfinger.errors import (
@@ -397,14 +397,7 @@ def example_url(tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=log, stderr=log)
     try:
-        until = time.monotonic() + 40
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < until, (tmp_path / "log").read_text()
-                time.sleep(0.02)
+        wait_until_listening(process, port, (tmp_path / "log").read_text)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 
 from tests.conformance.suite import Run, check_scenario, check_set, require_suite, run_suite
 from tests.conftest import free_port
+from tests.waiting import wait_until_listening
 
 BOTH = """
 completion-complete dns-rebinding-protection prompts-get-embedded-resource prompts-get-simple prompts-get-with-args
@@ -90,12 +88,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         command = [sys.executable, str(Path(__file__).with_name("server.py")), str(port)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
-        until = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
-            time.sleep(0.05)
+        wait_until_listening(process, port, lambda: log.read_text(errors="replace"))
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

@@ -13,7 +13,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pytest
 
 from tests.conftest import ROOT, absent, free_port
 from tests.docs.pages import blocks_of
+from tests.waiting import wait_until
 
 PAGE = ROOT / "docs" / "deploy.md"
 FILES = {block.options["file"]: block.text for block in blocks_of(PAGE) if "file" in block.options}
@@ -37,13 +37,17 @@ def run_program(command: list[str], url: str, context: ssl.SSLContext | None = N
     """Run a program. The block begins when `url` answers, and the program ends with it."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options)
+
+        def output() -> str:
+            out.seek(0)
+            return out.read().decode()
+
+        def answers() -> bool:
+            assert process.poll() is None, f"{command[0]} ended\n{output()}"
+            return status(url, context) == 200
+
         try:
-            deadline = time.monotonic() + TIMEOUT_SECONDS
-            while status(url, context) != 200:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    out.seek(0)
-                    raise AssertionError(f"{command[0]} does not answer at {url}\n{out.read().decode()}")
-                time.sleep(0.05)
+            wait_until(answers, f"{command[0]} answers at {url}", seconds=TIMEOUT_SECONDS, details=output)
             yield process
         finally:
             end(process)

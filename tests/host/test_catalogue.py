@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.client.results import Listing
@@ -262,10 +263,13 @@ async def test_the_index_finds_contents_of_a_server_without_a_search_tool(folder
         await catalogue.entries()
         index = catalogue._index
         assert index is not None
-        async with asyncio.timeout(20):
-            while (answer := await index.search("harbour", "gauge stuck", 5)) is None or not answer[0]:
-                await asyncio.sleep(0.05)
-        assert [hit.uri for hit in answer[0]] == ["file:///harbour/data/old/alarm.log"]
+
+        async def search() -> Any:
+            answer = await index.search("harbour", "gauge stuck", 5)
+            return answer and answer[0]
+
+        hits = await wait_until_async(search, "the index finds the words")
+        assert [hit.uri for hit in hits] == ["file:///harbour/data/old/alarm.log"]
 
 
 async def test_hits_of_several_servers_are_merged_best_first(folder: Path) -> None:
@@ -433,9 +437,7 @@ async def test_a_change_is_found_by_the_next_call_without_an_iterator_of_changes
         await host.catalogue.entries()
         await asyncio.sleep(0.3)
         (folder / "new.txt").write_text("new")
-        async with asyncio.timeout(40):
-            while not await host.catalogue.find("file:///harbour/new.txt"):
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: host.catalogue.find("file:///harbour/new.txt"), "the new file is found")
 
 
 def test_changes_are_merged_and_too_many_changes_name_no_uris() -> None:

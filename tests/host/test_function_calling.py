@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.host import Host, function_calls
@@ -93,6 +94,15 @@ async def test_the_error_for_an_unknown_tool_names_the_unreachable_servers() -> 
         assert output.text == "There is no tool 'query' now."
 
 
+async def wait_for_tools(host: Host, number: int) -> None:
+    """Wait until the host knows of a change of a list of tools."""
+
+    async def has_number() -> bool:
+        return len(await host.upstreams.tools()) == number
+
+    await wait_until_async(has_number, f"the host has {number} tools")
+
+
 async def test_a_tool_that_is_removed_while_other_calls_run_is_an_error_for_the_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,9 +113,7 @@ async def test_a_tool_that_is_removed_while_other_calls_run_is_an_error_for_the_
     @harbour.tool
     async def close() -> str:
         harbour.tools.remove("berth")
-        async with asyncio.timeout(30):
-            while len(await host.upstreams.tools()) == 2:
-                await asyncio.sleep(0)
+        await wait_for_tools(host, 1)
         return "closed"
 
     @harbour.tool
@@ -137,9 +145,7 @@ async def test_a_resource_tool_keeps_its_name_in_definitions_when_a_server_takes
         await host.ready(30)
         tools = await host.tools(format="openai", resources=True)
         harbour.tools.add(lambda: "not the resource", name="read_resource")
-        async with asyncio.timeout(30):
-            while len(await host.upstreams.tools()) == 1:
-                await asyncio.sleep(0)
+        await wait_for_tools(host, 2)
         calls = [ModelToolCall("1", "chart", {}), ModelToolCall("2", "read_resource", {"uri": "chart://quay"})]
         outputs = await host.run_calls(calls, "openai", tools=tools)
     assert outputs[0].text.endswith('Read it with read_resource {"uri":"chart://quay"}.')

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger import Context, Host, Server
 from wharfinger import types as t
 from wharfinger.errors import ToolError
@@ -160,8 +161,7 @@ async def test_open_input_requests_over_the_limit_are_cancelled(monkeypatch: pyt
     async with Host({"it": input_server()}, elicitation=form) as host:
         await host.upstreams.tools()
         calls = [asyncio.ensure_future(host.call_tool("form")) for _ in range(2)]
-        while opened < 2:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: opened == 2, "both questions are asked")
         with pytest.raises(ToolError, match="cancelled"):
             await host.call_tool("form")
         answered.set()

@@ -7,15 +7,14 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT, absent
+from tests.waiting import wait_until_listening
 
 HOME = ROOT / ".interop"
 PROGRAMS = Path(__file__).resolve().parent / "peers"
@@ -105,12 +104,7 @@ def run_server(command: list[str], port: int, log: Path) -> Iterator[subprocess.
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment())
     try:
-        deadline = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
-            time.sleep(0.05)
+        wait_until_listening(process, port, lambda: log.read_text(errors="replace"))
         yield process
     finally:
         if process.poll() is None:

@@ -6,7 +6,6 @@ import hashlib
 import shlex
 import shutil
 import sysconfig
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.interop.programs import (
     stop,
     wharfinger_command,
 )
+from tests.waiting import wait_until
 
 CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
 BLOB = bytes(range(256)) * 4
@@ -119,10 +119,7 @@ def test_a_client_over_stdio_sees_the_tree_and_its_changes(
     command = shlex.join([*wharfinger_command(), "serve", "--stdio", str(tree.folder)])
     shell = ["bash", "-c", f"{command} 2> {shlex.quote(str(log))}; echo $? > {shlex.quote(str(ended))}"]
     check_results(peer, run_client(peer, tree.visit(revision, command=shell)), tree, revision)
-    deadline = time.monotonic() + 20
-    while not ended.exists() or not ended.read_text():
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
-        time.sleep(0.02)
+    wait_until(lambda: ended.exists() and ended.read_text(), "the server exits", details=log.read_text)
     assert ended.read_text() == "0\n", log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")
 

@@ -7,22 +7,14 @@ import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from wharfinger.record import audit_file
 from wharfinger.record.audit_file import MIN_MAX_BYTES, QUEUE_BYTES, AuditFile, UnusableAuditFile
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not hold within 20 seconds"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -118,7 +110,7 @@ def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, qu
     path.rename(tmp_path / "old")
     path.symlink_to(victim)
     file.append(b"two\n")
-    wait_until(lambda: file.failing)
+    wait_until(lambda: file.failing, "writing fails")
     assert "symbolic link" in file.failing
     assert not file.accepting
     path.unlink()
@@ -201,12 +193,12 @@ def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick
     file.open()
     for number in range(900):
         assert file.append(line(number, 100))
-    wait_until(lambda: file.failing)
+    wait_until(lambda: file.failing, "writing fails")
     assert file.failing == "no space left on device"
     assert not file.accepting
     assert file.append(line(900, 100))
     filler.unlink()
-    wait_until(lambda: file.accepting)
+    wait_until(lambda: file.accepting, "the file accepts lines again")
     file.close()
     assert (full_disk / "log").read_bytes() == b"".join(line(n, 100) for n in range(901))
 
@@ -218,7 +210,7 @@ def test_the_queue_is_bounded_and_dropped_lines_are_counted(tmp_path: Path) -> N
     accepted_lines = sum(file.append(line(n, 1024)) for n in range(QUEUE_BYTES // 1024 + 5))
     assert accepted_lines == QUEUE_BYTES // 1024
     assert file.dropped == 5
-    wait_until(lambda: file.failing)
+    wait_until(lambda: file.failing, "writing fails")
     file._queue.clear()  # a queued line would delay the end of the process
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger import Client, Context, Server
 from wharfinger.policy import Policy
 from wharfinger.protocol.http.rules import HttpRefusal
@@ -236,10 +237,8 @@ def break_log(path: Path) -> None:
 
 
 async def wait_until_failing(audit: AuditLog, failing: bool) -> None:
-    end = time.monotonic() + 20
-    while bool(audit.file.failing) is not failing:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)
+    expected = "writing the log fails" if failing else "writing the log succeeds again"
+    await wait_until_async(lambda: bool(audit.file.failing) is failing, expected)
 
 
 def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_after(breakable_path: Path) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -223,16 +222,6 @@ def call_tool(client: RawClient, tool: str, id: Any = 1, **arguments: Any) -> An
 def start_call(client: RawClient, tool: str, id: Any = 1, **arguments: Any) -> None:
     """Send a stateless tool call."""
     client.send_stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Poll a condition. Return whether it becomes true within the time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 heavy = pytest.mark.skipif(not CI, reason="heavy: it runs with CI=true")

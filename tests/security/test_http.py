@@ -23,9 +23,9 @@ from tests.security.server_processes import (
     heavy,
     read_over_http,
     start_call,
-    within,
 )
 from tests.transports.http_support import RawClient
+from tests.waiting import wait_until
 from wharfinger.cli import main
 
 A = "file:///charts/a.txt"
@@ -96,7 +96,7 @@ def test_blocked_calls_of_one_client_leave_threads_for_another_address() -> None
         assert time.monotonic() - began < 15
         for client in clients:
             client.close()
-        assert within(20, lambda: server.call_tool("quick")["content"][0]["text"] == "quick")
+        wait_until(lambda: server.call_tool("quick")["content"][0]["text"] == "quick", "calls are answered again")
 
 
 def test_blocked_calls_of_one_application_leave_threads_for_another_on_the_same_host() -> None:
@@ -106,7 +106,7 @@ def test_blocked_calls_of_one_application_leave_threads_for_another_on_the_same_
         blocked = [server.connect() for _ in range(60)]
         for number, busy in enumerate(blocked):
             busy.send_in_session(session, "tools/call", {"name": "block"}, number)
-        assert within(20, lambda: server.status("Threads") >= 16)
+        wait_until(lambda: server.status("Threads") >= 16, "the calls have threads")
         began = time.monotonic()
         assert (
             client.call_in_session(other, "tools/call", {"name": "quick"}).json["result"]["content"][0]["text"]
@@ -183,7 +183,7 @@ def test_a_server_without_free_descriptors_recovers(charts: Path) -> None:
             except (OSError, EOFError):
                 return False
 
-        assert within(20, is_served), server.errors
+        wait_until(is_served, "a request is answered", details=lambda: server.errors)
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio", "asyncio on a Unix socket"])
@@ -224,12 +224,12 @@ def test_running_out_of_descriptors_is_logged_once_without_a_busy_loop(tmp_path:
             return False
 
     with server:
-        assert within(40, is_served)
+        wait_until(is_served, "a request is answered", details=lambda: server.errors)
         subprocess.run(
             ["prlimit", "--pid", str(server.process.pid), f"--nofile={server.descriptors() + 5}"], check=True
         )
         connections = [connect() for _ in range(40)]
-        assert within(20, lambda: b"LimitNOFILE" in server.errors)
+        wait_until(lambda: b"LimitNOFILE" in server.errors, "the failure is logged")
         before = server.processor_time
         time.sleep(3)  # three times the interval of retries
         assert server.processor_time - before < 0.5
@@ -237,7 +237,7 @@ def test_running_out_of_descriptors_is_logged_once_without_a_busy_loop(tmp_path:
         assert b"Traceback" not in server.errors
         for connection in connections:
             connection.close()
-        assert within(15, is_served), server.errors
+        wait_until(is_served, "requests are answered again", details=lambda: server.errors)
 
 
 def test_a_token_is_neither_printed_nor_logged_nor_in_the_command_line(charts: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_tls_server_answers_reports_changes_and_stops_in_time(charts: Path, tm
         with server.connect() as plain:
             plain.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert plain.is_closed_by_server()
-        assert within(20, lambda: server.descriptors() <= base)
+        wait_until(lambda: server.descriptors() <= base, "the connections are closed")
         client.listen(A)
         (charts / "a.txt").write_text("new")
         assert client.event()["params"]["uri"] == A

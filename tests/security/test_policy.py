@@ -13,8 +13,9 @@ import pytest
 
 from tests.policy.test_patterns import OTHER_SPELLINGS
 from tests.security.leaks.callers import HttpCaller, http_app
-from tests.security.server_processes import ServerProcess, StdioProcess, handshake_request, within
+from tests.security.server_processes import ServerProcess, StdioProcess, handshake_request
 from tests.server.driving import ERAS, STATELESS
+from tests.waiting import wait_until
 from wharfinger import Server
 from wharfinger.policy import Limit, Policy
 from wharfinger.protocol.principal import Principal
@@ -152,7 +153,7 @@ def test_an_unusable_policy_allows_nothing(data: Path, text: str | None) -> None
         return
     with ServerProcess("serve", str(data), "--policy", file) as server:
         assert server.wait_for_exit(20) == 2
-        assert within(20, lambda: file.rpartition("/")[2].encode() in server.errors)
+        wait_until(lambda: file.rpartition("/")[2].encode() in server.errors, "the error names the file")
 
 
 def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, server: StdioProcess) -> None:
@@ -166,13 +167,15 @@ def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, server
         else:
             policy_file(data.parent, broken)
         before = server.errors.count(b"old policy stays")
-        end = time.monotonic() + 20
-        while server.errors.count(b"old policy stays") == before:
+
+        def is_reported(before: int = before) -> bool:
             assert "result" in server.request("resources/read", {"uri": FILE})
             assert "error" in server.request("resources/read", {"uri": private})
-            assert time.monotonic() < end
+            return server.errors.count(b"old policy stays") > before
+
+        wait_until(is_reported, "the server reports that the old policy stays")
     policy_file(data.parent, POLICY.replace("open", "private"))
-    assert within(20, lambda: "result" in server.request("resources/read", {"uri": private}))
+    wait_until(lambda: "result" in server.request("resources/read", {"uri": private}), "the new policy applies")
     assert "error" in server.request("resources/read", {"uri": FILE})
 
 
@@ -237,7 +240,7 @@ def test_a_permission_removed_after_the_list_is_checked_at_the_call(tmp_path: Pa
         assert "error" in server.request("tools/call", {"name": "alias_erase"})
         assert "result" in server.request("tools/call", {"name": "erase"})
         policy_file(tmp_path, rules.replace("tool:erase", "tool:other"))
-        assert within(20, lambda: "error" in server.request("tools/call", {"name": "erase"}))
+        wait_until(lambda: "error" in server.request("tools/call", {"name": "erase"}), "the new policy applies")
         written = (tmp_path / "written").read_text()
         assert "error" in server.request("tools/call", {"name": "erase"})
         assert (tmp_path / "written").read_text() == written

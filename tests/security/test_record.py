@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.record.test_audit_log import lines, post
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.auth import static_token
 from wharfinger.errors import ResourceNotFound
@@ -130,10 +130,7 @@ def test_requests_are_refused_when_the_disk_is_full() -> None:
     async def run() -> list[tuple[int, bytes]]:
         app = HttpApp(make_server(audit))
         answers = [await post(app, b"")]
-        deadline = time.monotonic() + 20
-        while not audit.file.failing:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.005)
+        await wait_until_async(lambda: audit.file.failing, "writing fails")
         answers += [await post(app, b""), await post(app, b"")]
         audit.file._queue.clear()  # otherwise closing waits for the disk
         await app.aclose(0)

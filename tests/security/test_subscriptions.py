@@ -18,9 +18,9 @@ from tests.security.server_processes import (
     notification,
     read_file,
     stateless_request,
-    within,
 )
 from tests.transports.http_support import RawClient
+from tests.waiting import wait_until
 
 FILE_URI = "file:///charts/a.txt"
 
@@ -196,7 +196,7 @@ def test_disconnected_listeners_release_their_descriptors(http: HttpProcess) -> 
         else:
             client.send_stateless("resources/read", {"uri": "fix://slow"}, number, mcp_name="fix://slow")
         client.close()
-    assert within(20, lambda: http.descriptors() <= base + 1)
+    wait_until(lambda: http.descriptors() <= base + 1, "the connections are closed")
     assert http.call_tool("quick")["content"][0]["text"] == "quick"
 
 

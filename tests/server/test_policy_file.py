@@ -6,11 +6,11 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger.auth import IntrospectionVerifier, StaticTokens, TokenAuth, create_token
 from wharfinger.errors import RemoteResourceNotFound
@@ -33,12 +33,6 @@ def replace_file(file: Path, text: str) -> None:
     new = file.with_suffix(".new")
     new.write_text(text)
     os.replace(new, file)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(40):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -65,7 +59,7 @@ async def test_a_changed_file_applies_from_the_next_request_without_a_restart(fi
         assert await readable_uris(client) == ["note://a"]
         old = server.policy
         replace_file(file, ALLOW.format(name="b"))
-        await until(lambda: server.policy is not old)
+        await wait_until_async(lambda: server.policy is not old, "the policy is replaced")
         assert await readable_uris(client) == ["note://b"]
 
 
@@ -153,9 +147,9 @@ async def test_the_file_is_still_followed_after_an_unexpected_error(
     server.policy = PolicyFile(file, load=load)
     async with Client(server, cache=False) as client:
         replace_file(file, "{")
-        await until(lambda: "odd" in caplog.text)
+        await wait_until_async(lambda: "odd" in caplog.text, "the failure is logged")
         replace_file(file, ALLOW.format(name="b"))
-        await until(lambda: "read again" in caplog.text)
+        await wait_until_async(lambda: "read again" in caplog.text, "the policy is read again")
         assert await readable_uris(client) == ["note://b"]
 
 

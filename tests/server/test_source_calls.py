@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.server.driving import ask, make_request
+from tests.waiting import wait_until_async
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.breaker import BreakerState
@@ -64,12 +65,6 @@ async def calls_of(source: Source) -> AsyncGenerator[SourceCalls]:
         await server.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def test_waiting_calls_fail_if_the_probe_is_not_answered_either() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
@@ -94,7 +89,7 @@ async def test_a_long_call_continues_while_probes_are_answered() -> None:
 
     async with calls_of(buoy) as calls:
         reading = asyncio.ensure_future(calls.call(buoy, read, "owner"))
-        await until(lambda: buoy.probes >= 3)
+        await wait_until_async(lambda: buoy.probes >= 3, "three probes")
         assert buoy.breaker.state is BreakerState.CLOSED
         finished.set()
         assert await reading == "all of it"
@@ -169,9 +164,9 @@ async def test_watchers_are_notified_when_a_source_fails_and_when_a_probe_succee
     calls = server.resources.calls
     with pytest.raises(SourceUnavailable, match="adrift"):
         await calls.call(buoy, buoy.read, "owner", "buoy:1")
-    await until(lambda: len(received) == 2)
+    await wait_until_async(lambda: len(received) == 2, "two changes for the outage")
     buoy.error = None
-    await until(lambda: len(received) == 4)
+    await wait_until_async(lambda: len(received) == 4, "two changes for its end")
     assert received == [("list", "resources"), ("updated", "buoy:1")] * 2
     assert buoy.breaker.state is BreakerState.CLOSED
     await server.close()
@@ -212,10 +207,10 @@ async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
         waiting = [asyncio.ensure_future(calls.call(stuck, stuck.read, "owner", "stuck:1")) for _ in range(40)]
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(result, (SourceUnavailable, Overloaded))
-        await until(lambda: stuck.breaker.failures >= 2)
+        await wait_until_async(lambda: stuck.breaker.failures >= 2, "two failures")
         assert threads == ["wharfinger-probe"]
         released.set()  # a late answer ends the outage too
-        await until(lambda: stuck.breaker.state is BreakerState.CLOSED)
+        await wait_until_async(lambda: stuck.breaker.state is BreakerState.CLOSED, "the outage ends")
 
 
 async def test_a_search_detects_a_source_that_does_not_answer() -> None:
@@ -232,7 +227,7 @@ async def test_a_search_detects_a_source_that_does_not_answer() -> None:
     request = make_request(server, "resources/list")
     hits = await server.resources.search(request, "tide", 5)
     assert hits.truncated == "Not searched: buoy cannot be reached now."
-    await until(lambda: not searchable.breaker.admits())
+    await wait_until_async(lambda: not searchable.breaker.admits(), "calls are refused")
     hits = await server.resources.search(request, "tide", 5)  # does not wait
     assert hits.truncated == "Not searched: buoy 'buoy:' has not answered for 1 s."
     await server.close()
@@ -243,7 +238,7 @@ async def test_a_source_that_is_down_when_the_server_starts_is_probed_without_a_
     while not source.breaker.down:
         source.breaker.failed("it is gone", source.breaker.clock())
     async with calls_of(source):
-        await until(lambda: source.breaker.state is BreakerState.CLOSED)
+        await wait_until_async(lambda: source.breaker.state is BreakerState.CLOSED, "the outage ends")
     assert source.probes == 1
 
 
@@ -325,7 +320,7 @@ async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
             await calls.first_page(buoy, "ben", 10, arrived.set)  # another owner gets the same error
         buoy.gate.set()
         await arrived.wait()
-        await until(lambda: buoy.breaker.state is BreakerState.CLOSED)
+        await wait_until_async(lambda: buoy.breaker.state is BreakerState.CLOSED, "the outage ends")
         page = calls._state(buoy).late
         assert page is not None
         buoy.gate.clear()  # a new request would not be answered

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
 
 BOUNDS = ChildBounds(40.0, 512 << 20, 1 << 20)
@@ -155,8 +156,7 @@ def test_close_ends_all_children(children: ChildProcesses) -> None:
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
         thread.start()
-    while len(children._running) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(children._running) == 2, "two children run")
     children.close()
     for thread in threads:
         thread.join(20)
@@ -172,8 +172,7 @@ def test_a_call_fails_if_no_child_process_is_free_in_time(children: ChildProcess
     threads = [threading.Thread(target=sleep) for _ in range(2)]
     for thread in threads:
         thread.start()
-    while len(children._running) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(children._running) == 2, "two children run")
     with pytest.raises(ChildStopped, match="too much else"):
         call(children, "echo x", BOUNDS._replace(seconds=0.2))
     children.close()

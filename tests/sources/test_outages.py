@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.conftest import free_port
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
 from tests.sources.stalling_proxy import StallingProxy
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.client.subscriptions import Watch
@@ -205,7 +206,9 @@ def test_a_killed_upstream_is_unavailable_with_the_reason_until_it_returns(tmp_p
     async def test() -> None:
         nonlocal process
         async with connect(docs, source) as client, client.watch_lists() as lists:
-            await wait_until(lambda: is_listed(client, "tides://now"))
+            await wait_until_async(
+                lambda: is_listed(client, "tides://now"), "the upstream is listed", ignore=WharfingerError
+            )
             async with client.watch("tides://now") as changes:
                 assert (await client.read_resource("tides://now")).text == "2.4 m"
                 process.kill()
@@ -243,7 +246,7 @@ def test_a_silent_upstream_does_not_delay_other_sources_and_is_listed_once_it_an
         async with connect(docs, source) as client, client.watch_lists() as lists:  # `initialize` was answered
             await asyncio.to_thread(proxy.wait_until_held)
             held_requests = proxy.holds()
-            await wait_until(lambda: is_unavailable(client))
+            await wait_until_async(lambda: is_unavailable(client), "it is unavailable", ignore=WharfingerError)
             with pytest.raises(RemoteError):
                 await client.read_resource("tides://now")
             assert held_requests & proxy.holds()
@@ -268,17 +271,6 @@ def test_a_silent_upstream_does_not_delay_other_sources_and_is_listed_once_it_an
 
 async def is_listed(client: Client, uri: str) -> bool:
     return uri in [each.uri for each in await client.list_resources()]
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:
-            try:
-                if await condition():
-                    return
-            except WharfingerError:
-                pass
-            await asyncio.sleep(0.05)
 
 
 # The start of a server
@@ -333,7 +325,7 @@ def test_a_source_whose_start_fails_is_reported_and_started_again(docs: Path) ->
     async def test() -> None:
         broken = BrokenSource()
         async with connect(docs, broken) as client, client.watch_lists() as lists:
-            await wait_until(lambda: is_reported(client))
+            await wait_until_async(lambda: is_reported(client), "the failure is reported", ignore=WharfingerError)
             while await unavailable_messages(client):
                 await asyncio.wait_for(anext(lists), TIMEOUT_SECONDS)
             assert broken.starts == 2

@@ -11,13 +11,13 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.conftest import absent
+from tests.waiting import wait_until
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.source import UnusableSource
@@ -176,9 +176,7 @@ def test_drawing_notifies_watchers(start_display: Callable[..., Display], record
     source = screen()
     source._watches.every = 0.05
     source.watch("screen:///1", recorder)
-    deadline = time.monotonic() + 30
-    while source._watches._watched["screen:///1"].state != source._look("screen:///1"):
-        assert time.monotonic() < deadline
+    wait_until(lambda: source._watches._watched["screen:///1"].state == source._look("screen:///1"), "the first poll")
     display.paint(0xFFFFFF)
     recorder.wait_for("screen:///1")
     source.unwatch("screen:///1")

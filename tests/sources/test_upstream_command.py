@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.sources.upstream_support import connect, listed_uris, run, wait_until
+from tests.sources.upstream_support import connect, listed_uris, run
+from tests.waiting import wait_until_async
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources import files
@@ -95,10 +96,7 @@ def test_a_killed_command_is_restarted_and_watches_continue(argv: list[str], tmp
         async with connect(argv) as (client, source), client.watch("boat://name") as changes:
             assert (await client.read_resource("boat://name")).text == "Anna"
 
-            async def is_watched() -> bool:
-                return source.describe().endswith("subscribed")
-
-            await wait_until(is_watched)
+            await wait_until_async(lambda: source.describe().endswith("subscribed"), "the upstream is subscribed to")
             for number, name in enumerate(("Mary", "Hull"), 1):
                 (tmp_path / "name").write_text(name)
                 os.kill(started_pids(tmp_path)[-1], signal.SIGKILL)
@@ -111,7 +109,7 @@ def test_a_killed_command_is_restarted_and_watches_continue(argv: list[str], tmp
                         assert "cannot be reached" in str(error)
                         return False
 
-                await wait_until(reads_name)
+                await wait_until_async(reads_name, "the new name is read")
                 assert len(started_pids(tmp_path)) > number
             assert await listed_uris(client) == ["boat://name"]
         assert not any(map(is_running, started_pids(tmp_path)))

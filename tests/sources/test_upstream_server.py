@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from tests.conftest import free_port
-from tests.sources.upstream_support import connect, listed_uris, run, wait_until
+from tests.sources.upstream_support import connect, listed_uris, run
 from tests.transports.http_support import ServerThread
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
@@ -346,7 +347,7 @@ def test_upstream_changes_are_reported(revision: str) -> None:
         async with serve(server) as url, connect(url, revision=revision) as (client, source):
             uri = "notes://quay/n001"
             async with client.watch(uri, "notes://quay/n002", "log://mary/today") as changes:
-                await wait_until(lambda: is_watched(server, uri))
+                await wait_until_async(lambda: is_watched(server, uri), "the upstream is watched")
                 server.resource_updated(uri)
                 server.resource_updated("log://mary/today")
                 seen = set()
@@ -354,13 +355,13 @@ def test_upstream_changes_are_reported(revision: str) -> None:
                     seen.add((await anext(changes)).uri)
             if revision == "2026-07-28":
                 assert len(source._upstream_watch._bundles) <= 1
-            await wait_until(lambda: is_watched(server, uri, expected=False))
+            await wait_until_async(lambda: not is_watched(server, uri), "the watch of the upstream ends")
 
     run(test())
 
 
-async def is_watched(server: Server, uri: str, *, expected: bool = True) -> bool:
-    return (uri in server.watching.watched()) is expected
+def is_watched(server: Server, uri: str) -> bool:
+    return uri in server.watching.watched()
 
 
 @ERAS
@@ -372,17 +373,17 @@ def test_a_list_change_of_the_upstream_is_reported(revision: str) -> None:
             connect(url, revision=revision) as (client, _),
             client.watch_lists() as changes,
         ):
-            await wait_until(lambda: is_list_watched(server))
+            await wait_until_async(lambda: is_list_watched(server), "the list of the upstream is watched")
             server.resources.add("notes://quay/new", lambda: "new", name="new")
             server.resources.add("depth://{place}", lambda place: place, name="depth")
             assert (await anext(changes)).kind == "resources"
-            await wait_until(lambda: is_listed(client, "notes://quay/new"))
-            await wait_until(lambda: is_template_listed(client, "depth://{place}"))
+            await wait_until_async(lambda: is_listed(client, "notes://quay/new"), "the new resource is listed")
+            await wait_until_async(lambda: is_template_listed(client, "depth://{place}"), "the template is listed")
 
     run(test())
 
 
-async def is_list_watched(server: Server) -> bool:
+def is_list_watched(server: Server) -> bool:
     return bool(server.watching._by_list["resources"])
 
 
@@ -415,18 +416,20 @@ def test_a_change_is_reported_for_the_resource_and_not_for_one_with_a_longer_nam
             changes: list[str | None] = []
             source.watch(short, changes.append)
             source.watch(long, changes.append)
-            await wait_until(lambda: has(changes, short, long))  # they may have changed before the watch
+            await wait_until_async(
+                lambda: has(changes, short, long), "both changes are reported"
+            )  # they may have changed before the watch
             changes.clear()
             server.resource_updated(long)
-            await wait_until(lambda: has(changes, long))
+            await wait_until_async(lambda: has(changes, long), "the change is reported")
             server.resource_updated(short)
-            await wait_until(lambda: has(changes, short))
+            await wait_until_async(lambda: has(changes, short), "the change is reported")
             assert changes == [long, short]
 
     run(test())
 
 
-async def has(changes: list[str | None], *uris: str) -> bool:
+def has(changes: list[str | None], *uris: str) -> bool:
     return set(uris) <= set(changes)
 
 
@@ -439,11 +442,11 @@ def test_a_change_before_a_uri_is_watched_again_is_reported() -> None:
             changes: list[str | None] = []
             source.watch(first, changes.append)
             source.watch(second, changes.append)
-            await wait_until(lambda: has(changes, first, second))
+            await wait_until_async(lambda: has(changes, first, second), "both changes are reported")
             source.unwatch(first)
             changes.clear()
             source.watch(first, changes.append)
-            await wait_until(lambda: has(changes, first))
+            await wait_until_async(lambda: has(changes, first), "the change is reported")
             assert changes == [first]
 
     run(test())
@@ -459,7 +462,7 @@ def test_one_of_many_uris_that_cannot_be_watched_does_not_stop_the_others(caplog
             changes: list[str | None] = []
             for uri in ("notes://quay/none", *uris):
                 source.watch(uri, changes.append)
-            await wait_until(lambda: has(changes, *uris))
+            await wait_until_async(lambda: has(changes, *uris), "all changes are reported")
             assert len(source._upstream_watch._bundles) < 10
 
     caplog.set_level(logging.INFO, "wharfinger.sources.upstream_server")
@@ -475,13 +478,10 @@ def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
             changes: list[str | None] = []
             source.watch("notes://quay/none", changes.append)
             source.watch("notes://quay/n001", changes.append)
-            await wait_until(lambda: is_watched(server, "notes://quay/n001"))
+            await wait_until_async(lambda: is_watched(server, "notes://quay/n001"), "the upstream is watched")
             server.resource_updated("notes://quay/n001")
 
-            async def received() -> bool:
-                return "notes://quay/n001" in changes
-
-            await wait_until(received)
+            await wait_until_async(lambda: "notes://quay/n001" in changes, "the change is reported")
 
     run(test())
 
@@ -497,7 +497,7 @@ def test_a_watch_continues_after_a_restart_of_the_upstream(revision: str) -> Non
             assert (await client.read_resource(uri)).text == "high tide"
         restarted = harbour(count=30)
         async with serve(restarted, port):
-            await wait_until(lambda: is_watched(restarted, uri))
+            await wait_until_async(lambda: is_watched(restarted, uri), "the upstream is watched again")
             while (await anext(watch)).uri != uri:
                 pass
 
@@ -511,7 +511,7 @@ def test_a_watch_continues_after_a_restart_of_the_upstream(revision: str) -> Non
                     assert "cannot be reached" in str(error)
                     return False
 
-            await wait_until(is_readable)
+            await wait_until_async(is_readable, "the upstream is read and listed")
             await watch.close()
             await connection.__aexit__(None, None, None)
 
@@ -538,10 +538,10 @@ def test_an_upstream_that_is_down_is_reported_and_listed_once_it_is_up(charts: P
                 client.watch_lists() as changes,
                 client.watch(source.status) as status_changes,
             ):
-                await wait_until(lambda: is_listed(client, "notes://quay/n001"))
+                await wait_until_async(lambda: is_listed(client, "notes://quay/n001"), "the upstream is listed")
                 assert (await anext(changes)).kind == "resources"
                 assert (await anext(status_changes)).uri == source.status
-                await wait_until(lambda: is_template_listed(client, "log://{vessel}/today"))
+                await wait_until_async(lambda: is_template_listed(client, "log://{vessel}/today"), "it is listed")
                 assert source.status not in await listed_uris(client)
                 assert (await client.read_resource(source.status)).text.endswith("subscribed\n")
 
@@ -562,12 +562,12 @@ def test_a_search_finds_other_sources_while_an_upstream_is_down(charts: Path, tm
             return uri in [result["id"] for result in found.structured["results"]]
 
         async with serve(harbour(), port), Client(server, cache=False) as client:
-            await wait_until(lambda: finds(client, "note 17", "notes://quay/n017"))
-            await wait_until(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+            await wait_until_async(lambda: finds(client, "note 17", "notes://quay/n017"), "the note is found")
+            await wait_until_async(lambda: finds(client, "tides", "file:///charts/tides.csv"), "the file is found")
         async with Client(server, cache=False) as client:
             for _ in range(3):
                 assert not await finds(client, "note 17", "notes://quay/n017")
-                await wait_until(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+                await wait_until_async(lambda: finds(client, "tides", "file:///charts/tides.csv"), "the file is found")
 
     run(test())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,10 +32,3 @@ async def connect(
 
 async def listed_uris(client: Client) -> list[str]:
     return [resource.uri for resource in await client.list_resources()]
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not await condition():
-        assert asyncio.get_running_loop().time() < deadline, "the condition did not hold in time"
-        await asyncio.sleep(0.02)

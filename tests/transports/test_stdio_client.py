@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from tests.waiting import wait_until
 from wharfinger import types as t
 from wharfinger.errors import ConnectionFailed, ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
@@ -369,10 +370,7 @@ def test_a_server_that_ignores_sigterm_is_killed_when_the_loop_ends() -> None:
         return link.pid
 
     pid = asyncio.run(test())
-    deadline = time.monotonic() + 40
-    while is_alive(pid) and time.monotonic() < deadline:  # the signal was sent, but the kernel may take a moment
-        time.sleep(0.01)
-    assert not is_alive(pid)
+    wait_until(lambda: not is_alive(pid), "the process ends")  # the signal was sent, but the kernel may take a moment
 
 
 def test_the_process_group_is_killed_at_close() -> None:

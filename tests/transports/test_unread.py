@@ -21,10 +21,10 @@ from tests.security.server_processes import (
     notification,
     start_call,
     stateless_request,
-    within,
 )
 from tests.transports.http_support import BIG, INITIALIZE, SampleService, ServerThread, find_app
 from tests.transports.test_http_shares import connect_from
+from tests.waiting import wait_until
 from wharfinger.protocol.limits import Limits
 
 SIZE = 5 * MIB
@@ -39,7 +39,7 @@ def test_large_unread_answers_are_bounded_in_total(readers: int) -> None:
         clients = [server.connect(60) for _ in range(readers)]
         for client in clients:
             start_call(client, "large", size=SIZE)
-            assert within(60, lambda client=client: bool(client.socket.recv(1, socket.MSG_PEEK)))  # type: ignore[misc]
+            assert client.socket.recv(1, socket.MSG_PEEK)
         assert (
             server.rss - rss_before < 32 * MIB + 6 * SIZE
         )  # the rest is an answer that is being encoded, and fragmentation
@@ -69,7 +69,7 @@ def test_unread_answers_in_sessions_and_streams_are_bounded() -> None:
             assert http.service.arrived.acquire(timeout=40)
         http.open_gates()
         calls = find_app(http).calls
-        assert within(40, lambda: not http.call(lambda: find_app(http).sessions.running))
+        wait_until(lambda: not http.call(lambda: find_app(http).sessions.running), "all requests are answered")
         assert http.call(lambda: calls.unread.total) <= 2 * MIB
         results = []
         for reader in clients:
@@ -77,7 +77,7 @@ def test_unread_answers_in_sessions_and_streams_are_bounded() -> None:
             results.append("result" in reply.events[-1])
             reader.close()
         assert 1 <= sum(results) < 6
-        assert within(40, lambda: not http.call(lambda: calls.unread.total))
+        wait_until(lambda: not http.call(lambda: calls.unread.total), "no answer is unread")
 
 
 @pytest.mark.parametrize("kind", ["array", "stream"])
@@ -103,7 +103,7 @@ def test_the_small_answers_of_a_batch_are_bounded_in_total(kind: str) -> None:
         refusals = [answer["error"]["message"] for answer in answers if "error" in answer]
         assert 9 <= len(refusals) <= 11
         assert all("try again later" in message for message in refusals)
-        assert within(40, lambda: not http.call(lambda: calls.unread.total))
+        wait_until(lambda: not http.call(lambda: calls.unread.total), "no answer is unread")
 
 
 def test_one_answer_may_exceed_the_limit_and_another_owner_still_gets_its_share() -> None:
@@ -148,7 +148,7 @@ def test_unread_answers_of_a_unix_socket_are_bounded_in_total() -> None:
         path = Path(folder, "s")
         options = ("run", FIXTURE, "--unix", str(path), "--limit", f"unread_total={32 * MIB}")
         with ServerProcess(*options, stdin=subprocess.DEVNULL) as server:
-            assert within(20, path.exists)
+            wait_until(path.exists, "the server makes its socket", details=lambda: server.errors)
             clients = [UnixClient(path) for _ in range(20)]
             large = stateless_request(1, "tools/call", {"name": "large", "arguments": {"size": SIZE}})
             clients[0].send(large)

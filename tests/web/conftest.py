@@ -154,14 +154,3 @@ def new_tab(browser: Any) -> Generator[Callable[..., Tab]]:
     yield open_tab
     for context in contexts:
         context.close()
-
-
-def wait_until(condition: Callable[[], Any], message: str, seconds: float = 40.0) -> Any:
-    """Poll a condition until it returns a true value, and return that. Use it only if no event reports the change."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(message)

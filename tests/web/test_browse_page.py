@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, absent
-from tests.web.conftest import RunningPage, Tab, run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import RunningPage, Tab, run_page
 
 NewTab = Callable[..., Tab]
 EXAMPLES = ROOT / "examples"
@@ -164,7 +165,7 @@ def open_folder(tab: Tab) -> Tab:
 def wait_for_facts(tab: Tab) -> str:
     """Wait until the resource has been read, and return the status that the panel shows."""
     status = tab.panel.locator(".facts [role=status]")
-    return str(wait_until(lambda: (text := status.inner_text()) != "Reading …" and text, "not read"))
+    return str(wait_until(lambda: (text := status.inner_text()) != "Reading …" and text, "the resource is read"))
 
 
 # --- previews
@@ -212,14 +213,16 @@ def test_an_image_is_decoded_by_the_browser(tab: Tab) -> None:
     open_folder(tab).choose("chart.png")
     picture = tab.panel.locator("img")
     picture.wait_for()
-    assert wait_until(lambda: picture.evaluate("i => i.naturalWidth"), "not loaded") == 60
+    assert wait_until(lambda: picture.evaluate("i => i.naturalWidth"), "the picture is loaded") == 60
 
 
 def test_sound_can_be_played(tab: Tab) -> None:
     open_folder(tab).choose("horn.wav")
     player = tab.panel.locator("audio")
     player.wait_for()
-    assert wait_until(lambda: player.evaluate("a => a.duration || 0"), "not loaded") == pytest.approx(0.1, abs=0.05)
+    assert wait_until(lambda: player.evaluate("a => a.duration || 0"), "the sound is loaded") == pytest.approx(
+        0.1, abs=0.05
+    )
 
 
 def test_a_pdf_is_sent_unchanged(tab: Tab) -> None:
@@ -362,7 +365,7 @@ def test_a_change_of_the_shown_file_becomes_visible(tab: Tab, folder: Path) -> N
         tab.page.wait_for_timeout(300)
         return "since it was opened" in wait_for_facts(tab)
 
-    wait_until(change, "no change is reported", 40)
+    wait_until(change, "the change is reported")
     tab.panel.get_by_text(file.read_text()).wait_for(timeout=40_000)
 
 
@@ -380,7 +383,9 @@ def test_new_and_changed_files_get_badges(tab: Tab, folder: Path) -> None:
         tab.page.wait_for_timeout(300)
         return int(berths.count())
 
-    wait_until(change, "no badge", 40)  # a change is not reported before the watch of the rows has begun
+    wait_until(
+        change, "the changed file has a badge"
+    )  # a change is not reported before the watch of the rows has begun
     assert berths.inner_text() == "changed"
 
 
@@ -393,7 +398,7 @@ def test_search_finds_names_and_optionally_contents(tab: Tab) -> None:
     tab.page.locator("#search").fill("bollard")
     tab.page.get_by_text("0 found").wait_for()
     tab.page.get_by_label("Contents too").check()
-    wait_until(lambda: any("note.txt" in row for row in tab.rows()), "not found")
+    wait_until(lambda: any("note.txt" in row for row in tab.rows()), "note.txt is found")
     if tab.page.evaluate("document.activeElement.id") == "search":
         tab.page.keyboard.press("Escape")
     tab.page.locator("#search").fill("")
@@ -408,13 +413,13 @@ def test_the_tree_is_operated_by_keyboard(tab: Tab) -> None:
         return str(tab.page.evaluate("document.activeElement.querySelector('.name')?.textContent"))
 
     tab.page.keyboard.press("End")
-    wait_until(lambda: focused() != "harbour", "the focus did not move")
+    wait_until(lambda: focused() != "harbour", "the focus moves")
     tab.page.keyboard.press("Home")
-    wait_until(lambda: focused() == "harbour", "the focus did not move")
+    wait_until(lambda: focused() == "harbour", "the focus returns")
     names = tab.rows()
     for name in names[1 : names.index("guide.md") + 1]:
         tab.page.keyboard.press("ArrowDown")
-        wait_until(lambda name=name: focused() == name, name)
+        wait_until(lambda name=name: focused() == name, f"the focus is on {name}")
     tab.page.keyboard.press("Enter")
     tab.panel.locator(".markdown").wait_for()
     assert tab.row("guide.md").get_attribute("aria-selected") == "true"

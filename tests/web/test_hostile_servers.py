@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.web.conftest import RunningPage, Tab, run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import RunningPage, Tab, run_page
 
 SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>{{constructor.constructor('alert(3)')()}}${alert(4)}`"
 SERVER = f"""
@@ -124,7 +125,7 @@ def choose(tab: Tab, uri: str) -> None:
     tab.page.locator(f'[data-key$="{uri}"]').click()
     tab.panel.locator(".uri", has_text=uri).wait_for()
     status = tab.panel.locator(".facts [role=status]")
-    wait_until(lambda: status.inner_text() != "Reading …", "not read")
+    wait_until(lambda: status.inner_text() != "Reading …", "the resource is read")
 
 
 def assert_unharmed(tab: Tab) -> None:
@@ -208,7 +209,7 @@ def test_ten_megabytes_on_one_line_are_shown_in_windows(tab: Tab) -> None:
     text.wait_for()
     assert len(text.inner_text()) == 64 * 1024
     tab.panel.get_by_role("button", name="Last").click()
-    wait_until(lambda: text.inner_text().endswith("end"), "the last window")
+    wait_until(lambda: text.inner_text().endswith("end"), "the last window is shown")
     assert_unharmed(tab)
 
 

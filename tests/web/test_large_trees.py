@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.web.conftest import RunningPage, Tab, run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import RunningPage, Tab, run_page
 
 FILES = 100_000
 BUSY_MILLISECONDS = 3_000
@@ -63,7 +64,9 @@ def tab(page: RunningPage, browser: Any) -> Generator[Tab]:
     tab.page.set_default_timeout(20_000)
     tab.open(page.url, "data")
     tab.row("flat-00").wait_for(timeout=120_000)
-    wait_until(lambda: tab.row("flat-00").locator(".detail").inner_text() == "50,000", "the list is not complete", 120)
+    wait_until(
+        lambda: tab.row("flat-00").locator(".detail").inner_text() == "50,000", "the list is complete", seconds=120
+    )
     yield tab
     assert tab.script_errors == []
     context.close()
@@ -88,7 +91,7 @@ def test_a_folder_of_50_000_files_opens_with_200_rows(tab: Tab) -> None:
         milliseconds: float = tab.page.evaluate(MEASURE, [{"click": "flat-00"}, before + 201, ""])
         assert count_rows(tab) - before == 201  # 200 files, and the row that shows more
         tab.choose("flat-00")
-        wait_until(lambda: count_rows(tab) == before, "the folder does not close")
+        wait_until(lambda: count_rows(tab) == before, "the folder closes")
         return milliseconds
 
     check_times("opened in", open_and_close)
@@ -111,7 +114,7 @@ def test_a_change_becomes_visible_soon(tab: Tab, root: Path) -> None:
 
     check_times("changed in", change)
     tab.choose("flat-00")
-    wait_until(lambda: tab.page.locator(".row-resource").count() == 0, "the folder does not close")
+    wait_until(lambda: tab.page.locator(".row-resource").count() == 0, "the folder closes")
 
 
 @pytest.mark.timeout(300)
@@ -152,7 +155,7 @@ def test_names_are_found_while_the_list_is_read_again(tab: Tab, root: Path) -> N
         milliseconds: float = tab.page.evaluate(MEASURE, [{"words": name}, 0, name])
         print(f"found meanwhile in {milliseconds:.0f} ms")
         tab.page.locator("#search").fill(new)
-        wait_until(lambda: not rows.filter(has_text=name).count(), "the new words are not searched")
+        wait_until(lambda: not rows.filter(has_text=name).count(), "the new words are searched")
         is_new_found = bool(rows.filter(has_text=new).count())
         tab.page.evaluate(MEASURE, [{"words": ""}, 0, "flat-00"])
         return not is_new_found

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.web.conftest import RunningPage, run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import RunningPage, run_page
 
 SOCKET_IO_PATH = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
 SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
@@ -217,9 +218,7 @@ def test_revoking_a_token_ends_its_access_to_the_page(tmp_path: Path) -> None:
             line for line in run_command(tmp_path, "token", "list", "tokens.json").splitlines() if " ann" in line
         )
         run_command(tmp_path, "token", "revoke", "tokens.json", line.split()[0])
-        wait_until(
-            lambda: ask(running_page, "/", cookie)[0] == 401, "the page is still open after the token was revoked"
-        )
+        wait_until(lambda: ask(running_page, "/", cookie)[0] == 401, "the page is closed after the token is revoked")
 
 
 def run_command(folder: Path, *arguments: str) -> str:

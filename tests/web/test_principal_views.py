@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.web.conftest import RunningPage, Tab, run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import RunningPage, Tab, run_page
 from wharfinger import Client
 
 NewTab = Callable[..., Tab]
@@ -85,9 +86,7 @@ def uris_on_page(tab: Tab) -> set[str]:
             break
         before = tab.page.locator("[role=treeitem]").count()
         closed.first.click()
-        wait_until(
-            lambda before=before: tab.page.locator("[role=treeitem]").count() > before, "the folder does not open"
-        )
+        wait_until(lambda before=before: tab.page.locator("[role=treeitem]").count() > before, "the folder opens")
     keys = tab.page.locator("[role=treeitem]").evaluate_all("rows => rows.map(row => row.dataset.key)")
     return {key.split("\n")[2] for key in keys if key.startswith(("resource\n", "tool\n"))}
 
@@ -111,7 +110,7 @@ def test_a_visitor_sees_what_their_mcp_client_lists(page: RunningPage, tokens: d
     tab = sign_in(new_tab, page, tokens["bob"])
     expected = list_as_client(page, tokens["bob"])
     assert "file:///docs/crew/crew.txt" in expected and "file:///docs/cargo/cargo.txt" not in expected
-    wait_until(lambda: uris_on_page(tab) == expected, "the page shows other resources or tools than the client lists")
+    wait_until(lambda: uris_on_page(tab) == expected, "the page shows what the client lists")
     for name in ("Activity", "View as …"):
         assert tab.page.get_by_role("button", name=name).count() == 0
 
@@ -120,14 +119,14 @@ def test_an_administrator_can_view_as_another_principal_and_the_audit_names_both
     page: RunningPage, tokens: dict[str, str], new_tab: NewTab, folder: Path
 ) -> None:
     tab = sign_in(new_tab, page, tokens["ann"])
-    wait_until(lambda: "file:///docs/cargo/cargo.txt" in uris_on_page(tab), "the administrator does not see the cargo")
+    wait_until(lambda: "file:///docs/cargo/cargo.txt" in uris_on_page(tab), "the administrator sees the cargo")
     tab.page.get_by_role("button", name="View as …").click()
     tab.panel.get_by_label("Subject").fill("bob")
     tab.panel.get_by_label("Groups").fill("crew")
     tab.panel.get_by_role("button", name="Show").click()
     tab.page.get_by_text("As bob").wait_for()
     expected = list_as_client(page, tokens["bob"])
-    wait_until(lambda: uris_on_page(tab) == expected, "the page shows other resources or tools than bob's client lists")
+    wait_until(lambda: uris_on_page(tab) == expected, "the page shows what bob's client lists")
     tab.page.locator('[data-key$="crew.txt"]').click()
     tab.panel.get_by_text("crew text").wait_for()
     lines = read_audit(folder)
@@ -148,7 +147,7 @@ def read_audit(folder: Path) -> list[dict[str, Any]]:
 
     wait_until(
         lambda: any('"inspector":"ann"' in line and "crew.txt" in line for line in complete_lines()),
-        "no line for the read",
+        "the read is recorded",
     )
     return [json.loads(line) for line in complete_lines()]
 

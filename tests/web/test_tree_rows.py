@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from tests.conftest import absent
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.offer import Offer
@@ -59,8 +60,9 @@ def test_a_row_that_offers_more_rows_can_load_them() -> None:
             await offer.upstreams.ready(30)
             rows = TreeRows(offer)
             for name in servers:
-                while not await offer.catalogue.find(f"log://{name}/0000", server=name):
-                    await asyncio.sleep(0.01)
+                await wait_until_async(
+                    lambda name=name: offer.catalogue.find(f"log://{name}/0000", server=name), f"{name} is listed"
+                )
                 await rows.toggle(("server", name, ""))
 
             def offers() -> list[dict[str, Any]]:

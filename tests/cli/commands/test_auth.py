@@ -14,7 +14,8 @@ import pytest
 
 from tests.auth.authority import Authority, ProtectedServer, protected_server
 from tests.cli.conftest import COMMAND, ENVIRONMENT
-from tests.web.conftest import run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import run_page
 from wharfinger.cli import main
 
 
@@ -121,7 +122,7 @@ def test_browse_uses_the_saved_token(servers: tuple[ProtectedServer, Authority],
     login(server.url, tmp_path)
     env = {**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)}
     with run_page("browse", "--no-open", "--port", "0", server.url, cwd=tmp_path, env=env):
-        wait_until(lambda: "token-0" in server.received_tokens, "the token was not sent")
+        wait_until(lambda: "token-0" in server.received_tokens, "the token is sent")
     assert authority.request_names().count("authorize") == 1
 
 

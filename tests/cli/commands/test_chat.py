@@ -16,6 +16,7 @@ import pytest
 
 from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refusal, endpoint
 from tests.cli.conftest import COMMAND, ENVIRONMENT, Terminal, run_server_file
+from tests.waiting import wait_until
 from wharfinger.chat.conversation import STOPPED
 
 Start = Callable[..., Terminal]
@@ -308,10 +309,10 @@ def test_ctrl_c_stops_a_tool_call_at_its_server(
     each_api.answer(Call("wait"), Call("look", id="call-2"))
     chat = start_chat(each_api, "--approve", "never")
     chat.send("wait")
-    wait_until(lambda: (tmp_path / "waiting").exists())
+    wait_until((tmp_path / "waiting").exists, "the tool is called")
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
-    wait_until(lambda: (tmp_path / "cancelled").exists())
+    wait_until((tmp_path / "cancelled").exists, "the call is cancelled")
     each_api.answer("Fine.")
     chat.send("and now?")
     chat.expect("Fine.")
@@ -343,7 +344,7 @@ def test_a_server_that_is_killed_is_started_again(
     chat.expect("Calm.")
     pids = (tmp_path / "pids").read_text().split()
     os.kill(int(pids[-1]), 9)
-    wait_until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids))
+    wait_until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids), "the server is started again")
     model.answer(Call("look"))
     model.answer("Still calm.")
     chat.send("again")
@@ -685,11 +686,3 @@ def test_a_real_model_reads_and_calls(harbour: Path, tmp_path: Path) -> None:
 def python_path(first: Path) -> str:
     """Return the module path with this folder first."""
     return os.pathsep.join(filter(None, (str(first), os.environ.get("PYTHONPATH"))))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition()` is true."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -8,7 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from tests.conftest import free_port
-from tests.web.conftest import run_page, wait_until
+from tests.waiting import wait_until
+from tests.web.conftest import run_page
 from tests.web.test_page_gate import SAME_ORIGIN, ask
 from wharfinger import Client
 from wharfinger.cli.app import wharfinger
@@ -77,7 +78,7 @@ def test_a_changed_file_is_reloaded_and_visitors_stay_signed_in(tmp_path: Path) 
         url = page.base + "mcp"
         cookie_header = ask(page, "/?" + page.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]
         file.write_text(SERVER.format(name="float_again"))
-        wait_until(lambda: asyncio.run(tool_names(url)) == ["float_again"], "the server did not reload", 40)
+        wait_until(lambda: asyncio.run(tool_names(url)) == ["float_again"], "the server reloads")
         assert ask(page, "/", {"cookie": cookie_header, **SAME_ORIGIN})[0] == 200
 
 

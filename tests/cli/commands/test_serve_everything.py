@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,12 +16,13 @@ import boto3
 import pytest
 
 from tests.cli.commands.test_serve import address
-from tests.cli.everything import Everything
+from tests.cli.everything import Case, Everything
 from tests.conftest import absent
 from tests.sources.object_store.conftest import endpoint
 from tests.sources.sql_database.conftest import PostgresServer, mariadb, postgres
 from tests.sources.sql_database.mariadb_server import PASSWORD, MariaDBServer
 from tests.sources.systemd_journal.conftest import CAN_WRITE
+from tests.waiting import wait_until_async
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.cli.doctor.checks import MAX_INSTRUCTIONS_CHARACTERS
@@ -134,9 +134,11 @@ def connect(
     async def open_client() -> AsyncIterator[Client]:
         env = {**credentials, "XDG_CACHE_HOME": str(tmp_path)} if transport == "stdio" else {}
         async with Client(target, revision=era, env=env, cache=False, timeout=TIMEOUT_SECONDS) as client:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                while MISSING_META_KEY in ((await client.request("resources/list")).meta or {}):
-                    await asyncio.sleep(0.1)
+
+            async def is_complete() -> bool:
+                return MISSING_META_KEY not in ((await client.request("resources/list")).meta or {})
+
+            await wait_until_async(is_complete, "all sources are listed", seconds=TIMEOUT_SECONDS)
             yield client
 
     return open_client
@@ -173,14 +175,13 @@ async def test_every_source_is_searched(connect: Connect, everything: Everything
         for kind, case in everything.cases.items():
             if not case.search_word:
                 continue
-            deadline = time.monotonic() + 40
-            while True:
+
+            async def is_found(case: Case = case) -> bool:
                 result = await client.call_tool("search", {"query": case.search_word})
-                ids = [hit["id"] for hit in result.structured["results"]]
-                if any(uri.startswith(case.found_uri or case.read_uri) for uri in ids):
-                    break
-                assert time.monotonic() < deadline, (kind, ids)
-                await asyncio.sleep(0.1)
+                uris = [hit["id"] for hit in result.structured["results"]]
+                return any(uri.startswith(case.found_uri or case.read_uri) for uri in uris)
+
+            await wait_until_async(is_found, f"a search finds {case.search_word} in {kind}")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "system"])

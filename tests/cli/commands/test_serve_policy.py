@@ -8,13 +8,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT, TIDE_SERVER
+from tests.waiting import wait_until
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -69,13 +69,6 @@ def list_resources(url: str, token: str) -> str:
     return run("ls", "--token-env", "TOKEN", url, TOKEN=token).stdout
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def replace(file: Path, text: str) -> None:
     """Replace a file at once, so that nobody reads a part of it."""
     new = file.with_suffix(".new")
@@ -103,7 +96,7 @@ def test_a_policy_is_enforced_and_replaced_without_a_restart(
     assert hidden.stderr.replace("pay", "pox") == nothing.stderr
     assert "docs" not in run("inspect", "--token-env", "TOKEN", "--no-probe", url, TOKEN=tokens["bob"]).stdout
     replace(policy, RULES.format(name="bob"))
-    wait_until(lambda: "a.md" in list_resources(url, tokens["bob"]))
+    wait_until(lambda: "a.md" in list_resources(url, tokens["bob"]), "the new policy applies")
     assert "a.md" not in list_resources(url, tokens["ann"])
     assert "The policy was read again from policy.toml" in line_with(server, "policy")
     replace(policy, "[[allow]]\nwhoo = 1")

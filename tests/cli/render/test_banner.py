@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tests.cli.conftest import ENVIRONMENT, Terminal
+from tests.waiting import wait_until
 from wharfinger import Client
 from wharfinger.cli.render.banner import (
     PublishedSource,
@@ -182,10 +182,8 @@ def test_the_page_lists_resources_with_the_command_that_reads_them(url: str, cha
     assert (result.returncode, result.stdout) == (0, "# Notes\n")
     (charts / "new.txt").write_text("x")
     try:
-        end = time.monotonic() + 20
-        while "new.txt" not in get(url.removesuffix("/mcp") + "/"):  # the page caches its list for a second
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        # the page caches its list for a second
+        wait_until(lambda: "new.txt" in get(url.removesuffix("/mcp") + "/"), "the new file is on the page")
     finally:
         (charts / "new.txt").unlink()
 

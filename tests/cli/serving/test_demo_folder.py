@@ -1,18 +1,9 @@
 """The demo folder: a copy with a growing log, which is deleted at the end."""
 
-import time
 from pathlib import Path
 
+from tests.waiting import wait_until
 from wharfinger.cli.serving.demo_folder import LOG, demo_folder
-
-
-def reaches_length(log: Path, lines: int) -> bool:
-    """Return whether the log soon has this number of lines."""
-    for _ in range(1000):
-        if len(log.read_text().splitlines()) >= lines:
-            return True
-        time.sleep(0.005)
-    return False
 
 
 def test_the_log_in_the_copy_grows_and_the_copy_is_deleted(tmp_path: Path) -> None:
@@ -24,7 +15,7 @@ def test_the_log_in_the_copy_grows_and_the_copy_is_deleted(tmp_path: Path) -> No
         copy = Path(folder)
         assert copy.name == "examples"
         assert (copy / "a.md").read_text() == "a"
-        assert reaches_length(copy / LOG, 4)
+        wait_until(lambda: len((copy / LOG).read_text().splitlines()) >= 4, "the log has four lines")
     assert not copy.exists()
     assert (source / LOG).read_text() == "first\n"
 

@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT
 from tests.conftest import free_port
+from tests.waiting import wait_until_listening
 from wharfinger import Client
 
 
@@ -40,16 +39,13 @@ def run_server(*arguments: str, token: str = "") -> Iterator[tuple[str, subproce
     environment = {**ENVIRONMENT, "RECORD_TOKEN": token}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=environment)  # fmt: skip
+
+    def errors() -> bytes:
+        process.kill()
+        return process.communicate()[1]
+
     try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None, process.stderr and process.stderr.read()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+        wait_until_listening(process, port, errors)
         yield f"http://127.0.0.1:{port}/mcp", process
     finally:
         process.kill()

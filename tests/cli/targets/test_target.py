@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import ENVIRONMENT, RunCli
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("folder", ["charts", "."])
@@ -38,10 +38,7 @@ def test_a_server_on_a_unix_socket_is_a_target(run_cli: RunCli, tmp_path: Path) 
     script = "from wharfinger import Server\nimport sys\nServer('quay').run(unix=sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", script, str(socket_path)], env=ENVIRONMENT)
     try:
-        for _ in range(400):
-            if socket_path.exists():
-                break
-            time.sleep(0.05)
+        wait_until(socket_path.exists, "the server makes its socket")
         found = json.loads(run_cli("inspect", "--json", "--no-probe", f"unix:{socket_path}")[1])
         assert (found["transport"], found["server"]["name"]) == ("unix socket", "quay")
         assert run_cli("ls", "--tree", str(socket_path)) == (0, "quay 0\n", "")

@@ -21,9 +21,9 @@ from tests.security.server_processes import (
     StdioProcess,
     handshake_request,
     notification,
-    within,
 )
 from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient
+from tests.waiting import wait_until
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PATIENCE_SECONDS = 40.0
@@ -35,7 +35,7 @@ class UnixProcess(ServerProcess):
 
     def __init__(self, path: Path) -> None:
         super().__init__("run", SERVER, "--unix", str(path))
-        assert within(PATIENCE_SECONDS, path.exists), self.errors
+        wait_until(path.exists, "the server makes its socket", details=lambda: self.errors)
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(str(path))

@@ -20,6 +20,7 @@ from tests.security.leaks.all_requests import normalized, send_all_requests, wit
 from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
 from tests.security.leaks.world import ALWAYS, BuiltServer, Shape, View, World, build, file_path, file_text, word
 from tests.server.driving import ALL, ERAS, STATELESS
+from tests.waiting import wait_until_async
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.principal import Principal
 from wharfinger.server import near_uris
@@ -231,5 +232,8 @@ async def test_answers_do_not_change_with_hidden_files(name: str, tmp_path: Path
 async def wait_until_found(caller: HttpCaller, new_word: str) -> None:
     """Wait until a search of this caller finds the word in the text of a file."""
     search = {"name": "search", "arguments": {"query": new_word}}
-    while f"harbour of {new_word}".encode() not in await caller.ask("tools/call", search):
-        await asyncio.sleep(0.02)
+
+    async def is_found() -> bool:
+        return f"harbour of {new_word}".encode() in await caller.ask("tools/call", search)
+
+    await wait_until_async(is_found, f"{new_word} is found")

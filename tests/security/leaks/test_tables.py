@@ -12,6 +12,7 @@ import pytest
 from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
 from tests.security.leaks.world import word
 from tests.server.driving import ERAS, META, STATELESS
+from tests.waiting import wait_until_async
 from wharfinger import Context, Server
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.principal import Principal
@@ -206,8 +207,7 @@ async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
 
 async def wait_until_received(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
     """Wait until a text has been received this many times."""
-    while caller.received.count(text) < times:
-        await asyncio.sleep(0.01)
+    await wait_until_async(lambda: caller.received.count(text) >= times, f"{text!r} is received {times} times")
 
 
 @pytest.mark.parametrize("transport", ["http", "stream"])

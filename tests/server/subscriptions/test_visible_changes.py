@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.driving import ERAS, STATELESS, Wire
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, Rule
@@ -58,8 +59,10 @@ async def finish_requests(wire: Wire) -> None:
 
 async def finish_changes(server: Server) -> None:
     """Wait until every change has been compared and sent."""
-    while server.watching._work is not None or server.watching._waiting or server.watching._phases:
-        await asyncio.sleep(0.01)
+    watching = server.watching
+    await wait_until_async(
+        lambda: watching._work is None and not watching._waiting and not watching._phases, "all changes are sent"
+    )
     await server.visible_changes._jobs.finished()
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tests.sources.conftest import Permit
 from tests.sources.document_text.conftest import text_of
 from tests.sources.document_text.document_builders import docx_of, encrypted_pdf, epub_of, pdf_of, pptx_of
+from tests.waiting import wait_until
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
@@ -34,13 +34,6 @@ from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 T = TypeVar("T")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 BOUNDS = SearchBounds(seconds=40.0)  # on a busy machine a process takes seconds to start
@@ -231,9 +224,9 @@ def test_a_read_waits_longer_for_a_process_than_the_search_that_wanted_the_docum
     try:
         with ThreadPoolExecutor(3) as threads:
             slow = threads.submit(text_of, published, "slow.pdf?text")
-            wait_until(lambda: len(pool._busy) == 1)
+            wait_until(lambda: len(pool._busy) == 1, "a document is parsed")
             search = threads.submit(lambda: list(published._documents.text(uri, "application/pdf")))
-            wait_until(lambda: pool._waiting == 1)
+            wait_until(lambda: pool._waiting == 1, "a document waits")
             read = threads.submit(text_of, published, "a.pdf?pages=1")
             assert isinstance(search.exception(30), Overloaded)
             os.kill(process_id, signal.SIGCONT)

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.sources.document_text.document_builders import docx_of, pdf_of
+from tests.waiting import wait_until
 from wharfinger.errors import Overloaded
 from wharfinger.sources.document_text import parser_pool
 from wharfinger.sources.document_text.child_program import MEMORY_BYTES
@@ -46,13 +46,6 @@ def pause_processes(pool: ParserPool) -> list[int]:
     for process_id in pool.process_ids:
         os.kill(process_id, signal.SIGSTOP)
     return pool.process_ids
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_running(process_id: int) -> bool:
@@ -100,8 +93,8 @@ def test_an_idle_process_ends() -> None:
     pool = ParserPool(idle_seconds=10)
     extract(pool)
     (process_id,) = pool.process_ids
-    wait_until(lambda: not pool.process_ids, 40)
-    wait_until(lambda: not is_running(process_id))
+    wait_until(lambda: not pool.process_ids, "the pool lets the idle process go")
+    wait_until(lambda: not is_running(process_id), "the process ends")
     assert extract(pool).pages == ["good"]
     pool.close()
 
@@ -118,7 +111,7 @@ def test_a_process_that_hangs_is_killed_after_the_time_limit(pool: ParserPool, m
     os.kill(process_id, signal.SIGSTOP)
     monkeypatch.setattr(parser_pool, "SECONDS", 0.3)
     assert extract(pool).failure == "parsing it took longer than 0.3 s: split it"
-    wait_until(lambda: not is_running(process_id))
+    wait_until(lambda: not is_running(process_id), "the process ends")
     monkeypatch.undo()
     assert extract(pool).pages == ["good"]
 
@@ -143,9 +136,9 @@ def test_calls_beyond_max_waiting_are_refused(pool: ParserPool) -> None:
     paused_ids = pause_processes(pool)
     with ThreadPoolExecutor(3) as threads:
         parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
-        wait_until(lambda: len(pool._busy) == 2)
+        wait_until(lambda: len(pool._busy) == 2, "two documents are parsed")
         waiting = threads.submit(extract, pool)
-        wait_until(lambda: pool._waiting == 1)
+        wait_until(lambda: pool._waiting == 1, "a document waits")
         with pytest.raises(Overloaded, match="Too many documents"):
             extract(pool)
         for process_id in paused_ids:
@@ -157,7 +150,7 @@ def test_a_waiting_call_is_refused_after_its_patience(pool: ParserPool) -> None:
     paused_ids = pause_processes(pool)
     with ThreadPoolExecutor(2) as threads:
         parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
-        wait_until(lambda: len(pool._busy) == 2)
+        wait_until(lambda: len(pool._busy) == 2, "two documents are parsed")
         with pytest.raises(Overloaded, match="Other documents take long"):
             extract(pool, patience=0.05)
         for process_id in paused_ids:
@@ -171,7 +164,7 @@ def test_close_ends_processes_that_are_parsing(pool: ParserPool) -> None:
     os.kill(process_id, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         parsing = threads.submit(extract, pool)
-        wait_until(lambda: bool(pool._busy))
+        wait_until(lambda: pool._busy, "the document is parsed")
         pool.close()
         with pytest.raises(Overloaded, match="The server is closing"):
             parsing.result(TIMEOUT_SECONDS)
@@ -203,7 +196,7 @@ def test_a_process_that_is_parsing_ends_with_its_server(server_signal: signal.Si
         "extract(pool)\n"
         "print(*pool.process_ids, flush=True)\n"
         "threading.Thread(target=extract, args=(pool, pdf_of(['word ' * 1_000] * 9_000)), daemon=True).start()\n"
-        "wait_until(lambda: bool(pool._busy))\n"
+        "wait_until(lambda: pool._busy, 'the document is parsed')\n"
         "print('parsing', flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -215,7 +208,7 @@ def test_a_process_that_is_parsing_ends_with_its_server(server_signal: signal.Si
         server.send_signal(server_signal)
         server.wait(TIMEOUT_SECONDS)
     assert process_ids
-    wait_until(lambda: not any(map(is_running, process_ids)))
+    wait_until(lambda: not any(map(is_running, process_ids)), "the processes end")
 
 
 def test_threads_share_the_pool(pool: ParserPool) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from tests.cli.commands.test_serve import address
 from tests.sources.document_text.document_builders import bomb_pdf, docx_of, encrypted_pdf, pdf_of
-from tests.sources.document_text.test_parser_pool import is_running, wait_until
+from tests.sources.document_text.test_parser_pool import is_running
+from tests.waiting import wait_until
 from wharfinger import Client
 from wharfinger.errors import WharfingerError
 
@@ -105,4 +106,4 @@ def test_ctrl_c_during_a_parse_ends_the_server_and_its_children(
     children = asyncio.run(main())
     assert process.wait(TIMEOUT_SECONDS) in (0, 130, -signal.SIGINT)
     assert children
-    wait_until(lambda: not any(map(is_running, children)))
+    wait_until(lambda: not any(map(is_running, children)), "the processes of the server end")

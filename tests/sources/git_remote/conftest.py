@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from tests.conftest import absent
 from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger.source import Source
 from wharfinger.sources.git_remote import remote_address
@@ -97,23 +97,18 @@ async def serving(*sources: Source) -> AsyncGenerator[Client]:
         yield client
 
 
-async def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until a condition is true."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
 async def wait_until_complete(source: RemoteGitSource) -> None:
     """Wait until the clone has all objects of its repository."""
-    await wait_until(lambda: source.mirror.cloned and not source.mirror.state.missing)
+    await wait_until_async(lambda: source.mirror.cloned and not source.mirror.state.missing, "the clone is complete")
 
 
 async def wait_for_text(client: Client, uri: str, expected: str) -> None:
     """Read a resource until it has this text."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while await read_text(client, uri) != expected:
-            await asyncio.sleep(0.05)
+
+    async def has_text() -> bool:
+        return await read_text(client, uri) == expected
+
+    await wait_until_async(has_text, f"{uri} has the text {expected!r}")
 
 
 async def read_text(client: Client, uri: str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 from tests.conftest import absent, free_port
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until, wait_until_listening
 
 TOKEN = "fathoms-8-21-40"
 CONFIGURATION = """
@@ -116,16 +115,8 @@ class GitHost:
             [self._nginx, "-p", str(self.folder), "-e", f"{self.folder}/errors", "-c", f"{self.folder}/nginx.conf"],
             start_new_session=True,
         )
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                if (self.folder / "cgi").exists():
-                    return
-            except OSError:
-                pass
-            assert time.monotonic() < deadline, (self.folder / "errors").read_text()
-            time.sleep(0.02)
+        wait_until_listening(self._process, self.port, (self.folder / "errors").read_text)
+        wait_until((self.folder / "cgi").exists, "fcgiwrap makes its socket")
 
     def stop(self) -> None:
         """Stop nginx."""

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until, wait_until_complete
+from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until_complete
 from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger.errors import RemoteError
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -84,7 +85,9 @@ async def test_no_objects_are_fetched_while_the_remote_does_not_change(host: Git
         await wait_until_complete(source)
         packs = host.requests.count("POST /harbour.git/git-upload-pack")
         listed = host.requests.count("GET /harbour.git/info/refs")
-        await wait_until(lambda: host.requests.count("GET /harbour.git/info/refs") >= listed + 2)
+        await wait_until_async(
+            lambda: host.requests.count("GET /harbour.git/info/refs") >= listed + 2, "two more polls"
+        )
         # in protocol 2, each listing of references is one POST
         extra = host.requests.count("POST /harbour.git/git-upload-pack") - packs
         assert extra <= host.requests.count("GET /harbour.git/info/refs") - listed + 1
@@ -100,7 +103,7 @@ async def test_a_force_push_and_deleted_references_are_reported(
         history.git("reset", "-q", "--hard", "HEAD~1")
         history.commit("Another past", hull__txt="seven\nfathoms\n")
         history.git("push", "-q", "--force", "origin", "main", ":feature/lights", ":v2")
-        await wait_until(lambda: "force-push" in source.mirror.replaced)
+        await wait_until_async(lambda: "force-push" in source.mirror.replaced, "the force-push is found")
         assert await read_text(client, HULL) == "seven\nfathoms\n"
         assert f"main was replaced by a force-push ({old[:7]} became {history.head[:7]})" in source.describe()
         for words in ("main was replaced by a force-push", "feature/lights was deleted", "tag v2 was deleted"):
@@ -120,7 +123,7 @@ async def test_another_branch_is_served_after_the_default_branch_is_deleted(
         bare = host.folder / "repositories" / "harbour.git"
         history.git("symbolic-ref", "HEAD", "refs/heads/feature/lights", cwd=bare)
         history.git("update-ref", "-d", "refs/heads/main", cwd=bare)
-        await wait_until(lambda: "main was deleted" in source.mirror.replaced)
+        await wait_until_async(lambda: "main was deleted" in source.mirror.replaced, "the deletion is found")
         assert await read_text(client, HULL) == "four\nfathoms\n"
         assert "feature/lights at" in await read_text(client, "git://harbour")
 
@@ -136,7 +139,7 @@ async def test_the_first_commit_of_an_empty_repository_is_served(host: GitHost, 
         assert await read_text(client, HULL) == "four\n"
         bare = host.folder / "repositories" / "harbour.git"
         work.git("update-ref", "-d", "refs/heads/main", cwd=bare)
-        await wait_until(lambda: "main was deleted" in source.mirror.replaced)
+        await wait_until_async(lambda: "main was deleted" in source.mirror.replaced, "the deletion is found")
         assert "without commits yet" in await read_text(client, "git://harbour")
 
 
@@ -148,7 +151,7 @@ async def test_an_outage_is_reported_and_the_last_state_is_served(
     async with serving(source) as client:
         await wait_until_complete(source)
         host.stop()
-        await wait_until(lambda: source.mirror.problem)
+        await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
         assert await read_text(client, HULL) == "five\nfathoms\n"
         assert "high at six" in (await read_text(client, "git://harbour/grep/HEAD?text=high")).lower()
         assert "has not been fetched since then (127.0.0.1 does not answer)" in await read_text(client, "git://harbour")
@@ -163,7 +166,7 @@ async def test_an_outage_is_reported_and_the_last_state_is_served(
             await asyncio.wait_for(anext(changes), 50)
             await asyncio.wait_for(anext(top_changes), 50)
         assert await read_text(client, HULL) == "six\nfathoms\n"
-        await wait_until(lambda: not source.mirror.problem)
+        await wait_until_async(lambda: not source.mirror.problem, "a fetch succeeds")
         assert "does not answer" not in await read_text(client, "git://harbour")
         assert "does not answer" not in source.describe()
         assert f"{url} can be fetched again" in caplog.text
@@ -180,7 +183,7 @@ async def test_a_clone_is_served_after_a_restart_even_if_the_host_is_down(
     source = clone(url)
     async with serving(source) as client:
         assert await read_text(client, HULL) == "five\nfathoms\n"
-        await wait_until(lambda: source.mirror.problem)
+        await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
         assert await read_text(client, HULL) == "five\nfathoms\n"
 
 
@@ -228,10 +231,10 @@ async def test_the_last_state_is_served_if_a_fetch_exceeds_the_size_limit(
         mirror._git.max_bytes = mirror.folder.size() + 100_000
         history.commit("Dredge", hull__txt=os.urandom(300_000))
         history.git("push", "-q", "origin", "main")
-        await wait_until(lambda: "the bound of the clone" in mirror.problem)
+        await wait_until_async(lambda: "the bound of the clone" in mirror.problem, "a fetch exceeds the bound")
         assert await read_text(client, HULL) == "five\nfathoms\n"
         mirror._git.max_bytes = 1 << 30
-        await wait_until(lambda: not mirror.problem)
+        await wait_until_async(lambda: not mirror.problem, "a fetch succeeds")
         assert mirror.folder.size() > 300_000
 
 
@@ -247,10 +250,10 @@ async def test_the_last_state_is_served_if_the_disk_is_full(host: GitHost, histo
             await wait_until_complete(source)
             history.commit("Dredge", hull__txt=os.urandom(2_000_000))
             history.git("push", "-q", "origin", "main")
-            await wait_until(lambda: "no space is left" in source.mirror.problem)
+            await wait_until_async(lambda: "no space is left" in source.mirror.problem, "the disk is full")
             assert await read_text(client, HULL) == "five\nfathoms\n"
             subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
-            await wait_until(lambda: not source.mirror.problem)
+            await wait_until_async(lambda: not source.mirror.problem, "a fetch succeeds")
             assert history.head[:7] in source.describe()
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -286,5 +289,5 @@ async def test_packs_of_many_pushes_are_merged(host: GitHost, history: GitReposi
                 history.commit(f"Dredge {number}", hull__txt=f"{number}\n")
                 history.git("push", "-q", "origin", "main")
                 await wait_for_text(client, HULL, f"{number}\n")
-            await wait_until(lambda: len(source.mirror.folder.pack_names()) <= 4)
+            await wait_until_async(lambda: len(source.mirror.folder.pack_names()) <= 4, "packs are merged")
         assert await read_text(client, "git://harbour/tree/v1/old.txt") == "old contents\n"

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import TIMEOUT_SECONDS, read_text, serving, wait_until
+from tests.sources.git_remote.conftest import TIMEOUT_SECONDS, read_text, serving, wait_for_text
 from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
@@ -18,6 +19,7 @@ from wharfinger.sources.git_remote import git_skills
 from wharfinger.sources.git_remote.git_skills import GitSkills
 from wharfinger.sources.registry import make_sources
 from wharfinger.sources.skill_folder import skills
+from wharfinger.types.skills import Skill
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -74,10 +76,12 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: GitRep
             library.commit("Change")
             push()
             await asyncio.wait_for(anext(changes), 50)
-        async with asyncio.timeout(50):
-            while len(found) != 1 or len(found[0].resources) != 3:
-                await asyncio.sleep(0.05)
-                found = await client.list_skills()
+
+        async def only_skill() -> list[Skill]:
+            found = await client.list_skills()
+            return found if len(found) == 1 and len(found[0].resources) == 3 else []
+
+        found = await wait_until_async(only_skill, "one skill of three files is left")
         assert found[0].frontmatter["description"] == "Fill in all forms."
         changed = await client.read_skill_file(found[0], "skill://skills/pdf-forms/templates")
         assert changed.text == "now a file\n"
@@ -119,12 +123,9 @@ async def test_files_that_could_not_be_written_are_written_later(
         library.write("skills/pdf-forms/templates/invoice.md", "Sum: …\n").commit("Change")
         if remote:
             library.git("push", "-q", "origin", "main")
-        async with asyncio.timeout(40):
-            while "could not be read" not in caplog.text:
-                await asyncio.sleep(0.02)
-            obstacle.rmdir()
-            while await read_text(client, template) != "Sum: …\n":
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: "could not be read" in caplog.text, "the failure is logged")
+        obstacle.rmdir()
+        await wait_for_text(client, template, "Sum: …\n")
 
 
 async def test_files_of_a_checkout_that_failed_are_replaced_by_those_of_the_old_commit(
@@ -145,15 +146,11 @@ async def test_files_of_a_checkout_that_failed_are_replaced_by_those_of_the_old_
         damaged, other = library.git("rev-parse", "HEAD:skills/zzz/SKILL.md", "HEAD:README.md").split()
         (objects / damaged[:2] / damaged[2:]).chmod(0o600)
         (objects / damaged[:2] / damaged[2:]).write_bytes((objects / other[:2] / other[2:]).read_bytes())
-        async with asyncio.timeout(40):
-            while "could not be read" not in caplog.text:
-                await asyncio.sleep(0.02)
-            assert await read_text(client, template) == "Sum: …\n"
-            library.git("update-ref", "refs/heads/main", old)
-            while await read_text(client, template) != "Name: …\n":
-                await asyncio.sleep(0.02)
-            while (source._folder / "skills/pdf-forms/zz").exists():
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: "could not be read" in caplog.text, "the failure is logged")
+        assert await read_text(client, template) == "Sum: …\n"
+        library.git("update-ref", "refs/heads/main", old)
+        await wait_for_text(client, template, "Name: …\n")
+        await wait_until_async(lambda: not (source._folder / "skills/pdf-forms/zz").exists(), "the files are removed")
 
 
 async def test_a_skill_at_the_top_of_a_repository_is_named_after_the_repository(
@@ -232,14 +229,8 @@ async def test_a_failure_to_clone_is_reported_until_the_skills_can_be_read(
         with pytest.raises(RemoteError, match=r"127\.0\.0\.1 does not answer"):
             await client.list_skills()
         host.start()
-        await wait_until(source._ready.is_set)
-        async with asyncio.timeout(50):
-            while True:
-                try:
-                    assert len(await client.list_skills()) == 2
-                    break
-                except RemoteError:
-                    await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(source._ready.wait, TIMEOUT_SECONDS)
+        assert len(await wait_until_async(client.list_skills, "the skills are listed", ignore=RemoteError)) == 2
 
 
 async def test_the_command_line_accepts_skill_folders_and_skills_of_repositories(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -15,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until, wait_until_complete
+from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until_complete
 from tests.sources.git_remote.git_host import TOKEN, GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_remote.clone_folder import CloneFolder
@@ -162,7 +162,7 @@ async def test_a_token_is_in_no_argument_file_or_log_and_not_sent_to_object_read
             history.git("push", "-q", "origin", "main")
             await wait_for_text(client, HULL, "six\n")
             host.stop()
-            await wait_until(lambda: source.mirror.problem)
+            await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
             shown = [source.describe(), repr(source), source.location, str(caught.value), caplog.text]
     finally:
         stop.set()
@@ -294,7 +294,7 @@ async def test_an_endless_pack_is_cut_off_at_the_size_limit(caplog: pytest.LogCa
     with fake_host(protocol_handler(reference_list("refs/heads/main"), send_endless_pack)) as (url, _):
         source = clone(f"{url}/harbour.git", max_clone_size=3_000_000)
         async with serving(source) as client:
-            await wait_until(lambda: source.mirror.problem)
+            await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
             assert "the bound of the clone" in source.mirror.problem
             with pytest.raises(RemoteError, match="the bound of the clone"):
                 await read_text(client, HULL)
@@ -311,14 +311,12 @@ async def test_a_decompression_bomb_stays_compressed_in_the_clone(host: GitHost,
     url = host.add(work)
     source = clone(url, max_clone_size=8 << 20)
     async with serving(source) as client:
-        async with asyncio.timeout(50):
-            while True:
-                try:
-                    assert "bomb.bin" in await read_text(client, "git://harbour/tree/HEAD")
-                    break
-                except RemoteError:
-                    assert not source.mirror.problem
-                    await asyncio.sleep(0.2)
+
+        async def list_files() -> str:
+            assert not source.mirror.problem
+            return await read_text(client, "git://harbour/tree/HEAD")
+
+        assert "bomb.bin" in await wait_until_async(list_files, "the folder can be read", ignore=RemoteError)
         assert await read_text(client, "git://harbour/tree/HEAD/hull.txt") == "four\n"
     assert source.mirror.folder.size() < 8 << 20
 
@@ -328,7 +326,7 @@ async def test_invalid_reference_names_are_not_stored(host: GitHost, history: Gi
     with fake_host(protocol_handler(reference_list("refs/heads/main", *names))) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await wait_until(lambda: source.mirror.problem)
+            await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
         repository = source.mirror.folder.repository
         assert not list(cache.rglob("*escape*"))
         assert [path for path in (repository / "refs").rglob("*") if path.is_file()] == []
@@ -349,7 +347,7 @@ async def test_an_endless_list_of_references_is_refused() -> None:
     with fake_host(send_references) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await wait_until(lambda: source.mirror.problem)
+            await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
             assert "too many references" in source.mirror.problem or "memory" in source.mirror.problem
 
 
@@ -376,7 +374,7 @@ async def test_a_tree_that_contains_a_git_folder_is_refused(host: GitHost, work:
     work.git("update-ref", "refs/heads/main", commit)
     source = clone(host.add(work))
     async with serving(source):
-        await wait_until(lambda: source.mirror.problem)
+        await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
         assert "hasDotgit" in source.mirror.problem
         assert not source.mirror.cloned
 
@@ -391,7 +389,7 @@ async def test_messages_of_the_host_are_neither_interpreted_nor_shown() -> None:
     with fake_host(protocol_handler(reference_list("refs/heads/main"), send_messages)) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await wait_until(lambda: source.mirror.problem)
+            await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
             problem = source.mirror.problem
     assert "no space" not in problem and "token" not in problem
     assert "\x1b" not in problem and "hunter2" not in problem
@@ -407,7 +405,9 @@ async def test_a_server_that_stops_ends_its_clone_at_once_and_can_start_again(
         port = silent.getsockname()[1]
         source = clone(f"http://127.0.0.1:{port}/harbour.git")
         async with serving(source) as client:
-            await wait_until(lambda: any(b"git-remote-http" in command for _, command, _ in child_processes()))
+            await wait_until_async(
+                lambda: any(b"git-remote-http" in command for _, command, _ in child_processes()), "git connects"
+            )
             with pytest.raises(RemoteError, match="is being cloned for the first time"):
                 await read_text(client, HULL)
             closing = time.monotonic()

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands.test_serve import address
-from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until, wait_until_complete
+from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until_complete
 from tests.sources.git_remote.git_host import TOKEN, GitHost
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger import Client
 from wharfinger.errors import RemoteError, ResourceNotFound
 from wharfinger.source import Source
@@ -116,7 +117,7 @@ async def test_old_contents_that_exceed_the_size_limit_are_left_out(
     url = host.add(work)
     source = clone(url, max_clone_size=1_000_000)
     async with serving(source) as client:
-        await wait_until(lambda: source.mirror.state.cut)
+        await wait_until_async(lambda: source.mirror.state.cut, "old revisions are left out")
         assert await read_text(client, HULL) == "five\n"
         with pytest.raises(RemoteError, match=r"would be larger than 977 KiB .* raise max_clone_size"):
             await read_text(client, "git://harbour/tree/HEAD~1/old.bin")
@@ -127,7 +128,9 @@ async def test_old_contents_that_exceed_the_size_limit_are_left_out(
         await wait_for_text(client, HULL, "six\n")
     source = clone(url)  # with a larger limit, they are fetched
     async with serving(source) as client:
-        await wait_until(lambda: not source.mirror.state.cut and not source.mirror.state.missing)
+        await wait_until_async(
+            lambda: not source.mirror.state.cut and not source.mirror.state.missing, "old revisions are fetched"
+        )
         assert (await client.read_resource("git://harbour/tree/HEAD~2/old.bin")).contents
 
 
@@ -207,15 +210,15 @@ def test_doctor_reports_an_outdated_clone_and_a_missing_one(host: GitHost, histo
             await wait_until_complete(source)
 
     async def wait_for(served: str, top: str, problem: str) -> None:
-        async with Client(served, cache=False) as client, asyncio.timeout(50):
-            while True:
+        async with Client(served, cache=False) as client:
+
+            async def is_reported() -> bool:
                 try:
-                    found = await read_text(client, top)
+                    return problem in await read_text(client, top)
                 except RemoteError as error:
-                    found = str(error)
-                if problem in found:
-                    return
-                await asyncio.sleep(0.1)
+                    return problem in str(error)
+
+            await wait_until_async(is_reported, problem)
 
     asyncio.run(fill_cache())
     host.stop()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.sources.git_repository.conftest import GitRepository
 from tests.sources.git_repository.histories import CHANGES, History, PublishedRepository, bytes_of, read_windows
+from tests.waiting import wait_until
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
@@ -135,9 +136,7 @@ def test_watchers_are_notified_of_changes_in_the_working_tree(history: GitReposi
         recorder.wait_for(URI)
         history.git("commit", "-q", "-m", "Deepen")
         recorder.wait_for(URI)
-        deadline = time.monotonic() + 30
-        while not source.read_text(URI).startswith("Nothing is changed"):
-            assert time.monotonic() < deadline
+        wait_until(lambda: source.read_text(URI).startswith("Nothing is changed"), "no change is left")
         version = source.version(URI)
         assert version == source.version(URI)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.sources.git_repository.conftest import GitRepository
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.sources import git
@@ -58,9 +59,7 @@ async def _use_client(client: Client, work: GitRepository) -> list[float]:
         await asyncio.to_thread(work.commit, f"Deepen {number}", hull__txt=f"{number} fathoms\n")
         committed = time.monotonic()
         await asyncio.to_thread(work.commit, "Another thing", other__txt=str(number))
-        async with asyncio.timeout(40):
-            while len(times) == count:
-                await asyncio.sleep(0.005)
+        await wait_until_async(lambda count=count: len(times) > count, "the change is reported")  # type: ignore[misc]
         delays.append(times[count] - committed)
         assert (await client.read_resource(HULL)).contents[0].text == f"{number} fathoms\n"
     await asyncio.sleep(0.6)

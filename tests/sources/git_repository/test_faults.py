@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pytest
 from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.git_processes import command_of, git_processes
 from tests.sources.git_repository.histories import History, PublishedRepository, bytes_of, close_all, fill_with_deltas
+from tests.waiting import wait_until
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, ResourceNotFound, WharfingerError
 from wharfinger.source import UnusableSource
@@ -34,18 +35,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are c
 HULL = "git://repo/tree/main/hull.txt"
 TOP = "git://repo"
 MAX_PERSISTENT_PROCESSES = 16
-RECOVERY_SECONDS = 40.0
 
 
 # Processes
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = RECOVERY_SECONDS) -> None:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
 
 
 def reads_as(source: PublishedRepository, uri: str, text: str) -> bool:
@@ -61,7 +53,7 @@ def _no_processes_are_left() -> Iterator[None]:
     """Check that no git process is left after the sources are closed."""
     yield
     close_all()
-    wait_until(lambda: not git_processes(), "all processes of git have ended", 20)
+    wait_until(lambda: not git_processes(), "all processes of git have ended")
 
 
 @pytest.fixture
@@ -158,7 +150,9 @@ def test_a_force_pushed_branch_is_read_at_its_new_commit(work: GitRepository, tm
         assert source.read_text(f"git://repo/tree/{dropped}/hull.txt") == "secret\n"
         served.git("reflog", "expire", "--expire=now", "--all")
         served.git("gc", "-q", "--prune=now")
-        wait_until(lambda: not reads_as(source, f"git://repo/tree/{dropped}/hull.txt", "secret\n"), "it is pruned", 60)
+        wait_until(
+            lambda: not reads_as(source, f"git://repo/tree/{dropped}/hull.txt", "secret\n"), "it is pruned", seconds=60
+        )
         with pytest.raises(ResourceNotFound):
             source.read(f"git://repo/commit/{dropped}")
         assert source.read_text(HULL) == "right\n"
@@ -581,7 +575,7 @@ def test_a_server_that_ends_leaves_no_process(history: GitRepository, tmp_path: 
         process.send_signal(signum)
         process.stdout.read()
         process.wait(20)
-        wait_until(lambda: not any(command_of(pid) == children[pid] for pid in children), f"{children} have ended", 20)
+        wait_until(lambda: not any(command_of(pid) == children[pid] for pid in children), f"{children} have ended")
         if signum != signal.SIGKILL:
             assert list((tmp_path / "tmp").iterdir()) == []
     finally:

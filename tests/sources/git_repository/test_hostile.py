@@ -30,6 +30,7 @@ from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.git_processes import git_processes
 from tests.sources.git_repository.histories import PublishedRepository, bytes_of, close_all, percent_encode
 from tests.sources.git_repository.pack_files import encode_header, encode_size
+from tests.waiting import wait_until
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
@@ -677,9 +678,11 @@ def test_links_out_of_a_repository_are_not_followed(
         assert "link" in str(error)
         return
     secrets = [f"tree/{blob}", f"tree/{secret}/secret.txt", f"commit/{secret}", "tree/evil/secret.txt", f"log/{secret}"]
-    deadline = time.monotonic() + (30 if while_published else 0)  # a later change is found within a second
-    while any(_can_be_read(source, f"git://repo/{uri}") for uri in secrets):
-        assert time.monotonic() < deadline, "an object outside of the repository is read"
+    wait_until(
+        lambda: not any(_can_be_read(source, f"git://repo/{uri}") for uri in secrets),
+        "no object outside of the repository is read",
+        seconds=30 if while_published else 0,  # a later change is found within a second
+    )
     try:
         found = make_all_requests(source)
     except InvalidArgument as error:  # nothing can be read until the link is removed
@@ -1067,7 +1070,4 @@ def _no_processes_are_left() -> Iterator[None]:
     """Check that no git process is left after the sources are closed."""
     yield
     close_all()
-    deadline = time.monotonic() + 20
-    while (left := git_processes()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert left == {}
+    wait_until(lambda: not git_processes(), "all processes of git have ended", details=git_processes)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.sources.git_repository.conftest import GitRepository, ServedGit
+from tests.waiting import wait_until
 from wharfinger.sources import polling
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
@@ -24,10 +25,7 @@ def watch(source: ServedGit, *uris: str | None) -> ChangeRecorder:
 
 def wait_for_first_poll(source: ServedGit, *uris: str | None) -> None:
     """Wait until the versions of these resources have been polled."""
-    deadline = time.monotonic() + 40
-    while not source._known_versions.keys() >= set(uris):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: source._known_versions.keys() >= set(uris), "the versions are polled")
 
 
 def unexpected_changes(recorder: ChangeRecorder, seconds: float = 1.0) -> list[str | None]:
@@ -55,10 +53,7 @@ def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit,
     source.watch(new, recorder)
     source.watch(tag, recorder)
     watched = source._watches._watched
-    deadline = time.monotonic() + 40
-    while any(watched[uri].state is polling._UNKNOWN for uri in (new, tag)):  # until a round in which they are missing
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: all(watched[uri].state is not polling._UNKNOWN for uri in (new, tag)), "both are found missing")
     history.git("branch", "new", "v1")
     recorder.wait_for(top, new)
     history.git("branch", "-f", "new", "main")
@@ -113,10 +108,7 @@ def test_the_last_of_a_hundred_fast_commits_is_reported(source: ServedGit, histo
         history.git("update-ref", "refs/heads/main", oid)
         if recorder.changes:
             source.version(log)
-    deadline = time.monotonic() + 40
-    while source._known_versions[log][1] != oid and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert source._known_versions[log][1] == oid
+    wait_until(lambda: source._known_versions[log][1] == oid, "the last commit is polled")
     assert recorder.changes
     assert len(recorder.changes) <= (time.monotonic() - began) / source._watches.every + 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ import uvicorn
 
 from tests.conftest import free_port
 from tests.sources.http_api.shop import Shop, make_shop
+from tests.waiting import wait_until
 
 __all__ = ["ShopServer", "shop_server"]
 
@@ -32,10 +32,7 @@ class ShopServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + 30
-        while not self._server.started:
-            assert time.monotonic() < deadline, "uvicorn does not start"
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started, "uvicorn starts")
 
     @property
     def is_up(self) -> bool:

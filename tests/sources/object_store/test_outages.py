@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from tests.sources.object_store.bucket_server import BucketServer
 from tests.sources.object_store.conftest import Bucket, publish_bucket
 from tests.sources.stalling_proxy import StallingProxy
+from tests.waiting import wait_until, wait_until_async
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.sources import files, resource_tools, search_index
@@ -160,8 +160,10 @@ def test_a_search_of_the_index_does_not_wait_for_a_silent_bucket(
                 hits = (await client.call_tool("search", {"query": "lantern"})).data["results"]
                 return {hit["id"] for hit in hits}
 
-            while index.pending or len(await search_ids()) < 2:
-                await asyncio.sleep(0.01)
+            async def is_indexed() -> bool:
+                return not index.pending and len(await search_ids()) >= 2
+
+            await wait_until_async(is_indexed, "both files are found")
             proxy.set("silent")
             search_task = asyncio.ensure_future(search_ids())
             await asyncio.to_thread(proxy.wait_until_held)
@@ -290,10 +292,9 @@ def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: C
         source.stat(source.uri + "02400.txt")
         source.watch(source.uri + "02400.txt", recorder)
         source.watch(None, recorder)
-        lists_before, deadline = server.requests.count("list"), time.monotonic() + 25
-        while server.requests.count("list") < lists_before + 9:  # three polls: the sleep after the second one was long
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.01)
+        lists_before = server.requests.count("list")
+        # the sleep after the second poll was long
+        wait_until(lambda: server.requests.count("list") >= lists_before + 9, "three polls", seconds=25)
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
         recorder.wait_for(None, source.uri + "02400.txt", seconds=20)

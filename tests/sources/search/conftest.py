@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.server.driving import make_request
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.server.search import SearchRequest, search
 from wharfinger.source import Hits, Source
@@ -44,19 +43,7 @@ class IndexedServer:
 
     async def wait_until_indexed(self) -> None:
         """Wait until all documents are indexed."""
-        await self.wait_until(lambda: not self.index.pending)
-
-    async def wait_until(self, condition: Callable[[], Any], seconds: float = 40) -> None:
-        """Wait for a condition, which may be a coroutine function."""
-        deadline = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if hasattr(value, "__await__"):
-                value = await value
-            if value:
-                return
-            assert time.monotonic() < deadline, "the condition did not hold in time"
-            await asyncio.sleep(0.02)
+        await wait_until_async(lambda: not self.index.pending, "all documents are indexed")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import wharfinger
 from tests.conftest import ROOT
 from tests.server.driving import make_request
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.content.folding import fold
 from wharfinger.server.search import SearchRequest, search
@@ -83,8 +84,7 @@ def find(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         nonlocal request
         await server.start()
         request = make_request(server, "resources/list")
-        while index.pending:
-            await asyncio.sleep(0.02)
+        await wait_until_async(lambda: not index.pending, "the files are indexed", seconds=120)
 
     async def find_paths(query: str) -> set[str]:
         hits = await search(

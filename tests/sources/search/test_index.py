@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
@@ -144,7 +145,7 @@ def test_changed_added_and_removed_documents_are_indexed_soon(tmp_path: Path, st
                     ["file:///charts/c.txt"],
                 ]
 
-            await indexed_server.wait_until(found)
+            await wait_until_async(found, "the new text is found")
 
     asyncio.run(main())
 
@@ -278,7 +279,7 @@ def test_searches_do_not_wait_for_another_walk_of_a_source_that_failed(start_ser
         failing.gate.clear()
         async with start_server(failing, Shelf(one="alpha")) as indexed_server:
             indexed_server.index.refresh()
-            await indexed_server.wait_until(lambda: failing.walks == 2)
+            await wait_until_async(lambda: failing.walks == 2, "a second walk")
             assert "shelf://one" in await indexed_server.uris("alpha")
             assert indexed_server.progress_reports == []
             failing.gate.set()
@@ -365,7 +366,7 @@ def test_a_damaged_index_is_rebuilt_with_a_warning(
             async def found() -> bool:
                 return len(await indexed_server.uris("alpha", 1_000)) == 300 and not indexed_server.index.pending
 
-            await indexed_server.wait_until(found, 30)
+            await wait_until_async(found, "all documents are found")
 
     asyncio.run(main())
     (path,) = cache.glob("*.sqlite")
@@ -493,10 +494,10 @@ def test_a_source_that_fails_to_match_a_uri_does_not_end_indexing(start_server: 
         async with start_server(failing, shelf) as indexed_server:
             await indexed_server.wait_until_indexed()
             indexed_server.index.refresh("shelf://one")
-            await indexed_server.wait_until(lambda: failing.failed)
+            await wait_until_async(lambda: failing.failed, "a failure")
             shelf.texts["two"] = "omega"
             indexed_server.index.refresh()
-            await indexed_server.wait_until(lambda: "shelf://two" in shelf.read_uris)
+            await wait_until_async(lambda: "shelf://two" in shelf.read_uris, "the new document is read")
 
     asyncio.run(main())
 
@@ -551,7 +552,7 @@ def test_an_index_without_any_usable_folder_is_made_when_there_is_one_again(
 
     async def main() -> None:
         async with start_server(Shelf(one="alpha"), folder=tmp_path / "file" / "below") as indexed_server:
-            await indexed_server.wait_until(lambda: "The search index cannot be written" in caplog.text)
+            await wait_until_async(lambda: "The search index cannot be written" in caplog.text, "the failure is logged")
             (tmp_path / "missing").mkdir()
             await indexed_server.wait_until_indexed()
             assert await indexed_server.uris("alpha") == ["shelf://one"]
@@ -657,7 +658,7 @@ def test_an_index_with_mostly_removed_documents_is_rebuilt(
                 async def found(number: int = number) -> bool:
                     return await indexed_server.uris(f'"text {number}"') == ["shelf://one"]
 
-                await indexed_server.wait_until(found)
+                await wait_until_async(found, "the new text is found")
             assert indexed_server.index._store._parts_made <= 4
 
     asyncio.run(main())
@@ -680,11 +681,11 @@ def test_documents_without_a_version_are_reread_only_after_an_interval(
 
     async def main() -> None:
         async with start_server(shelf) as indexed_server:
-            await indexed_server.wait_until(lambda: shelf.walks > 3)
+            await wait_until_async(lambda: shelf.walks > 3, "a fourth walk")
             assert shelf.read_uris == ["shelf://one"]
             monkeypatch.setattr(indexing, "REREAD_SECONDS", 0.0)
             indexed_server.index._indexing._reread_at.clear()
-            await indexed_server.wait_until(lambda: len(shelf.read_uris) > 1)
+            await wait_until_async(lambda: len(shelf.read_uris) > 1, "the document is read again")
 
     asyncio.run(main())
 
@@ -747,7 +748,7 @@ def test_a_watch_updates_the_index_before_the_next_walk(
                 async def found() -> bool:
                     return await indexed_server.uris("omega") == ["file:///charts/log.txt"]
 
-                await indexed_server.wait_until(found)
+                await wait_until_async(found, "the new text is found")
 
     asyncio.run(main())
 
@@ -776,13 +777,13 @@ def test_a_changed_document_without_a_text_does_not_end_the_indexing(
             indexed_server.index._indexing.notify("shelf://one")
             assert await asyncio.to_thread(asked.wait, 40)
             shelf.fails = False
-            await indexed_server.wait_until(lambda: not indexed_server.index._indexing._notified)
+            await wait_until_async(lambda: not indexed_server.index._indexing._notified, "the change is taken")
             indexed_server.index._indexing.notify()
 
             async def found() -> bool:
                 return await indexed_server.uris("omega") == ["shelf://one"]
 
-            await indexed_server.wait_until(found)
+            await wait_until_async(found, "the new text is found")
 
     asyncio.run(main())
 

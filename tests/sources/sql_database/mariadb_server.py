@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from tests.conftest import absent, free_port
+from tests.waiting import wait_until
 
 __all__ = ["PASSWORD", "MariaDBServer"]
 
@@ -54,15 +54,12 @@ class MariaDBServer:
     def start(self) -> None:
         """Start the server, and wait until it answers."""
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                self.run("SELECT 1")
-                return
-            except subprocess.CalledProcessError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
+
+        def answers() -> bool:
+            assert self.process.poll() is None, "the server ended"
+            return self.run("SELECT 1") == "1\n"
+
+        wait_until(answers, "the server answers", seconds=START_SECONDS, ignore=subprocess.CalledProcessError)
 
     def kill(self) -> None:
         self.process.kill()

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.waiting import wait_until
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused
 from wharfinger.sources.sql_database.mysql import _Statement
@@ -250,9 +251,7 @@ def test_closing_the_source_stops_running_statements(
 
     thread = threading.Thread(target=query)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not count_running(mariadb, "seq_1_to_1000000"):
-        assert time.monotonic() < deadline
+    wait_until(lambda: count_running(mariadb, "seq_1_to_1000000"), "the statement runs")
     began = time.monotonic()
     closing = threading.Thread(target=source.engine.close)
     try:
@@ -433,15 +432,15 @@ def test_ctrl_c_stops_a_server_and_its_running_statement(mariadb: MariaDBServer,
     )
     process = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 30
-        while not count_running(mariadb, "seq_1_to_1000000"):
+
+        def is_running() -> bool:
             assert process.poll() is None, process.stderr and process.stderr.read()
-            assert time.monotonic() < deadline
-        began = time.monotonic()
+            return count_running(mariadb, "seq_1_to_1000000") > 0
+
+        wait_until(is_running, "the statement runs")
         process.send_signal(signal.SIGINT)
         process.wait(30)
-        while count_running(mariadb, "seq_1_to_1000000"):
-            assert time.monotonic() - began < 40
+        wait_until(lambda: not count_running(mariadb, "seq_1_to_1000000"), "the statement is stopped")
     finally:
         process.kill()
         process.communicate()

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 from tests.sources.conftest import Permit
+from tests.waiting import wait_until
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, ToolError
 from wharfinger.sources import resource_tools
@@ -238,8 +239,7 @@ def test_close_stops_a_running_statement(source: Tables, monkeypatch: pytest.Mon
 
     thread = threading.Thread(target=query)
     thread.start()
-    while not source._statements._children._running:
-        time.sleep(0.01)
+    wait_until(lambda: source._statements._children._running, "the statement runs")
     asyncio.run(source.close())
     thread.join(30)
     assert errors

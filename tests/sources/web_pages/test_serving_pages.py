@@ -13,6 +13,7 @@ import pytest
 from tests.sources.web_pages.conftest import html
 from tests.sources.web_pages.site_server import SiteServer
 from tests.sources.web_pages.test_web_pages import close, listed_uris, wait_until_crawled
+from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.server.document_search import search_documents
@@ -55,31 +56,35 @@ def test_an_outage_is_reported_until_the_site_returns(site: SiteServer, tmp_path
     server.include(source)
     uri = f"{site.origin}/docs/tides.html"
 
-    async def read_until(condition: Callable[[str], bool], client: Client) -> str:
-        while True:
-            try:
-                text = (await client.read_resource(uri)).text
-            except RemoteError as error:
-                text = str(error)
-            if condition(text):
-                return text
-            await asyncio.sleep(0.05)
-
     async def test() -> None:
         async with Client(server, cache=False) as client, client.watch(uri) as changes:
+
+            async def read_text() -> str:
+                return (await client.read_resource(uri)).text
+
+            async def read_error() -> str:
+                try:
+                    assert "14:20" in await read_text()
+                except RemoteError as error:
+                    return str(error)
+                return ""
+
             assert "14:20" in (await client.read_resource(uri)).text
             await asyncio.to_thread(site.stop)
             assert (await asyncio.wait_for(anext(changes), TIMEOUT_SECONDS)).uri == uri
-            message = await read_until(lambda text: "14:20" not in text, client)
-            assert "cannot be reached" in message
+            assert "cannot be reached" in await wait_until_async(read_error, "the page cannot be read")
             page = await client.request("resources/list")
             assert {each.uri for each in page.resources} >= {"file:///notes/a.md"}
             assert "web site" in str(page.meta)
             site.put("docs/tides.html", html("Tides", "now at 15:10"))
             await asyncio.to_thread(site.start)
-            assert "15:10" in await read_until(lambda text: "15:10" in text, client)
+            assert "15:10" in await wait_until_async(read_text, "the page can be read", ignore=RemoteError)
 
     asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
+
+
+async def search_ids(client: Client, query: str) -> list[str]:
+    return [hit["id"] for hit in (await client.call_tool("search", {"query": query})).structured["results"]]
 
 
 def test_tools_find_and_read_pages_within_the_budget(site: SiteServer) -> None:
@@ -96,10 +101,9 @@ def test_tools_find_and_read_pages_within_the_budget(site: SiteServer) -> None:
             entries = [entry["uri"] for entry in directory.structured["entries"]]
             top = f"{site.origin}/docs"
             assert entries == [f"{top}/data/?list=pages", f"{top}/guide/?list=pages", f"{top}/tides.html"]
-            while not (found := (await client.call_tool("search", {"query": "lantern"})).structured["results"]):
-                await asyncio.sleep(0.05)
-            assert found[0]["id"] == f"{site.origin}/docs/guide/quays.html"
-            assert "The lantern is lit." in (await client.call_tool("fetch", {"id": found[0]["id"]})).text
+            found = await wait_until_async(lambda: search_ids(client, "lantern"), "the page is found")
+            assert found[0] == f"{site.origin}/docs/guide/quays.html"
+            assert "The lantern is lit." in (await client.call_tool("fetch", {"id": found[0]})).text
             long_page = await client.call_tool("read_resource", {"uri": f"{site.origin}/docs/guide/locks.md"})
             assert len(long_page.text) < 60_000
             assert "?lines=" in long_page.text
@@ -121,12 +125,8 @@ def test_the_command_serves_a_site_on_this_machine(site: SiteServer, revision: s
                 site.put("docs/tides.html", html("Tides", "High water is at 15:10."))
                 assert (await asyncio.wait_for(anext(changes), TIMEOUT_SECONDS)).uri == uri
             assert "15:10" in (await client.read_resource(uri)).text
-            while True:
-                found = (await client.call_tool("search", {"query": "lantern"})).structured
-                if found["results"]:
-                    break
-                await asyncio.sleep(0.1)
-            assert found["results"][0]["id"] == f"{site.origin}/docs/guide/quays.html"
+            found = await wait_until_async(lambda: search_ids(client, "lantern"), "the page is found")
+            assert found[0] == f"{site.origin}/docs/guide/quays.html"
 
     asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
 

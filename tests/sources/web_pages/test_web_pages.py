@@ -20,6 +20,7 @@ from msgspec import UNSET
 
 from tests.sources.web_pages.conftest import html
 from tests.sources.web_pages.site_server import SiteServer
+from tests.waiting import wait_until
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
@@ -541,10 +542,7 @@ def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
 def wait_until_crawled(source: WebPages) -> None:
     source._crawl._rest = 0.0
     source.documents(None, 1)
-    deadline = time.monotonic() + 40
-    while source.unsearched():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not source.unsearched(), "all pages are crawled")
 
 
 def test_pages_are_searched_by_title_until_their_text_is_read(site: SiteServer, pages: WebPages) -> None:
@@ -576,10 +574,7 @@ def test_a_page_that_the_site_lacks_is_requested_once_by_a_crawl(
     site.put("docs/tides.html", html("Tides", "text"), status=status)
     site.put("docs/guide/quays.html", html("Quays", "text"), status=500)
     wait_until_crawled(pages)
-    deadline = time.monotonic() + 40
-    while len(site.requests("/docs/guide/quays.html")) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(site.requests("/docs/guide/quays.html")) >= 4, "the failing page is requested four times")
     assert len(site.requests("/docs/tides.html")) == 1
 
 
@@ -587,9 +582,7 @@ def test_a_search_reports_how_many_pages_it_searched_by_text(site: SiteServer) -
     source = web(f"{site.origin}/docs/", max_crawled_pages=2)
     source._crawl._rest = 0.0
     source.unsearched()
-    deadline = time.monotonic() + 40
-    while source._crawl.requested_count(source.site.listing()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: source._crawl.requested_count(source.site.listing()) == 2, "two pages are crawled")
     hits = search_documents(source, "lantern", 10)
     assert hits.truncated == "Only 2 of 5 pages are searched by text, the others by title."
     close(source)

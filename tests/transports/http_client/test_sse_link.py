@@ -20,6 +20,7 @@ from tests.transports.client_servers import (
     write_accepted,
     write_response,
 )
+from tests.waiting import wait_until_async
 from wharfinger import types as t
 from wharfinger.errors import (
     ConnectionFailed,
@@ -174,16 +175,12 @@ def test_a_rejected_answer_fails_no_request_that_has_the_same_id() -> None:
         async with stub_server(fake) as base:
             link = await open_link(base)
             pending = asyncio.ensure_future(send_request(link, "silence"))
-            async with asyncio.timeout(40):
-                while not fake.posts:
-                    await asyncio.sleep(0)
+            await wait_until_async(lambda: fake.posts, "the request arrives")
             id = fake.posts[0][1]["id"]
             fake.status = "500 Oops"
             assert fake.event_stream is not None
             fake.event_stream.write(encode_event(id=id, method="ping"))
-            async with asyncio.timeout(40):
-                while len(fake.posts) < 2 or len(link._posts):
-                    await asyncio.sleep(0)
+            await wait_until_async(lambda: len(fake.posts) == 2 and not link._posts, "the answer is rejected")
             assert "method" not in fake.posts[1][1]
             fake.event_stream.write(encode_event(id=id, result={"said": "at last"}))
             assert decode_result(await pending) == {"said": "at last"}
@@ -246,8 +243,7 @@ def test_a_client_connects_to_a_wharfinger_server() -> None:
         config = uvicorn.Config(server.asgi(sse=True), host="127.0.0.1", port=0, log_level="error", lifespan="on")
         runner = uvicorn.Server(config)
         task = asyncio.ensure_future(runner.serve())
-        while not runner.started:  # uvicorn has no other signal for it
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: runner.started, "uvicorn starts")  # it has no other signal for it
         port = runner.servers[0].sockets[0].getsockname()[1]
         link = SseLink(f"http://127.0.0.1:{port}/sse", LIMITS)
         await link.open()

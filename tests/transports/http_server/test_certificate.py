@@ -8,8 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 
 from tests.conftest import absent
 from tests.transports.http_support import ServerThread
+from tests.waiting import wait_until
 from wharfinger.transports.http_server.certificate import Certificate, UnusableCertificate
 
 KEY_USAGE = "keyUsage=critical,keyCertSign"
@@ -80,13 +79,6 @@ def connect(authority: Authority, port: int, **versions: ssl.TLSVersion) -> str:
         return str(dict(pair for (pair,) in certificate["subject"])["commonName"])
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def install(sources: tuple[Path, Path], targets: tuple[Path, Path]) -> None:
     """Copy a certificate and its key to the paths of the server, one after the other, as renewal programs do."""
     for source, target in zip(sources, targets, strict=True):
@@ -105,13 +97,13 @@ def test_new_connections_use_a_renewed_certificate_and_open_ones_continue(
         client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
         assert connect(authority, http.port) == "old"
         install(authority.issue("new"), (cert, key))
-        wait_until(lambda: connect(authority, http.port) == "new")
+        wait_until(lambda: connect(authority, http.port) == "new", "the new certificate is used")
         assert client.read("a").text == "test://a"
         key.write_text("nonsense")
-        wait_until(lambda: "The old certificate stays" in caplog.text)
+        wait_until(lambda: "The old certificate stays" in caplog.text, "the invalid key is reported")
         assert connect(authority, http.port) == "new"
         cert.unlink()
-        wait_until(lambda: "cert.pem cannot be read: No such file" in caplog.text)
+        wait_until(lambda: "cert.pem cannot be read: No such file" in caplog.text, "the missing file is reported")
         assert connect(authority, http.port) == "new"
     assert all(record.levelno >= logging.WARNING for record in caplog.records)
 

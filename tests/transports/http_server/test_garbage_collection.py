@@ -6,7 +6,6 @@ import asyncio
 import gc
 import socket
 import struct
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http_support import RawClient, ServerThread
+from tests.waiting import wait_until
 from wharfinger import Server
 from wharfinger.transports.http_server.asgi_response import EventStream
 from wharfinger.transports.http_server.garbage_collection import FREEZE_STEP, THRESHOLDS, Collector
@@ -223,14 +223,15 @@ def test_a_connection_that_ends_is_freed_without_the_collector(
                 if reset:
                     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
-            deadline = time.monotonic() + 40
-            while remaining := [
-                type(thing).__name__
-                for thing in gc.get_objects()
-                if isinstance(thing, kinds) and id(thing) not in before
-            ]:
-                assert time.monotonic() < deadline, remaining
-                time.sleep(0.005)
+
+            def remaining() -> list[str]:
+                return [
+                    type(thing).__name__
+                    for thing in gc.get_objects()
+                    if isinstance(thing, kinds) and id(thing) not in before
+                ]
+
+            wait_until(lambda: not remaining(), "everything is freed", details=remaining)
         finally:
             gc.enable()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import select
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, UvicornThread, find_server
 from tests.transports.test_http_shares import connect_from
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits, HttpRefusal
 from wharfinger.protocol.principal import Principal
 from wharfinger.transports.http_server import http_connection
@@ -132,8 +132,7 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         our_client.write(read_request("big") * 20)
         our_client.socket.recv(1, socket.MSG_PEEK)  # the server has begun to answer
         server = find_server(ours)
-        while server.connections.open:
-            time.sleep(0.01)
+        wait_until(lambda: not server.connections.open, "the connection is closed")
         with pytest.raises((EOFError, ConnectionResetError)):
             read_statuses(our_client, 20)
         assert read_statuses(their_client, 20) == [200] * 20
@@ -279,7 +278,9 @@ def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
         client.write(read_request("wait", b"Expect: 100-continue"))
         assert ours.service.arrived.acquire(timeout=20)
         (connection,) = find_server(ours).connections.open
-        while connection.serving is None or connection.serving.waiter is None:
-            time.sleep(0.01)
+        wait_until(
+            lambda: connection.serving is not None and connection.serving.waiter is not None,
+            "the application waits for the client to disconnect",
+        )
         ours.open_gates()
         assert client.reply().status == 200

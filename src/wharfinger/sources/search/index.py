@@ -237,7 +237,7 @@ def _identity(source: Source) -> str:
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
-    """Return the sources by a key that is the same in every run: its URI, name or class, with a number if it is taken."""
+    """Return the sources by a key that is the same in every run: URI, name or class, with a number if it is taken."""
     keys: dict[str, Source] = {}
     for source in sources:
         key = base = source.uri or source.name or type(source).__name__
