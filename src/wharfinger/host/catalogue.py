@@ -486,7 +486,8 @@ class Catalogue:
                     return
                 with suppress(TimeoutError):
                     pause = max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * state.read_seconds)
-                    await asyncio.wait_for(state.wanted.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await state.wanted.wait()
                 state.wanted.clear()
         finally:
             state.reading = None

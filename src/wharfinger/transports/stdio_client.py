@@ -307,7 +307,8 @@ class _Child(asyncio.SubprocessProtocol):
             killer = await asyncio.create_subprocess_exec(
                 "taskkill", "/F", "/T", "/PID", str(self.pid), stdout=DEVNULL, stderr=DEVNULL
             )
-            await asyncio.wait_for(killer.wait(), GRACE_SECONDS)
+            async with asyncio.timeout(GRACE_SECONDS):
+                await killer.wait()
         except (OSError, TimeoutError):  # pragma: no cover
             self._signal("SIGKILL")
 

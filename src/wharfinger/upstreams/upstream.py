@@ -422,7 +422,8 @@ class Upstream:
             if isinstance(self.config.target, str):
                 remaining = CHECK_SECONDS if remaining is None else min(remaining, CHECK_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), remaining)
+                async with asyncio.timeout(remaining):
+                    await self._lost.wait()
             if isinstance(self.config.target, str):
                 self._check_connection()
         return False

@@ -135,9 +135,9 @@ class BrowseSite:
             client.delete()
         with suppress(KeyError):  # a connection that ends by itself meanwhile
             await core.sio.eio.disconnect()
-        await asyncio.gather(
-            *(asyncio.wait_for(ended.wait(), CLOSE_SECONDS) for ended in self._ends), return_exceptions=True
-        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*(ended.wait() for ended in self._ends))
         await self._stack.aclose()
 
     async def view_as(self, viewer: Principal, principal: Principal) -> Offer:

@@ -20,11 +20,7 @@ from tests.sources.git_repository.conftest import GitRepository
 from tests.waiting import wait_until_async
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
-from wharfinger.sources.git_remote.clone_folder import CloneFolder
-from wharfinger.sources.git_remote.fetch_process import FetchFailed, GitNetwork
-from wharfinger.sources.git_remote.remote_address import parse_remote
 from wharfinger.sources.git_repository import git
-from wharfinger.sources.git_repository.git_process import find_git
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -349,21 +345,6 @@ async def test_an_endless_list_of_references_is_refused() -> None:
         async with serving(source):
             await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
             assert "too many references" in source.mirror.problem or "memory" in source.mirror.problem
-
-
-async def test_an_output_that_is_too_long_is_refused_also_if_git_has_ended(
-    host: GitHost, history: GitRepository
-) -> None:
-    """A bug: it was cut, and what was left counted as the whole output."""
-    address = parse_remote(host.add(history))
-    folder = CloneFolder.of(address)
-    network = GitNetwork(find_git().path, address, folder, 1 << 30, lambda _: None)
-    with folder.lock() as lock:
-        assert lock is not None
-        output = await network.run("version", lock=lock, seconds=10, network=False)
-        assert output.startswith(b"git version")
-        with pytest.raises(FetchFailed, match="too many references"):
-            await network.run("version", lock=lock, seconds=10, network=False, max_output_bytes=len(output) - 1)
 
 
 async def test_a_tree_that_contains_a_git_folder_is_refused(host: GitHost, work: GitRepository) -> None:

@@ -173,6 +173,7 @@ class GitNetwork:
             while not exceeded:
                 done, _ = await asyncio.wait((reading,), timeout=SIZE_CHECK_SECONDS)
                 if done:
+                    reading.result()
                     break
                 if asyncio.get_running_loop().time() > deadline:
                     exceeded = "time"
@@ -182,8 +183,7 @@ class GitNetwork:
                     exceeded = "size"
         finally:
             _kill_group(process)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(reading), END_SECONDS)
+            await asyncio.wait((reading,), timeout=END_SECONDS)
             reading.cancel()
         if not exceeded and len(output) > max_output_bytes:
             exceeded = "output"

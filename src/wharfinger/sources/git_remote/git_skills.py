@@ -179,7 +179,8 @@ class GitSkills(Skills):
                 await asyncio.sleep(self._every)
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wakeup.wait(), RETRY_SECONDS if self._problem else None)
+                    async with asyncio.timeout(RETRY_SECONDS if self._problem else None):
+                        await self._wakeup.wait()
 
     # The files
 

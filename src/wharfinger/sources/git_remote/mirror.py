@@ -143,7 +143,8 @@ class Mirror:
                 raise SourceUnavailable(self.unavailable())
             event = self._event
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), remaining)
+                async with asyncio.timeout(remaining):
+                    await event.wait()
 
     def unavailable(self) -> str:
         """Return why the clone cannot be read yet, as a sentence."""

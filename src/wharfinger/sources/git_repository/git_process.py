@@ -238,7 +238,8 @@ async def run_git(
     lanes = _lanes.setdefault(loop, (asyncio.Semaphore(MAX_COMMANDS), asyncio.Semaphore(MAX_COMMANDS)))
     slots = lanes[seconds <= QUICK_SECONDS]
     try:
-        await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
+        async with asyncio.timeout(COMMAND_SECONDS):
+            await slots.acquire()
     except TimeoutError:
         raise Overloaded(f"Too many commands of git are running to start `git {name}`: try again later.") from None
     command = _Command(loop.create_future(), max_output_bytes)
@@ -248,9 +249,8 @@ async def run_git(
             cwd=work_tree or place.path, stdin=asyncio.subprocess.DEVNULL, stdout=output or asyncio.subprocess.PIPE,
         )  # fmt: skip
         set_limits(transport.get_pid(), max_file_bytes, seconds)
-        try:
-            await asyncio.wait_for(asyncio.shield(command.ended), seconds)
-        except TimeoutError:
+        ended, _ = await asyncio.wait((command.ended,), timeout=seconds)
+        if not ended:
             command.end("time")
             await command.ended
     except OSError as error:

@@ -200,7 +200,8 @@ class _Lifespan:
         # Not in the context of a request: the lifespan outlives it.
         self._task = self.loop.create_task(self._run(), context=contextvars.Context())
         try:
-            failure = await asyncio.wait_for(asyncio.shield(self._started), LIFESPAN_SECONDS)
+            async with asyncio.timeout(LIFESPAN_SECONDS):
+                failure = await asyncio.shield(self._started)
         except TimeoutError:
             self._task.cancel()
             raise ConnectionFailed(f"The application did not start within {LIFESPAN_SECONDS:g} s.") from None
@@ -216,8 +217,7 @@ class _Lifespan:
         if self._task is None or self._task.done():
             return
         self._events.put_nowait({"type": "lifespan.shutdown"})
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._ended), LIFESPAN_SECONDS)
+        await asyncio.wait((self._ended,), timeout=LIFESPAN_SECONDS)
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task

@@ -104,7 +104,8 @@ class Discovery:
                 return
             self._reachable.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._reachable.wait(), backoff.failed())
+                async with asyncio.timeout(backoff.failed()):
+                    await self._reachable.wait()
 
     async def _discover(self) -> None:
         self._connection_facts = await self._client.call(_connection_facts)
