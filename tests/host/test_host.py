@@ -115,7 +115,7 @@ async def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> N
         ("approve", "allowed", "add", "docs"),
         ("call", "allowed", "add", "docs"),
         ("approve", "allowed", "fail", "docs"),
-        ("call", "allowed", "fail", "docs"),
+        ("call", "failed", "fail", "docs"),
         ("read", "failed", "docs://none", "docs"),
     ]
     assert "secret" not in file.read_text()

@@ -144,7 +144,7 @@ STRUCTS_BY_LAST_MEMBER: dict[str, str] = {
 """Structs for objects that the schemas describe inline, by the last member of their path."""
 
 KEPT_WHOLE: dict[str, str] = {
-    "Tool.inputSchema": "a JSON Schema must arrive as it was sent; check_tool checks its type",
+    "Tool.inputSchema": "a JSON Schema must arrive as it was sent; a server checks its type at registration",
     "Tool.outputSchema": "a JSON Schema must arrive as it was sent",
 }
 """Objects that the schemas describe in part and that are dicts in `wharfinger.types`."""

@@ -22,12 +22,6 @@ def test_contents_with_both_or_neither_are_refused(members: dict[str, Any]) -> N
         types.check_contents(types.ResourceContents(uri="a:b", **members))
 
 
-def test_tool_schema_must_be_an_object() -> None:
-    types.check_tool(types.Tool(name="t", input_schema={"type": "object"}))
-    with pytest.raises(ValueError, match='"type": "object"'):
-        types.check_tool(types.Tool(name="t", input_schema={"type": "array"}))
-
-
 FORM = types.RequestedSchema(type="object", properties={})
 
 

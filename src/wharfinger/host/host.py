@@ -239,14 +239,13 @@ class Host(FunctionCalling):
                 raise
             call.extend_deadline(time.monotonic() - began)  # the person's time does not count as the server's
         began = time.monotonic()
-        failure: BaseException | None = None
         try:
-            return await next(call)
+            result = await next(call)
         except BaseException as error:
-            failure = error
+            self._record.called(server, call, time.monotonic() - began, error)
             raise
-        finally:
-            self._record.called(server, call, time.monotonic() - began, failure)
+        self._record.called(server, call, time.monotonic() - began, None, result)
+        return result
 
     # Calls.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
+from msgspec import UNSET
+
 from wharfinger.client import Call
-from wharfinger.errors import Cancelled, Declined, ProtocolError
+from wharfinger.errors import Cancelled, Declined
 from wharfinger.protocol.observing import outcome_of_error
 from wharfinger.record import AuditLog
 from wharfinger.record.audit_line import AuditLine, action_of, rfc3339
@@ -27,13 +29,15 @@ class HostRecord:
         """Refuse a call that cannot be recorded.
 
         Raises:
-            Overloaded: the file cannot be written, and the log is set to refuse calls then.
+            Overloaded: the file cannot be written, and `on_error` of the log is `refuse`.
         """
         if self.audit is not None and call.method in RECORDED:
             self.audit.check_accepting()
 
-    def called(self, server: str, call: Call, seconds: float, error: BaseException | None) -> None:
-        """Record a call to a server and its outcome."""
+    def called(
+        self, server: str, call: Call, seconds: float, error: BaseException | None, result: object = None
+    ) -> None:
+        """Record a call to a server and its outcome, which the error or the result shows."""
         member = RECORDED.get(call.method)
         if self.audit is None or member is None:
             return
@@ -41,13 +45,13 @@ class HostRecord:
         line = AuditLine(
             time=rfc3339(time.time()),
             action=action_of(call.method),
-            outcome=outcome_of_call(error),
+            outcome=outcome_of_call(error, result),
             method=call.method,
             target=getattr(call.params, member),
             server=server,
             bytes=size,
             ms=round(seconds * 1000, 3),
-            error=getattr(error, "code", 0) if error is not None else 0,
+            error=getattr(error, "code", 0),
         )
         self.audit.add(line)
 
@@ -71,7 +75,11 @@ class HostRecord:
         )
 
     async def start(self) -> None:
-        """Open the file. Raises UnusableAuditFile if it cannot be written, and the log is set to refuse calls then."""
+        """Open the file.
+
+        Raises:
+            UnusableAuditFile: it cannot be written, and `on_error` of the log is `refuse`.
+        """
         if self.audit is not None:
             await self.audit.start()
 
@@ -81,12 +89,10 @@ class HostRecord:
             await self.audit.close()
 
 
-def outcome_of_call(error: BaseException | None) -> str:
-    """Return the outcome of a call."""
+def outcome_of_call(error: BaseException | None, result: object) -> str:
+    """Return the outcome of a call that raised this error, or returned this result."""
     if error is None:
-        return "allowed"
+        return "failed" if getattr(result, "is_error", UNSET) is True else "allowed"
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
-    if isinstance(error, Declined | Cancelled):
-        return "refused"
-    return outcome_of_error(error) if isinstance(error, ProtocolError) else "failed"
+    return "refused" if isinstance(error, Declined | Cancelled) else outcome_of_error(error)

@@ -61,9 +61,9 @@ _MODULES = {
     "git": "wharfinger.sources.git_repository",
     "journal": "wharfinger.sources.systemd_journal",
     "logs": "wharfinger.sources.log_files",
-    "resource_tools": "wharfinger.sources.resource_tool_set",
     "objects": "wharfinger.sources.object_store",
     "openapi": "wharfinger.sources.http_api",
+    "resource_tools": "wharfinger.sources.resource_tool_set",
     "screen": "wharfinger.sources.screens",
     "search_index": "wharfinger.sources.search",
     "skills": "wharfinger.sources.skill_folder",
@@ -73,7 +73,7 @@ _MODULES = {
     "upstream": "wharfinger.sources.upstream_server",
     "web": "wharfinger.sources.web_pages",
 }
-"""The module of each name. No module has the name of a member of this package, because importing it would hide that."""
+"""The module that defines each name. No submodule may have one of these names: importing it would hide the member."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""What sources have in common whose changes are found by a thread of their own, such as that of `Polling`."""
+"""`Watched`, a base class of sources that find changes in a thread of their own, such as that of `Polling`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wharfinger.source import Changed
 __all__ = ["Watched"]
 
 
-class _Watches(Protocol):
+class _Watcher(Protocol):
     def watch(self, uri: str | None, changed: Changed) -> None: ...
 
     def unwatch(self, uri: str | None) -> None: ...
@@ -17,13 +17,17 @@ class _Watches(Protocol):
     def close(self) -> None: ...
 
 
-W = TypeVar("W", bound=_Watches)
+W = TypeVar("W", bound=_Watcher)
 
 
 class Watched(Generic[W]):
-    """Makes a source watchable by `_watches`, which the `__init__` of the source sets. List it before `Source`."""
+    """Implements `watch`, `unwatch` and `close` of a source by its `_watches`, which its `__init__` must set.
+
+    Name it before `Source` in the bases, whose own methods do nothing.
+    """
 
     _watches: W
+    """Finds the changes, such as a `Polling`."""
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` after each change of this URI, or of the list if it is None."""

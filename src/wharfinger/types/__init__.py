@@ -180,7 +180,6 @@ from .tools import (
     Tool,
     ToolAnnotations,
     ToolExecution,
-    check_tool,
     decode_call_tool_result,
 )
 
@@ -327,7 +326,6 @@ __all__ = [
     "check_contents",
     "check_elicitation",
     "check_primitive_schema",
-    "check_tool",
     "check_tool_use",
     "decode_call_tool_result",
     "decode_content",

@@ -19,7 +19,6 @@ __all__ = [
     "Tool",
     "ToolAnnotations",
     "ToolExecution",
-    "check_tool",
     "decode_call_tool_result",
 ]
 
@@ -44,9 +43,9 @@ class ToolExecution(WireStruct, kw_only=True):
 
 
 class Tool(WireStruct, kw_only=True):
-    """A function that a model can call; both schemas are JSON Schema 2020-12, unless `$schema` differs.
+    """A function that a model can call. Both schemas are JSON Schema 2020-12, unless `$schema` names another dialect.
 
-    The schemas are kept unchanged, with unknown members.
+    The schemas are kept as they were sent, also keywords that this package does not know.
     """
 
     name: str
@@ -58,16 +57,6 @@ class Tool(WireStruct, kw_only=True):
     execution: ToolExecution | UnsetType = UNSET
     icons: list[Icon] | UnsetType = UNSET
     meta: Meta | UnsetType = field(default=UNSET, name="_meta")
-
-
-def check_tool(tool: Tool) -> None:
-    """Check that a tool's input schema has `"type": "object"`, which every revision requires.
-
-    Raises:
-        ValueError: `type` is missing, or has another value.
-    """
-    if tool.input_schema.get("type") != "object":
-        raise ValueError(f'The input schema of tool {tool.name!r} must have "type": "object".')
 
 
 class ListToolsResult(PaginatedResult, kw_only=True):

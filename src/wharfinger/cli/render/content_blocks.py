@@ -12,7 +12,7 @@ __all__ = ["binary_of", "print_block", "with_line_end"]
 
 
 def binary_of(block: Any) -> tuple[str, bytes] | None:
-    """Return the MIME type and bytes of a binary block, or None for another block."""
+    """Return the MIME type and bytes of a block, or None if it is not binary."""
     if isinstance(block, (t.ImageContent, t.AudioContent)):
         return block.mime_type, block.data
     if isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):
@@ -41,5 +41,5 @@ def print_block(block: Any, advice: str = "-o DIR saves it, --json shows it") ->
 
 
 def with_line_end(text: str) -> str:
-    """Return a text that ends with a line end."""
+    """Return the text, with a line end added if it has none."""
     return text if text.endswith("\n") else text + "\n"

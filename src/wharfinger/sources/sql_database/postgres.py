@@ -38,7 +38,7 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
 from wharfinger.sources.sql_database.postgres_notify import NotifyListener
 from wharfinger.sources.sql_database.postgres_rows import (
-    WindowStatement,
+    PostgresStatement,
     read_by_place,
     read_cell,
     read_rows,
@@ -229,7 +229,7 @@ class Postgres(DatabaseEngine):
 
         async def work(connection: Any) -> Rows:
             physical = table.key is not None and table.key.physical
-            statement = WindowStatement(table, span)
+            statement = PostgresStatement(table, span)
             if physical and span.where != "at" and not span.choice.order:
                 return await read_by_place(connection, statement, bounds)
             return await read_rows(connection, statement, bounds)

@@ -25,7 +25,7 @@ from wharfinger.sources.sql_database.row_text import binary, cut_text, json_valu
 from wharfinger.sources.sql_database.span_statement import SpanStatement, cells_size
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
-__all__ = ["WindowStatement", "read_by_place", "read_cell", "read_rows", "run_statement"]
+__all__ = ["PostgresStatement", "read_by_place", "read_cell", "read_rows", "run_statement"]
 
 MAX_BATCH_ROWS = 200
 """Maximum number of rows that are fetched from the server at a time."""
@@ -36,8 +36,8 @@ MAX_BLOCKS = 65_536
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
-class WindowStatement(SpanStatement):
-    """The statement that reads a span of a table of PostgreSQL; the columns of its order are read as text."""
+class PostgresStatement(SpanStatement):
+    """Reads a span of a table. The columns that order the rows come first, as text: they are the places of the rows."""
 
     def key_value(self, name: str, text: str) -> str:
         return self._add(text, _cast(self.table, name))
@@ -54,7 +54,7 @@ class WindowStatement(SpanStatement):
 
     def order_terms(self) -> str:
         expressions = self.expressions
-        if self.table.key is None:  # it is ordered by all its columns
+        if self.table.key is None:  # all columns order the rows, also those of types without an order, such as json
             expressions = [
                 name if self.table.column(column.name).ordered else f"{name}::text"
                 for name, column in zip(expressions, self.order, strict=True)
@@ -62,7 +62,10 @@ class WindowStatement(SpanStatement):
         return sort_terms(self.order, expressions, backwards=self.span.backwards)
 
     def text(self, cell: int, blocks: tuple[int, int] | None = None, limit: int | None = None) -> str:
-        """Return the SQL. `blocks` are the first block of the table to read, and the one after the last."""
+        """Return the SQL, which cuts values after about `cell` characters.
+
+        `blocks` are the first block to read, and the one after the last. `limit` replaces that of the span.
+        """
         select_list = [f"{name}::text" for name in self.expressions] if self.table.key is not None else []
         select_list += [
             _cut_expression(self.column_expression(column.name), column.cast, cell) for column in self.columns
@@ -76,9 +79,10 @@ def _cast(table: DatabaseTable, name: str) -> str:
 
 
 def _cut_expression(expression: str, kind: str, cell: int) -> str:
-    """Return an expression for about `cell` characters of a cell, in a form that `_value` converts.
+    """Return an expression that reads about `cell` characters of a value, in the form that `_value` decodes.
 
-    If a text is cut, its size in bytes follows as digits. The beginning of bytes always comes after their size.
+    - A text that is too long: its first `cell + 1` characters, then its size in bytes as digits.
+    - Bytes: their size as four bytes, big-endian, then their beginning.
     """
     if kind in _NATIVE:
         return expression
@@ -97,12 +101,12 @@ _NATIVE = {"boolean", "smallint", "integer", "bigint", "real", "double precision
 
 
 def _value(value: object, kind: str, cell: int) -> object:
+    """Convert a value that `_cut_expression` has read to JSON."""
     if value is None or kind in _NATIVE:
         return render(value, cell)
     if isinstance(value, bytes):
         return binary(value[4:], int.from_bytes(value[:4], "big"))
-    if not isinstance(value, str):
-        return render(value, cell)
+    assert isinstance(value, str)  # all other expressions are texts
     if len(value) > cell:
         return cut_text(value[:cell], cell, int(value[cell + 1 :]))
     if kind in ("json", "jsonb", "record") or kind.endswith("[]"):
@@ -112,7 +116,7 @@ def _value(value: object, kind: str, cell: int) -> object:
 
 async def read_rows(
     connection: Any,
-    statement: WindowStatement,
+    statement: PostgresStatement,
     bounds: QueryBounds,
     blocks: tuple[int, int] | None = None,
     limit: int | None = None,
@@ -127,9 +131,14 @@ async def read_rows(
 
 
 async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column: str, size: int) -> CellValue | None:
-    """Read one value, at most `size` bytes of it."""
+    """Read one value, at most `size` bytes of it. Returns None for NULL.
+
+    Raises:
+        BadKey: the key is not a key of the table.
+        LookupError: there is no such row.
+    """
     span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
-    statement = WindowStatement(table, span)
+    statement = PostgresStatement(table, span)
     name, kind = statement.column_expression(column), table.column(column).cast
     data = name if kind == "bytea" else f"{name}::text"
     source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
@@ -142,7 +151,7 @@ async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column
     beginning = row["beginning"]
     if beginning is None:
         return None
-    encoded = beginning if isinstance(beginning, bytes) else beginning.encode("utf-8", "surrogateescape")
+    encoded = beginning if isinstance(beginning, bytes) else beginning.encode()
     return CellValue(encoded[:size], row["size"], kind != "bytea")
 
 
@@ -155,7 +164,10 @@ async def _fetch(
     limit: int,
     bounds: QueryBounds,
 ) -> Rows:
-    """Fetch as many rows as the bounds allow, at least one. Batches keep few rows in memory."""
+    """Fetch at most `limit` rows until they exceed `bounds.size`. The first `width` columns of each are its place.
+
+    Rows come in batches, so that few are held beyond the bounds.
+    """
     cursor = await connection.cursor(statement, *values)
     rows: list[TableRow] = []
     size = 0
@@ -170,10 +182,11 @@ async def _fetch(
             rows.append(TableRow((), cells, tuple(record[:width])))
         if len(batch_rows) < batch:
             return Rows(rows, False)
+        # About as many rows as still fit, by the average size so far.
         batch = max(1, min(MAX_BATCH_ROWS, (bounds.size - size) * len(rows) // max(size, 1)))
 
 
-async def read_by_place(connection: Any, statement: WindowStatement, bounds: QueryBounds) -> Rows:
+async def read_by_place(connection: Any, statement: PostgresStatement, bounds: QueryBounds) -> Rows:
     """Read a table whose key is its ctid, some blocks at a time, so that few rows are sorted."""
     table, span = statement.table, statement.span
     blocks = await connection.fetchval(
@@ -181,11 +194,11 @@ async def read_by_place(connection: Any, statement: WindowStatement, bounds: Que
     )
     low, high = _block_range(span, blocks)
     rows: list[TableRow] = []
-    width = FIRST_BLOCKS
+    block_count = FIRST_BLOCKS
     size = bounds.size
     while low < high:
-        begin, end = (max(low, high - width), high) if span.backwards else (low, min(high, low + width))
-        remaining = QueryBounds(cell=bounds.cell, size=max(size, 1))
+        begin, end = (max(low, high - block_count), high) if span.backwards else (low, min(high, low + block_count))
+        remaining = QueryBounds(cell=bounds.cell, size=size)
         block_rows = await read_rows(connection, statement, remaining, (begin, end), span.limit - len(rows))
         rows += block_rows.rows
         size -= sum(cells_size(row.cells) for row in block_rows.rows)
@@ -193,14 +206,15 @@ async def read_by_place(connection: Any, statement: WindowStatement, bounds: Que
             return Rows(rows, True)
         low, high = (low, begin) if span.backwards else (end, high)
         if low < high and (len(rows) >= span.limit or size <= 0):
+            # Find out whether there is another row: with a limit of 0, one row is read and dropped.
             later_rows = await read_rows(connection, statement, QueryBounds(cell=1, size=1), (low, high), 0)
             return Rows(rows, later_rows.more)
-        width = min(width * 2, MAX_BLOCKS)
+        block_count = min(block_count * 2, MAX_BLOCKS)
     return Rows(rows, False)
 
 
 def _block_range(span: Span, blocks: int) -> tuple[int, int]:
-    """Return the first block that a span can be in, and the one after the last."""
+    """Return the blocks that may contain rows of a span: the first, and the one after the last."""
     if not span.key:
         return 0, blocks
     match = _PLACE(span.key[0] or "")
@@ -242,8 +256,9 @@ _TYPE_NAMES = {
 }
 
 
-def _kind(kind: Any) -> str:
-    name = str(kind.name)
-    if kind.kind == "composite":
+def _kind(pg_type: Any) -> str:
+    """Return a type for `_cut_expression`: `record` for a composite, `array[]` for any array, or its SQL name."""
+    name = str(pg_type.name)
+    if pg_type.kind == "composite":
         return "record"
-    return "array[]" if kind.kind == "array" or name.endswith("[]") else _TYPE_NAMES.get(name, name)
+    return "array[]" if pg_type.kind == "array" or name.endswith("[]") else _TYPE_NAMES.get(name, name)

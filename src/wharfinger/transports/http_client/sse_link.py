@@ -24,7 +24,7 @@ from wharfinger.errors import (
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.sse import EventDecoder, EventTooLarge
+from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge
 from wharfinger.transports.background import BackgroundTasks
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
 from wharfinger.transports.stream_client import StreamLink, show_bytes
@@ -44,6 +44,8 @@ MAX_POSTS = 64
 """The maximum number of messages that are sent at the same time; further requests wait."""
 POST_SECONDS = 30.0
 """Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
+LAST_NOTIFICATION_SECONDS = 1.0
+"""Longest time that `disconnect` waits until the last notification is sent, such as a cancellation."""
 
 
 class _IdAndMethod(msgspec.Struct):
@@ -73,8 +75,8 @@ class SseLink(StreamLink):
         self._origin = Origin(url, limits, headers, auth, allow_address)
         super().__init__(self._origin.name, limits, events)
         self._posts = BackgroundTasks()
-        self._before: asyncio.Task[None] | None = None
-        """Sends the last notification, which later messages must not overtake."""
+        self._last_notification: asyncio.Task[None] | None = None
+        """The task that sends it; None once it is sent. Later messages wait for it, or they might overtake it."""
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -83,7 +85,8 @@ class SseLink(StreamLink):
         Raises:
             ConnectionFailed: there is no stream at this URL, it ended, or it named a URL of another server.
             NotAuthorized: the server requires credentials.
-            NotMCP: the response is not a stream of events.
+            NotMCP: the response is not HTTP, or not a stream of events.
+            ConnectionLost: the server closed the connection before its answer.
             InvalidResponse: an event is over the limit.
         """
         origin = self._origin
@@ -108,8 +111,8 @@ class SseLink(StreamLink):
 
     async def disconnect(self) -> None:
         """End the stream, and with it the session."""
-        if self._before is not None:
-            await asyncio.wait((self._before,), timeout=1.0)
+        if self._last_notification is not None:
+            await asyncio.wait((self._last_notification,), timeout=LAST_NOTIFICATION_SECONDS)
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait((self._reading,))
@@ -131,28 +134,23 @@ class SseLink(StreamLink):
             )
 
     async def _find_endpoint(self, response: ClientResponse, decoder: EventDecoder) -> URL:
-        """Read up to the event that says where to POST, and start a task that reads the rest."""
-        chunks = response.content.iter_any()
-        async for chunk in chunks:
+        """Return the URL for POST, which an event of the stream names, and start a task that reads the rest."""
+        async for chunk in response.content.iter_any():
             events = decoder.feed(chunk)
             for number, event in enumerate(events):
                 if event.event == "endpoint":
                     endpoint = self._origin.resolve(event.data.decode("utf-8", "replace"), self._origin.url, "names")
-                    messages = [later.data for later in events[number + 1 :] if later.event == "message"]
-                    self._reading = self._loop.create_task(self._read(response, decoder, messages))
+                    self._reading = self._loop.create_task(self._read(response, decoder, events[number + 1 :]))
                     return endpoint
         raise ConnectionFailed(f"{self.name} ended its stream before it sent the URL for POST.")
 
-    async def _read(self, response: ClientResponse, decoder: EventDecoder, messages: list[bytes]) -> None:
+    async def _read(self, response: ClientResponse, decoder: EventDecoder, events: list[Event]) -> None:
         origin = self._origin
         failure: WharfingerError = ConnectionLost(f"{self.name} ended the stream.")
         try:
-            for message in messages:
-                self.receive(message)
+            self._receive_events(events)
             async for chunk in response.content.iter_any():
-                for event in decoder.feed(chunk):
-                    if event.data and event.event == "message":
-                        self.receive(event.data)
+                self._receive_events(decoder.feed(chunk))
         except EventTooLarge:
             failure = self._too_large()
         except (origin.http.ClientError, OSError) as error:
@@ -161,6 +159,11 @@ class SseLink(StreamLink):
             response.close()
         kind, text = type(failure), str(failure)
         self.lose(lambda: kind(text))
+
+    def _receive_events(self, events: list[Event]) -> None:
+        for event in events:
+            if event.data and event.event == "message":
+                self.receive(event.data)
 
     def _too_large(self) -> InvalidResponse:
         return InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.")
@@ -172,23 +175,23 @@ class SseLink(StreamLink):
             kind = _decode_id_and_method(message)
             # An answer repeats the id of the server's request, which a request of this client may have too.
             request_id = UNSET if isinstance(kind.method, UnsetType) else kind.id
-            task = self._posts.start(self._post(message, request_id, self._before))
-            if isinstance(kind.id, UnsetType):  # the messages after a notification must not overtake it
-                self._before = task
+            task = self._posts.start(self._post(message, request_id, self._last_notification))
+            if isinstance(kind.id, UnsetType):
+                self._last_notification = task
             task.add_done_callback(self._posted)
         if len(self._posts) >= MAX_POSTS:
             self.pause_writing()
 
     def _posted(self, task: asyncio.Task[None]) -> None:
-        if self._before is task:
-            self._before = None
+        if self._last_notification is task:
+            self._last_notification = None
         if len(self._posts) < MAX_POSTS:
             self.resume_writing()
 
-    async def _post(self, message: bytes, request_id: Id | UnsetType, before: asyncio.Task[None] | None) -> None:
+    async def _post(self, message: bytes, request_id: Id | UnsetType, after: asyncio.Task[None] | None) -> None:
         origin = self._origin
-        if before is not None:
-            await asyncio.wait((before,))
+        if after is not None:
+            await asyncio.wait((after,))
         try:
             async with PausableTimeout(POST_SECONDS) as clock:
                 response = await origin.send("POST", self._headers(), message, url=self._endpoint, timeout=clock)
