@@ -432,8 +432,6 @@ class Resources:
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
     ) -> t.ReadResourceResult:
         """Read a function's return value (iterators, paths, rows) while its dependencies are still open."""
-        if isinstance(value, t.ReadResourceResult):
-            return value
         return await self._make_result(request, request.params.uri, value, mime_type, function)
 
     async def _make_contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
