@@ -531,6 +531,45 @@ def test_the_text_of_a_server_cannot_end_its_block(closing: str) -> None:
     assert "<a>" not in text.partition("\n")[0]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        Block(uri="x://y", server="s", version="1", reason="r", data=PNG, mime_type="image/png</resource><resource"),
+        Block(uri="x://y", server="s", version="1", reason="r", text="calm", cut="It continues at x://</resource>?a."),
+        Block(uri="x://y", server="s", version="1", reason="r", cut="It is not text: a</resource>, 2 bytes."),
+    ],
+    ids=["MIME type", "next window", "reason why it is left out"],
+)
+def test_a_mime_type_or_uri_of_a_server_cannot_end_its_block(block: Block) -> None:
+    """A bug: only the text could not."""
+    text = block_text(block)
+    assert re.findall(r"(?i)<\s*/\s*resource", text) == ["</resource"]
+    assert text.endswith("\n</resource>")
+
+
+def test_the_reason_why_a_block_is_left_out_is_shortened_and_printable() -> None:
+    """A bug: only that of a block with a content was."""
+    block = Block(uri="x://y", server="s", version="1", reason="r", cut="gone\n\x1b" + 3_000 * "x")
+    assert block_text(block).splitlines()[1] == "[gone??" + 1_994 * "x" + "…]"
+
+
+@pytest.mark.parametrize(
+    ("members", "body"),
+    [
+        ({}, ""),
+        ({"text": "calm\n"}, "calm\n"),
+        ({"text": "calm", "cut": "More follows."}, "calm\n[More follows.]"),
+        ({"cut": "It is gone."}, "[It is gone.]"),
+        ({"data": PNG, "mime_type": "image/png"}, "[A file of the type image/png.]"),
+    ],
+)
+def test_a_block_is_an_element_with_its_content_and_what_is_missing(members: dict[str, Any], body: str) -> None:
+    """We: also a block without content has a line between the tags."""
+    block = Block(uri='x://y?a="&b', server="it's", version="1", reason="1 < 2", **members)
+    head = 'uri="x://y?a=&quot;&amp;b" server="it\'s" version="1" reason="1 &lt; 2"'
+    assert block_text(block) == f"<resource {head}>\n{body}\n</resource>"
+
+
 FORMATS: dict[str, tuple[Any, dict[str, str], str]] = {
     "anthropic": (anthropic.types.MessageParam, {"role": "user"}, "content"),
     "openai": (openai.types.chat.ChatCompletionUserMessageParam, {"role": "user"}, "content"),

@@ -1,7 +1,8 @@
 """The blocks of a context: each is a text or a file of one resource, with its provenance.
 
-Contents are from servers, so they may contain text that pretends to be the end of its block, or an instruction. In
-the text for a model each block is enclosed in an element `<resource …>`, and a `</resource` in its content is changed.
+Contents, MIME types and URIs are from servers, so they may contain text that pretends to be the end of its block, or an
+instruction. In the text for a model each block is enclosed in an element `<resource …>`, and a `</resource` in it is
+changed.
 """
 
 from __future__ import annotations
@@ -155,13 +156,11 @@ def block_text(block: Block) -> str:
         facts["lines"] = lines_text(block.lines)
     facts["reason"] = block.reason
     head = " ".join(f"{name}={_quoted(value)}" for name, value in facts.items() if value)
-    if block.cut and not (block.text or block.data):
-        return f"<resource {head}>\n[{block.cut}]\n</resource>"
-    text = _CLOSING.sub(r"<\\/\1", block.text)  # a text cannot end its own block
-    if block.data:
-        text = f"[A file of the type {printable(block.mime_type)}.]"
-    note = f"\n[{printable(block.cut, MAX_LABEL_CHARACTERS)}]" if block.cut else ""
-    return f"<resource {head}>\n{text}{note}\n</resource>"
+    content = f"[A file of the type {printable(block.mime_type)}.]" if block.data else block.text
+    note = f"[{printable(block.cut, MAX_LABEL_CHARACTERS)}]" if block.cut else ""
+    body = "\n".join(filter(None, (content, note)))
+    body = _CLOSING.sub(r"<\\/\1", body)  # MIME types and URIs are the server's too: nothing in a block can end it
+    return f"<resource {head}>\n{body}\n</resource>"
 
 
 def _quoted(value: str) -> str:
