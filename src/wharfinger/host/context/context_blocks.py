@@ -21,7 +21,8 @@ from wharfinger.host.model_apis.tool_outputs import FileOutput
 __all__ = ["Block", "ContextBlocks", "LeftOut", "block_text", "lines_text"]
 
 Format = Literal["anthropic", "openai", "openai-responses", "gemini"]
-Message = dict[str, Any]
+Part = dict[str, Any]
+"""A part of a message, as the API takes it."""
 
 MAX_LABEL_CHARACTERS = 2_000
 _CLOSING = re.compile(r"<\s{0,8}/\s{0,8}(resource)", re.IGNORECASE)
@@ -112,8 +113,8 @@ class ContextBlocks(Sequence[Block]):
         """All blocks as one text. For a file, it has the type instead of the content."""
         return "\n\n".join(block_text(block) for block in self.blocks)
 
-    def for_api(self, format: Format, blocks: Sequence[Block] | None = None) -> list[Message]:
-        """Return the blocks as the parts of a message of the user, in the format of an API.
+    def for_api(self, format: Format, blocks: Sequence[Block] | None = None) -> list[Part]:
+        """Return the blocks as the parts of a user message, in the format of an API.
 
         A file that the API does not take is only described. `blocks` are the blocks to return instead of all, such as
         those from `changed`.
@@ -122,7 +123,7 @@ class ContextBlocks(Sequence[Block]):
             ValueError: there is no such format.
         """
         api = model_api(format)
-        parts: list[Message] = []
+        parts: list[Part] = []
         for block in self.blocks if blocks is None else blocks:
             parts.append(api.part(block_text(block)))
             # APIs refuse the whole request if a file is of another type than it says, so the bytes decide.
