@@ -47,15 +47,8 @@ class CallPanel:
         """Show a tool."""
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
-            try:
-                result: t.CallToolResult = (
-                    await self._client().call_tool(
-                        tool.name, arguments, progress=self._progress, reset_on_progress=True
-                    )
-                ).result
-            except ToolError as error:
-                self._state.text = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"
-                return error.result.content if error.result is not None else ()
+            call = await self._client().call_tool(tool.name, arguments, progress=self._progress, reset_on_progress=True)
+            result: t.CallToolResult = call.result
             if result.structured_content is UNSET or result.content:
                 return result.content
             return [t.TextContent(text=json.dumps(result.structured_content, indent=2, ensure_ascii=False))]
@@ -135,10 +128,14 @@ class CallPanel:
         self._close_previews()
         self._result.clear()
         try:
-            with self._offer.questions[self._server].shown_by(self._ask):
-                blocks = await run(arguments)
-            if self._state.text == "Running …":
-                self._state.text = "Done."
+            state = "Done."
+            try:
+                with self._offer.questions[self._server].shown_by(self._ask):
+                    blocks = await run(arguments)
+            except ToolError as error:
+                state = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"
+                blocks = error.result.content if error.result is not None else ()
+            self._state.text = state
             with self._result:
                 await show_blocks(self._shelf, self._visitor, blocks, self._previews)
         except asyncio.CancelledError:

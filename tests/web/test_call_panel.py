@@ -1,0 +1,100 @@
+"""The panel of a tool in a page that no browser shows: its state, its progress, and questions that overlap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+from tests.conftest import absent
+from wharfinger import Context, Server, ToolError
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.web.content_shelf import ContentShelf
+from wharfinger.web.offer import Offer
+
+
+class OpenPanel:
+    """The panel, in a page that no browser shows."""
+
+    def __init__(self, panel: Any, container: Any, offer: Offer) -> None:
+        self.panel, self.container, self.offer = panel, container, offer
+
+    async def show(self, tool: str) -> None:
+        """Show a tool."""
+        [shown] = [each for each in await self.offer.upstreams["harbour"].client.list_tools() if each.name == tool]
+        await self.panel.show_tool(shown)
+
+    async def press(self, button: str, values: dict[str, Any] | None = None) -> None:
+        """Press a button of a form, as a browser reports it."""
+        [form] = [each for each in self.container.descendants() if button in each.props.get("buttons", ())]
+        [listener] = vars(form)["_event_listeners"].values()
+        await listener.handler(SimpleNamespace(args={"button": button, "values": values or {}}))
+
+    def texts(self, tag: str) -> list[str]:
+        """Return the texts of all elements with this tag."""
+        return [each.text for each in self.container.descendants() if each.tag == tag]
+
+    @property
+    def state(self) -> str:
+        [state] = [each.text for each in self.container.descendants() if "state" in each.classes]
+        return str(state)
+
+    async def call(self, tool: str) -> None:
+        """Show a tool, call it, and wait until the call has ended."""
+        await self.show(tool)
+        await self.press("Call")
+        await asyncio.wait([self.panel._running])
+
+
+@asynccontextmanager
+async def open_panel(server: Server) -> AsyncGenerator[OpenPanel]:
+    if find_spec("nicegui") is None:
+        absent("nicegui (pip install wharfinger[browse])")
+    from nicegui import Client, ui
+
+    from wharfinger.web.call_panel import CallPanel
+    from wharfinger.web.html_elements import node
+
+    async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(40):
+        await offer.upstreams.ready(30)
+        client = Client(ui.page("/"))
+        with client:
+            container = node("main")
+            panel = CallPanel(container, offer, ContentShelf(), "visitor", "harbour")
+            yield OpenPanel(panel, container, offer)
+            panel.close()
+        client.delete()
+
+
+def harbour() -> Server:
+    """Return a server with tools that report progress."""
+    server = Server("harbour")
+
+    @server.tool
+    async def sound(ctx: Context) -> str:
+        await ctx.report_progress(1, 3, "sounding 1")
+        return "deep"
+
+    @server.tool
+    async def sink(ctx: Context) -> str:
+        await ctx.report_progress(1, 3, "sinking 1")
+        raise ToolError("the hull is open")
+
+    return server
+
+
+def test_the_state_says_how_a_call_ended_also_after_progress() -> None:
+    """A bug: after a call that reported progress, the panel still showed its last report."""
+
+    async def test() -> None:
+        async with open_panel(harbour()) as page:
+            await page.call("sound")
+            assert (page.state, page.texts("pre")) == ("Done.", ["deep"])
+            await page.call("sink")
+            assert page.state.startswith("The tool failed: ") and "the hull is open" in page.state
+            assert "the hull is open" in page.texts("pre")[0]
+
+    asyncio.run(test())
