@@ -42,10 +42,9 @@ class OpenPanel:
         [state] = [each.text for each in self.container.descendants() if "state" in each.classes]
         return str(state)
 
-    async def call(self, tool: str) -> None:
-        """Show a tool, call it, and wait until the call has ended."""
-        await self.show(tool)
-        await self.press("Call")
+    async def call(self, values: dict[str, Any] | None = None) -> None:
+        """Call the tool, and wait until the call has ended."""
+        await self.press("Call", values)
         await asyncio.wait([self.panel._running])
 
 
@@ -74,8 +73,8 @@ def harbour() -> Server:
     server = Server("harbour")
 
     @server.tool
-    async def sound(ctx: Context) -> str:
-        await ctx.report_progress(1, 3, "sounding 1")
+    async def sound(ctx: Context, times: int = 4) -> str:
+        await ctx.report_progress(1, times or None, "sounding 1")
         return "deep"
 
     @server.tool
@@ -91,10 +90,27 @@ def test_the_state_says_how_a_call_ended_also_after_progress() -> None:
 
     async def test() -> None:
         async with open_panel(harbour()) as page:
-            await page.call("sound")
+            await page.show("sound")
+            await page.call()
             assert (page.state, page.texts("pre")) == ("Done.", ["deep"])
-            await page.call("sink")
+            await page.show("sink")
+            await page.call()
             assert page.state.startswith("The tool failed: ") and "the hull is open" in page.state
             assert "the hull is open" in page.texts("pre")[0]
+
+    asyncio.run(test())
+
+
+def test_the_bar_shows_no_share_of_an_earlier_call_if_the_total_is_unknown() -> None:
+    """A bug: it showed the share of the earlier call."""
+
+    async def test() -> None:
+        async with open_panel(harbour()) as page:
+            await page.show("sound")
+            [bar] = [each for each in page.container.descendants() if each.tag == "progress"]
+            await page.call()
+            assert bar.props["value"] == 0.25
+            await page.call({"times": "0"})
+            assert "value" not in bar.props
 
     asyncio.run(test())

@@ -152,7 +152,9 @@ class CallPanel:
         self._bar.set_visibility(True)
         if total:
             self._bar.props["value"] = max(0.0, min(1.0, done / total))
-            self._bar.update()
+        else:
+            self._bar.props.pop("value", None)  # of an earlier report; without it, the bar only moves
+        self._bar.update()
         text = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
         self._state.text = text
 
