@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 from tests.conftest import absent
+from tests.waiting import wait_until_async
 from wharfinger import Context, Server, ToolError
+from wharfinger import types as t
+from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.offer import Offer
+
+VESSELS = ("Mary", "Anne")
+
+
+@dataclass
+class Berth:
+    number: int
 
 
 class OpenPanel:
@@ -49,7 +60,7 @@ class OpenPanel:
 
 
 @asynccontextmanager
-async def open_panel(server: Server) -> AsyncGenerator[OpenPanel]:
+async def open_panel(server: Server, options: ClientOptions | None = None) -> AsyncGenerator[OpenPanel]:
     if find_spec("nicegui") is None:
         absent("nicegui (pip install wharfinger[browse])")
     from nicegui import Client, ui
@@ -57,7 +68,8 @@ async def open_panel(server: Server) -> AsyncGenerator[OpenPanel]:
     from wharfinger.web.call_panel import CallPanel
     from wharfinger.web.html_elements import node
 
-    async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(40):
+    configs = [ServerConfig(name="harbour", target=server)]
+    async with Offer(configs, options=options) as offer, asyncio.timeout(40):
         await offer.upstreams.ready(30)
         client = Client(ui.page("/"))
         with client:
@@ -69,7 +81,7 @@ async def open_panel(server: Server) -> AsyncGenerator[OpenPanel]:
 
 
 def harbour() -> Server:
-    """Return a server with tools that report progress."""
+    """Return a server with tools that report progress, ask, or wait."""
     server = Server("harbour")
 
     @server.tool
@@ -81,6 +93,15 @@ def harbour() -> Server:
     async def sink(ctx: Context) -> str:
         await ctx.report_progress(1, 3, "sinking 1")
         raise ToolError("the hull is open")
+
+    @server.tool
+    async def moor(ctx: Context) -> str:
+        answers = await asyncio.gather(*(ctx.elicit(f"Where shall {vessel} moor?", Berth) for vessel in VESSELS))
+        return ", ".join("nowhere" if answer is None else str(answer.number) for answer in answers)
+
+    @server.tool
+    async def drift() -> None:
+        await asyncio.Event().wait()
 
     return server
 
@@ -112,5 +133,55 @@ def test_the_bar_shows_no_share_of_an_earlier_call_if_the_total_is_unknown() -> 
             assert bar.props["value"] == 0.25
             await page.call({"times": "0"})
             assert "value" not in bar.props
+
+    asyncio.run(test())
+
+
+def question(message: str) -> t.ElicitRequestParams:
+    return t.ElicitRequestParams(message=message, requested_schema=t.RequestedSchema(type="object", properties={}))
+
+
+def test_questions_at_the_same_time_are_shown_one_after_another() -> None:
+    """A bug: the second one removed the first one, which could not be answered any more."""
+
+    async def test() -> None:
+        async with open_panel(harbour(), ClientOptions(revision="2025-11-25")) as page:
+            await page.show("moor")
+            await page.press("Call")
+            for vessel, number in zip(VESSELS, ("3", "7"), strict=True):
+                text = f"Where shall {vessel} moor?"
+                await wait_until_async(lambda text=text: text in page.texts("p"), "the question is shown")
+                assert page.texts("h3") == ["harbour asks"]
+                await page.press("Answer", {"number": number})
+            await asyncio.wait([page.panel._running])
+            assert (page.state, page.texts("pre"), page.texts("h3")) == ("Done.", ["3, 7"], [])
+
+    asyncio.run(test())
+
+
+def test_questions_are_cancelled_when_their_call_ends() -> None:
+    """A bug: they stayed open for ten minutes, then removed the question of a later call from the page, and until then
+    no call to the server could time out.
+    """
+
+    async def test() -> None:
+        async with open_panel(harbour()) as page:
+            await page.show("drift")
+            await page.press("Call")
+            questions = page.offer.questions["harbour"]
+            await wait_until_async(lambda: questions._asking, "the call shows questions")
+            asking = [asyncio.create_task(questions.ask(question(text))) for text in ("one", "two", "three")]
+            await wait_until_async(lambda: page.texts("h3"), "a question is shown")
+            first = page.panel._running
+            page.panel.stop()
+            await asyncio.wait([first])
+            await page.press("Call")  # before the last one has its turn
+            async with asyncio.timeout(5):
+                assert await asyncio.gather(*asking) == ["cancel"] * 3
+            assert (page.state, page.texts("h3")) == ("Running …", [])
+            later = asyncio.create_task(questions.ask(question("later")))
+            await wait_until_async(lambda: "later" in page.texts("p"), "the question of the later call is shown")
+            await page.press("Decline")
+            assert await later == "decline"
 
     asyncio.run(test())

@@ -41,6 +41,10 @@ class CallPanel:
         self._visitor = visitor
         self._server = server
         self._running: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Held by the question that is shown. The other questions wait for it."""
+        self._answer: asyncio.Future[Any] | None = None
+        """The answer to the question that was shown last."""
         self._previews: list[ContentPreview] = []
 
     async def show_tool(self, tool: t.Tool) -> None:
@@ -145,7 +149,8 @@ class CallPanel:
         finally:
             self._bar.set_visibility(False)
             self._stop.set_visibility(False)
-            self._question.clear()
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result("cancel")
             self._form.show()
 
     def _progress(self, done: float, total: float | None, message: str | None) -> None:
@@ -159,25 +164,31 @@ class CallPanel:
         self._state.text = text
 
     async def _ask(self, params: t.ElicitRequestParams, is_certain: bool) -> Any:
-        """Show a question of the server, and wait for the answer. `is_certain` says whether this call caused it."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._question.clear()
-        with self._question:
-            node("h3", f"{name_text(self._server)} asks")
-            if not is_certain:
-                node("p", "Several calls to this server are running, and it does not say which of them asks.")
-            node("p", name_text_of_lines(params.message), dir="auto")
-            if params.mode == "url" and isinstance(params.url, str):
-                self._ask_to_open(params.url, answer)
-            else:
-                self._ask_form(params, answer)
-        try:
-            async with asyncio.timeout(QUESTION_SECONDS):
-                return await answer
-        except TimeoutError:
-            return "cancel"
-        finally:
-            self._question.clear()
+        """Show a question of the server when no other one is shown, and wait for the answer.
+
+        `is_certain` says whether this call caused it. The end of the call cancels its questions.
+        """
+        call = self._running
+        async with self._turn:
+            if call is None or call.done():
+                return "cancel"
+            self._answer = answer = asyncio.get_running_loop().create_future()
+            try:
+                with self._question:
+                    node("h3", f"{name_text(self._server)} asks")
+                    if not is_certain:
+                        node("p", "Several calls to this server are running, and it does not say which of them asks.")
+                    node("p", name_text_of_lines(params.message), dir="auto")
+                    if params.mode == "url" and isinstance(params.url, str):
+                        self._ask_to_open(params.url, answer)
+                    else:
+                        self._ask_form(params, answer)
+                async with asyncio.timeout(QUESTION_SECONDS):
+                    return await answer
+            except TimeoutError:
+                return "cancel"
+            finally:
+                self._question.clear()
 
     def _ask_form(self, params: t.ElicitRequestParams, answer: asyncio.Future[Any]) -> None:
         fields = fields_of(msgspec.to_builtins(params.requested_schema))
