@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.conftest import absent
 from tests.waiting import wait_until_async
 from wharfinger import Context, Server, ToolError
@@ -18,6 +20,7 @@ from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.offer import Offer
+from wharfinger.web.server_questions import ServerQuestions
 
 VESSELS = ("Mary", "Anne")
 
@@ -53,10 +56,22 @@ class OpenPanel:
         [state] = [each.text for each in self.container.descendants() if "state" in each.classes]
         return str(state)
 
+    def click(self, button: str) -> None:
+        """Click on a button that belongs to no form."""
+        [element] = [each for each in self.container.descendants() if each.tag == "button" and each.text == button]
+        [listener] = vars(element)["_event_listeners"].values()
+        listener.handler()
+
     async def call(self, values: dict[str, Any] | None = None) -> None:
         """Call the tool, and wait until the call has ended."""
         await self.press("Call", values)
         await asyncio.wait([self.panel._running])
+
+    async def questions(self) -> ServerQuestions:
+        """Wait until the call shows the questions of the server, and return them."""
+        questions = self.offer.questions["harbour"]
+        await wait_until_async(lambda: questions._asking, "the call shows questions")
+        return questions
 
 
 @asynccontextmanager
@@ -168,8 +183,7 @@ def test_questions_are_cancelled_when_their_call_ends() -> None:
         async with open_panel(harbour()) as page:
             await page.show("drift")
             await page.press("Call")
-            questions = page.offer.questions["harbour"]
-            await wait_until_async(lambda: questions._asking, "the call shows questions")
+            questions = await page.questions()
             asking = [asyncio.create_task(questions.ask(question(text))) for text in ("one", "two", "three")]
             await wait_until_async(lambda: page.texts("h3"), "a question is shown")
             first = page.panel._running
@@ -183,5 +197,35 @@ def test_questions_are_cancelled_when_their_call_ends() -> None:
             await wait_until_async(lambda: "later" in page.texts("p"), "the question of the later call is shown")
             await page.press("Decline")
             assert await later == "decline"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("url", "links"),
+    [
+        ("https://example.com:8443/a?b#c", ["Open example.com"]),
+        ("HTTP://Example.com", ["Open example.com"]),
+        ("https://bank.example@evil.example/", ["Open evil.example"]),
+        ("https://evil.example\\@bank.example/", []),  # browsers open evil.example
+        ("https:///evil.example", []),
+        ("http://[x", []),
+        ("javascript:alert(1)", []),
+    ],
+)
+def test_a_url_is_a_link_only_if_its_host_is_certain_and_can_always_be_declined(url: str, links: list[str]) -> None:
+    """A bug: a URL that cannot be parsed had no button, and a link named what stands before an `@` as its host."""
+
+    async def test() -> None:
+        async with open_panel(harbour()) as page:
+            await page.show("drift")
+            await page.press("Call")
+            params = t.ElicitRequestParams(message="Pay", mode="url", url=url)
+            asking = asyncio.create_task((await page.questions()).ask_to_open(params))
+            await wait_until_async(lambda: page.texts("h3"), "the question is shown")
+            assert page.texts("a") == links
+            assert url in page.texts("p")
+            page.click("Decline")
+            assert await asking is False
 
     asyncio.run(test())

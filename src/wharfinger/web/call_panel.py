@@ -208,17 +208,16 @@ class CallPanel:
         form = CallForm([field.for_browser() for field in fields], ["Answer", "Decline", "Cancel"], submit)
 
     def _ask_to_open(self, url: str, answer: asyncio.Future[Any]) -> None:
-        """Show the whole URL. Only a URL of http or https becomes a link."""
+        """Show the whole URL. It becomes a link only if it is of http or https and names a host."""
         node("p", name_text(url, 4000), classes="uri")
 
         def set_answer(value: bool) -> None:
             if not answer.done():
                 answer.set_result(value)
 
-        if urlsplit(url).scheme in ("http", "https"):
-            link = node(
-                "a", f"Open {name_text(urlsplit(url).netloc)}", href=url, target="_blank", rel="noopener noreferrer"
-            )
+        host = _host_of(url)
+        if host:
+            link = node("a", f"Open {name_text(host)}", href=url, target="_blank", rel="noopener noreferrer")
             link.on("click", lambda: set_answer(True), args=[])
         node("button", "Decline", type="button").on("click", lambda: set_answer(False), args=[])
 
@@ -236,6 +235,17 @@ class CallPanel:
         for preview in self._previews:
             preview.close()
         self._previews.clear()
+
+
+def _host_of(url: str) -> str:
+    """Return the host that a browser opens, or an empty string if there is none, or it is not certain."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or "\\" in parts.netloc:  # of https://a\@b browsers open a, not b
+        return ""
+    return parts.hostname or ""
 
 
 def name_text_of_lines(text: str) -> str:
