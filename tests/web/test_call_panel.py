@@ -39,7 +39,7 @@ class OpenPanel:
     async def show(self, tool: str) -> None:
         """Show a tool."""
         [shown] = [each for each in await self.offer.upstreams["harbour"].client.list_tools() if each.name == tool]
-        await self.panel.show_tool(shown)
+        self.panel.show_tool(shown)
 
     async def press(self, button: str, values: dict[str, Any] | None = None) -> None:
         """Press a button of a form, as a browser reports it."""

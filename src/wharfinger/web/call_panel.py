@@ -47,8 +47,8 @@ class CallPanel:
         """The answer to the question that was shown last."""
         self._previews: list[ContentPreview] = []
 
-    async def show_tool(self, tool: t.Tool) -> None:
-        """Show a tool."""
+    def show_tool(self, tool: t.Tool) -> None:
+        """Show the form of a tool, and its declared effects."""
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
             call = await self._client().call_tool(tool.name, arguments, progress=self._progress, reset_on_progress=True)
@@ -62,8 +62,8 @@ class CallPanel:
             tool.title or tool.name, tool.name, tool.description, marks, fields_of(tool.input_schema), "Call", run
         )
 
-    async def show_prompt(self, prompt: t.Prompt) -> None:
-        """Show a prompt."""
+    def show_prompt(self, prompt: t.Prompt) -> None:
+        """Show the form of a prompt."""
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
             result = await self._client().get_prompt(prompt.name, arguments)
@@ -73,8 +73,8 @@ class CallPanel:
             prompt.title or prompt.name, prompt.name, prompt.description, "", fields_of_prompt(prompt), "Fill in", run
         )
 
-    async def show_template(self, template: t.ResourceTemplate, open_uri: Callable[[str], None]) -> None:
-        """Show a template; `open_uri` is called with the URI that the variables make."""
+    def show_template(self, template: t.ResourceTemplate, open_uri: Callable[[str], None]) -> None:
+        """Show the form of a template; `open_uri` is called with the URI that the variables make."""
         text = template.uri_template
         try:
             variables = UriTemplate(text).variables

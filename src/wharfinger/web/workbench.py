@@ -201,16 +201,16 @@ class Workbench:
             if template is not None:
                 self._panel = panel
                 # In a task of its own, since `_choose` closes the form, which cancels the task of its call.
-                await panel.show_template(
+                panel.show_template(
                     template, lambda uri: self._within(lambda: self._choose(encode_key(("resource", server, uri))))
                 )
             return
         feature = self._rows.feature(key)
         self._panel = panel
         if isinstance(feature, t.Tool):
-            await panel.show_tool(feature)
+            panel.show_tool(feature)
         elif isinstance(feature, t.Prompt):
-            await panel.show_prompt(feature)
+            panel.show_prompt(feature)
 
     def _close_panel(self) -> None:
         self._views += 1
