@@ -135,7 +135,7 @@ def test_an_administrator_can_view_as_another_principal_and_the_audit_names_both
         ("bob", "ann", "read", "allowed")
     ]
     tab.page.locator(".row-tool").first.click()
-    tab.panel.get_by_text("nothing can be called here").wait_for()
+    tab.panel.get_by_text("tools cannot be called here").wait_for()
     assert tab.panel.get_by_role("button", name="Call").count() == 0
 
 

@@ -58,9 +58,8 @@ class CallPanel:
             return [t.TextContent(text=json.dumps(result.structured_content, indent=2, ensure_ascii=False))]
 
         marks = _marks(tool)
-        self._show(
-            tool.title or tool.name, tool.name, tool.description, marks, fields_of(tool.input_schema), "Call", run
-        )
+        fields = fields_of(tool.input_schema)
+        self._show(tool.title or tool.name, tool.name, tool.description, marks, fields, "Call", run, is_call=True)
 
     def show_prompt(self, prompt: t.Prompt) -> None:
         """Show the form of a prompt."""
@@ -95,7 +94,16 @@ class CallPanel:
         return upstream.client
 
     def _show(
-        self, title: str, name: str, description: Any, marks: str, fields: list[FormField], button: str, run: Run
+        self,
+        title: str,
+        name: str,
+        description: Any,
+        marks: str,
+        fields: list[FormField],
+        button: str,
+        run: Run,
+        *,
+        is_call: bool = False,
     ) -> None:
         async def submit(_: str, values: dict[str, Any]) -> None:
             arguments, errors = arguments_of(fields, values)
@@ -113,8 +121,8 @@ class CallPanel:
                 node("p", marks, classes="detail")
             if isinstance(description, str) and description:
                 node("p", name_text_of_lines(description), classes="description", dir="auto")
-            if self._offer.read_only and button == "Call":
-                node("p", "This is another principal's view: nothing can be called here.")
+            if self._offer.read_only and is_call:
+                node("p", "This is another principal's view: tools cannot be called here.")
                 return
             self._form = CallForm([field.for_browser() for field in fields], [button], submit)
             self._state = node("p", "", role="status", classes="state")

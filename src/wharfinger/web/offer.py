@@ -25,7 +25,7 @@ class Offer:
     def __init__(
         self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None
     ) -> None:
-        """With `read_only`, the offer is another principal's view: nothing may be called, and no question is answered.
+        """With `read_only`, the offer is another principal's view: no tool may be called, and no question is answered.
 
         `options` are further options of the clients.
         """

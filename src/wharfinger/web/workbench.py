@@ -363,7 +363,7 @@ class Workbench:
 
         with self._main:
             node("h2", "See the server as another principal")
-            node("p", "The record names you and the principal. Nothing can be called in this view.")
+            node("p", "The record names you and the principal. Tools cannot be called in this view.")
             form = CallForm([field.for_browser() for field in fields], ["Show", "My own view"], submit)
             state = node("p", "", role="status")
 
