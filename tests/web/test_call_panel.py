@@ -114,7 +114,7 @@ def harbour() -> Server:
         answers = await asyncio.gather(*(ctx.elicit(f"Where shall {vessel} moor?", Berth) for vessel in VESSELS))
         return ", ".join("nowhere" if answer is None else str(answer.number) for answer in answers)
 
-    @server.tool
+    @server.tool(annotations=t.ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False))
     async def drift() -> None:
         await asyncio.Event().wait()
 
@@ -227,5 +227,16 @@ def test_a_url_is_a_link_only_if_its_host_is_certain_and_can_always_be_declined(
             assert url in page.texts("p")
             page.click("Decline")
             assert await asking is False
+
+    asyncio.run(test())
+
+
+def test_the_form_of_a_tool_names_the_effects_that_the_server_declares() -> None:
+    async def test() -> None:
+        async with open_panel(harbour()) as page:
+            await page.show("sound")
+            assert not any("According to the server" in text for text in page.texts("p"))
+            await page.show("drift")
+            assert "According to the server, this tool may destroy data, can safely be repeated." in page.texts("p")
 
     asyncio.run(test())

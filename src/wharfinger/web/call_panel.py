@@ -57,9 +57,9 @@ class CallPanel:
                 return result.content
             return [t.TextContent(text=json.dumps(result.structured_content, indent=2, ensure_ascii=False))]
 
-        marks = _marks(tool)
+        effects = _effects_text(tool)
         fields = fields_of(tool.input_schema)
-        self._show(tool.title or tool.name, tool.name, tool.description, marks, fields, "Call", run, is_call=True)
+        self._show(tool.title or tool.name, tool.name, tool.description, effects, fields, "Call", run, is_call=True)
 
     def show_prompt(self, prompt: t.Prompt) -> None:
         """Show the form of a prompt."""
@@ -98,7 +98,7 @@ class CallPanel:
         title: str,
         name: str,
         description: Any,
-        marks: str,
+        effects: str,
         fields: list[FormField],
         button: str,
         run: Run,
@@ -117,8 +117,8 @@ class CallPanel:
         with self._container:
             node("h2", name_text(str(title)), dir="auto")
             node("p", name_text(name, 2000), classes="uri")
-            if marks:
-                node("p", marks, classes="detail")
+            if effects:
+                node("p", effects, classes="detail")
             if isinstance(description, str) and description:
                 node("p", name_text_of_lines(description), classes="description", dir="auto")
             if self._offer.read_only and is_call:
@@ -261,7 +261,7 @@ def name_text_of_lines(text: str) -> str:
     return "\n".join(name_text(line, MAX_MESSAGE_CHARACTERS) for line in text[:MAX_MESSAGE_CHARACTERS].splitlines())
 
 
-def _marks(tool: t.Tool) -> str:
+def _effects_text(tool: t.Tool) -> str:
     """Return a sentence with the effects of a tool that the server declares, or an empty string."""
     hints = tool.annotations
     if not isinstance(hints, t.ToolAnnotations):
@@ -270,10 +270,10 @@ def _marks(tool: t.Tool) -> str:
         text
         for name, text in (
             ("read_only_hint", "only reads"),
-            ("destructive_hint", "may destroy"),
-            ("idempotent_hint", "can be repeated"),
+            ("destructive_hint", "may destroy data"),
+            ("idempotent_hint", "can safely be repeated"),
             ("open_world_hint", "reaches other systems"),
         )
         if getattr(hints, name) is True
     ]
-    return f"The server says: {', '.join(effects)}." if effects else ""
+    return f"According to the server, this tool {', '.join(effects)}." if effects else ""
