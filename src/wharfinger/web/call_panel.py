@@ -120,7 +120,7 @@ class CallPanel:
             if effects:
                 node("p", effects, classes="detail")
             if isinstance(description, str) and description:
-                node("p", name_text_of_lines(description), classes="description", dir="auto")
+                node("p", _multiline_text(description), classes="description", dir="auto")
             if self._offer.read_only and is_call:
                 node("p", "This is another principal's view: tools cannot be called here.")
                 return
@@ -186,7 +186,7 @@ class CallPanel:
                     node("h3", f"{name_text(self._server)} asks")
                     if not is_certain:
                         node("p", "Several calls to this server are running, and it does not say which of them asks.")
-                    node("p", name_text_of_lines(params.message), dir="auto")
+                    node("p", _multiline_text(params.message), dir="auto")
                     if params.mode == "url" and isinstance(params.url, str):
                         self._ask_to_open(params.url, answer)
                     else:
@@ -256,8 +256,8 @@ def _host_of(url: str) -> str:
     return parts.hostname or ""
 
 
-def name_text_of_lines(text: str) -> str:
-    """Return a text of several lines for people: shortened, with unprintable characters escaped."""
+def _multiline_text(text: str) -> str:
+    """Return text of a server for people, as `name_text` does, but longer and with its line breaks."""
     return "\n".join(name_text(line, MAX_MESSAGE_CHARACTERS) for line in text[:MAX_MESSAGE_CHARACTERS].splitlines())
 
 
