@@ -285,6 +285,7 @@ async def test_a_server_declares_its_name_and_capabilities(revision: str) -> Non
     assert result["instructions"] == "Ask for tides."
     if stateless:
         assert result["supportedVersions"] == list(SUPPORTED)
+        assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
         assert result["_meta"] == {"io.modelcontextprotocol/serverInfo": identity}
     else:
         assert (result["protocolVersion"], result["serverInfo"]) == (revision, identity)
