@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
-from tests.transports.http_support import SampleService, ServerThread
+from tests.transports.http_support import RawClient, SampleService, ServerThread
 from wharfinger.auth import HttpRefusal, Principal, TokenAuth
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.transports.http_server.app import HttpApp
@@ -147,6 +147,34 @@ def test_the_stream_of_a_session_ends_when_its_token_expires_and_reports_the_rea
         body = b"".join(client.chunks())
         assert b": the token has expired" in body
         assert other.call_in_session(session, "ping", authorization="Bearer short-2").status == 200, "the session stays"
+
+
+def test_the_resumed_stream_of_a_request_ends_when_its_token_expires_and_the_request_continues(
+    http: ServerThread, verifier: StubVerifier
+) -> None:
+    """A bug: it stayed open, and the reason was repeated every second."""
+    verifier.expires_at = time.time() + 1
+    with http.connect() as first, http.connect() as client, http.connect() as last:
+        session = first.initialize(authorization="Bearer short-2")
+        read = {"uri": "test://wait-progress"}
+        first.send_in_session(session, "resources/read", read, "w", authorization="Bearer short-2")
+        assert first.head()[0] == 200
+        assert first.event()["params"]["progress"] == 1
+
+        def resume(client: RawClient, token: str) -> None:
+            headers = {"mcp_session_id": session, "last_event_id": first.last_id, "authorization": f"Bearer {token}"}
+            client.request("GET", accept="text/event-stream", **headers)
+            assert client.head()[0] == 200
+
+        resume(client, "short")
+        body = b""
+        for chunk in client.chunks():
+            body += chunk
+            assert body.count(b": the token has expired") <= 1, "the stream has ended"
+        assert b": the token has expired" in body
+        resume(last, "short-2")
+        http.open_gates()
+        assert last.event()["id"] == "w"
 
 
 def test_an_sse_stream_ends_when_its_token_expires(http: ServerThread, verifier: StubVerifier) -> None:

@@ -92,7 +92,8 @@ class HttpCall:
         self.cancel_reason: CancelReason | None = None
         """Why we cancelled the task; None if we have not."""
         self.in_session = False
-        """Whether its work belongs to a session, so that only the session may end it."""
+        """Whether its work belongs to a session, so that only the session may end it. A stream still ends when its
+        token expires."""
         self.unread = 0
         """Bytes of memory that its answer takes until it is sent; counted for large answers."""
         self.final: bytes | ChunkedMessage | None = None
@@ -124,10 +125,10 @@ class HttpCall:
         return False
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the handler, or the reading of the body."""
+        """Cancel the handler, or the reading of the body. In a session, end only the stream: the handler continues."""
         if self.over or self.cancel_reason is not None or self.task is None:
             return
-        if not self.in_session or reason is CancelReason.STREAM_ENDED:
+        if not self.in_session or reason in (CancelReason.STREAM_ENDED, CancelReason.CREDENTIAL_EXPIRED):
             self.cancel_reason = reason
             self.task.cancel()
 
