@@ -284,3 +284,22 @@ def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
         )
         ours.open_gates()
         assert client.reply().status == 200
+
+
+@pytest.mark.parametrize("rest_arrives", [True, False])
+def test_a_pipelined_head_does_not_time_out_while_reading_is_paused(rest_arrives: bool) -> None:
+    """A bug: the connection closed without the answer to a request that took longer than `header_time`."""
+    with ServerThread() as ours, ours.connect() as client:
+        client.write(read_request("wait") + HEALTH + HEALTH[:-2])
+        assert ours.service.arrived.acquire(timeout=20)
+        (connection,) = find_server(ours).connections.open
+        wait_until(lambda: connection.reading_paused and connection.in_head, "the third head has begun")
+        ours.call(connection.check_deadlines, connection.deadline + 1)
+        ours.open_gates()
+        assert read_statuses(client, 2) == [200, 200]
+        if rest_arrives:
+            client.write(HEALTH[-2:])
+            assert client.reply().status == 200
+        else:
+            ours.call(connection.check_deadlines, connection.deadline + 1)
+            assert client.reply().status == 408

@@ -330,9 +330,11 @@ class HttpConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Continue to read."""
+        """Continue to read. From now on, the client has the full time for a head of which a part has arrived."""
         if self.reading_paused:
             self.reading_paused = False
+            if self.in_head:
+                self.deadline = self.connections.now + self.limits.header_time
             self.transport.resume_reading()
 
     # -- writing
@@ -411,7 +413,7 @@ class HttpConnection(asyncio.Protocol):
         """Close if the client is too late in reading or in sending."""
         if self.write_deadline < now or (self.lingering and self.deadline < now):
             self.transport.abort()
-        elif self.deadline < now:
+        elif self.deadline < now and not self.reading_paused:
             if self.in_head:
                 message = "The headers did not arrive in time (--limit header_time)."
                 self.refuse(InvalidRequest(message, http_status=408))
