@@ -61,15 +61,13 @@ class AccessControl:
     def set(self, authorizer: Authorizer | None) -> None:
         """Enforce another policy from the next request and notice on; None allows everything.
 
-        Watchers of a list are notified if the part of it that they may see has changed.
+        Watchers are notified if the part that they may see of a list or resource has changed, or may have changed.
         """
-        replaced = self._services.authorizer is not None and authorizer is not None
         self._services.authorizer = authorizer
         limits = getattr(authorizer, "limits", ())
         self._limiter = Limiter(limits, previous=self._limiter) if limits else None
         self._set_guard()
-        if replaced:
-            self._changes.compare_lists(self._services.watching.watchers_of_lists())
+        self._changes.policy_changed()
 
     def enforce_scopes(self, scopes: FeatureScopes) -> None:
         """Check the scopes of features from the next request and notice on."""

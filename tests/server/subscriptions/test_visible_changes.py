@@ -63,7 +63,8 @@ async def finish_changes(server: Server) -> None:
     await wait_until_async(
         lambda: watching._work is None and not watching._waiting and not watching._phases, "all changes are sent"
     )
-    await server.visible_changes._jobs.finished()
+    while server.visible_changes._jobs:
+        await server.visible_changes._jobs.finished()
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -163,6 +164,66 @@ async def test_a_new_policy_notifies_callers_whose_visible_resources_change() ->
         await finish_changes(server)
         assert [notice["method"] for notice in bob.notifications] == [LIST_CHANGED]
         assert ann.notifications == []
+        await server.close()
+
+
+FIRST_POLICIES = [None, Policy(allow=[Rule(who="anyone")])]
+
+
+@pytest.mark.parametrize("first", FIRST_POLICIES, ids=["no policy", "a wider policy"])
+@pytest.mark.parametrize("revision", ERAS)
+async def test_the_first_change_after_a_narrower_policy_is_reported(revision: str, first: Policy | None) -> None:
+    """A bug: it was only remembered, if the watcher saw everything until then."""
+    server, box = box_server(first)
+    async with Wire(server, revision, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a", lists=("resources",))
+        server.policy = POLICY
+        await finish_changes(server)
+        bob.notifications.clear()
+        box.entries["open/a"] = "2"
+        server.resource_updated("box://open/a")
+        await finish_changes(server)
+        assert [notice["method"] for notice in bob.notifications] == [UPDATED]
+        box.entries["open/b"] = "1"
+        server.list_changed("resources")
+        await finish_changes(server)
+        assert [notice["method"] for notice in bob.notifications] == [UPDATED, LIST_CHANGED]
+        await server.close()
+
+
+@pytest.mark.parametrize("first", FIRST_POLICIES, ids=["no policy", "a wider policy"])
+async def test_after_a_narrower_policy_no_hidden_change_is_reported(first: Policy | None) -> None:
+    """Watchers are notified of the new policy instead, because it may change what they see."""
+    server, box = box_server(first)
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a", "box://closed/a", lists=("resources",))
+        bob.notifications.clear()
+        server.policy = POLICY
+        await finish_changes(server)
+        assert sorted(notice["method"] for notice in bob.notifications) == [LIST_CHANGED, UPDATED]
+        bob.notifications.clear()
+        box.entries |= {"closed/a": "2", "closed/b": "1"}
+        for uri in ("box://closed/a", "box://open/a"):
+            server.resource_updated(uri)
+        server.list_changed("resources")
+        await finish_changes(server)
+        assert bob.notifications == []
+        await server.close()
+
+
+async def test_watchers_of_lists_are_notified_when_the_policy_is_removed() -> None:
+    server, _ = box_server()
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch(lists=("resources",))
+        bob.notifications.clear()
+        server.policy = None
+        await finish_changes(server)
+        server.policy = POLICY
+        await finish_changes(server)
+        assert [notice["method"] for notice in bob.notifications] == [LIST_CHANGED] * 2
         await server.close()
 
 

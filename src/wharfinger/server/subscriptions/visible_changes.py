@@ -9,6 +9,9 @@ not call.
 - Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one,
   and the notice is sent if they differ. Versions and digests are computed in the background, once for all callers with
   the same access, and for the first time before a subscription is acknowledged.
+
+Under a new policy, what each watcher sees is compared at once, so that its notice reveals no later change of something
+hidden. A watcher that saw everything until then gets a notice, because its last version or digest is not known.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ PAUSE_FACTOR = 4.0
 """A state that took one second is not computed again for this many seconds: a large list changes often."""
 MAX_PAUSES = 10_000
 """The maximum number of pauses that are remembered; when it is reached, all are forgotten."""
+MAX_JOBS = 200
+"""With this many jobs in the background, no further resources are compared because of a new policy."""
 
 Notice = Callable[[subscriptions.Tag], bytes]
 Change = tuple[str, bool]
@@ -115,13 +120,26 @@ class VisibleChanges:
         finally:
             del self._comparing[watcher, change]
 
-    def compare_lists(self, watchers: Mapping[str, Mapping[Any, None]]) -> None:
-        """Notify the watchers of lists for whom a new policy changes what they see."""
-        for name, group in watchers.items():
+    def policy_changed(self) -> None:
+        """Notify the watchers for whom a new policy changes what they see, or may change it."""
+        if not self._services.restricts:
+            self._known.clear()
+        for name, group in self._services.watching.watchers_of_lists().items():
             notice = subscriptions.list_changed(name)
             for watcher in group:
-                if hasattr(watcher, "principal"):
-                    self._compare(watcher, (name, True), notice)
+                if self.may_send(watcher, name, True, notice):
+                    watcher.send(notice)
+        if uris := self._services.watching.watched():
+            self._jobs.start(self._compare_resources(uris))
+
+    async def _compare_resources(self, uris: list[str]) -> None:
+        """Do this slowly: a million URIs may be watched."""
+        for uri in uris:
+            notice = subscriptions.updated(uri)
+            for watcher in self._services.watching.watchers_of(uri):
+                self.may_send(watcher, uri, False, notice)  # compares if the watcher sees only a part
+                await asyncio.sleep(0)
+                await self._jobs.wait_below(MAX_JOBS)
 
     async def close(self) -> None:
         """Cancel everything that runs in the background."""
@@ -154,7 +172,8 @@ class VisibleChanges:
         known = self._known.setdefault(watcher, {})
         before = known.get(change)
         known[change] = state
-        if before is not None and before != state and (change[1] or access.allows("read", change[0])):
+        # A watcher without a known state saw everything, until the policy changed.
+        if before != state and (change[1] or access.allows("read", change[0])):
             watcher.send(notice)
 
     async def _state(self, change: Change, access: Access, watcher: Subscriber) -> str:

@@ -220,6 +220,10 @@ class Watching:
         """Return how many URIs a watcher watches."""
         return len(self._by_watcher.get(watcher, ()))
 
+    def watchers_of(self, uri: str) -> list[Watcher]:
+        """Return the watchers of a URI."""
+        return list(self._by_uri.get(uri, ()))
+
     def watchers_of_lists(self) -> dict[str, dict[Watcher, None]]:
         """Return the watchers of each list."""
         return {name: dict(watchers) for name, watchers in self._by_list.items()}
