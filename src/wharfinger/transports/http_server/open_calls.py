@@ -88,7 +88,8 @@ class HttpCall:
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
         self.over = False
-        """Whether the handler has returned: from then on, only its result is sent."""
+        """Whether the handler has returned, so that only its result is sent. For a call of a session: whether its
+        answer was taken, or its client is gone."""
         self.cancel_reason: CancelReason | None = None
         """Why we cancelled the task; None if we have not."""
         self.in_session = False
@@ -100,8 +101,8 @@ class HttpCall:
         """The last event of a stream that we end; its id is in `final_id`."""
         self.final_id = ""
         self.endpoint = ""
-        """The URL of the endpoint as its client knows it. If callers need tokens, it is set in sessions, and for calls
-        that failed; otherwise it is empty."""
+        """The URL of the endpoint as the client knows it, for challenges. Set only if callers need tokens, for calls of
+        sessions and for failed calls."""
         self.headers: Pairs = ()
         """Headers that only this answer has."""
 
@@ -134,7 +135,7 @@ class HttpCall:
 
 
 class OpenCalls:
-    """Every open call, by what it waits for, and how many each owner has.
+    """All open calls, in three groups (fresh, slow, streams), and how many each owner has.
 
     There is no timer per request, which would cost 1.8 µs: one timer visits the calls. It ticks fast while there are
     fresh calls, which read their body or have just begun; slow calls and streams are visited less often.
@@ -210,10 +211,11 @@ class OpenCalls:
         if call.counted:
             self._uncount(call)
         call.request = None  # breaks a cycle: its channel is the call
-        if self.fresh.pop(call, call) is None:  # it was there, like most calls
+        if call in self.fresh:  # like most calls
+            del self.fresh[call]
             return
-        if self.slow.pop(call, call) is call:
-            self.streams.pop(call, None)
+        self.slow.pop(call, None)
+        self.streams.pop(call, None)
         if call.watcher is not None:
             call.watcher.cancel()
             call.watcher = None
@@ -295,8 +297,9 @@ class OpenCalls:
         return call.stream
 
     def watch(self, call: HttpCall) -> None:
-        """Cancel the call when its client disconnects."""
-        if self.fresh.pop(call, call) is None:
+        """Cancel the call when its client disconnects. A fresh call becomes a slow one."""
+        if call in self.fresh:
+            del self.fresh[call]
             self.slow[call] = None
         if call.watcher is None:
             call.watcher = asyncio.get_running_loop().create_task(_watch(call))
