@@ -3,10 +3,10 @@
 `data_received` feeds the parser, which calls the `on_…` methods as it finds the parts of a request. When the head is
 complete, the request becomes an `Exchange`: the `receive` and `send` of one ASGI call, which runs in a task. One
 exchange is served at a time. Requests that arrive before its answer wait, and reading pauses. Reading also pauses while
-the application has not yet taken much of a body by `receive`.
+more than 64 KiB of a body wait for `receive`.
 
-The parser does not limit an unfinished line. So `overhead` counts the bytes of a head while it is read, and then the
-bytes of the body other than content and the sizes of chunks: chunk extensions and trailers.
+The parser does not limit an unfinished line. So `overhead` counts the bytes of a head while it arrives, and afterwards
+those of chunk extensions and trailers.
 
 A connection has no timer: `Connections.sweep` checks the deadlines of all connections once a second.
 
@@ -46,7 +46,8 @@ MAX_REFUSED_CONNECTIONS = 32
 """The maximum number of connections beyond the limit that may wait for their error; more are closed at once, to keep
 descriptors free."""
 CONNECTIONS_PER_TURN = 100
-"""Connections that end in one turn of the event loop: about 4 ms. Ten thousand would take half a second."""
+"""The maximum number of connections that end in one turn of the event loop, in about 4 ms. Ten thousand would take half
+a second."""
 LINGER_SECONDS = 2.0
 """Seconds for which a refused client may continue to send."""
 _MAX_BUFFERED_BYTES = 64 * 1024
@@ -209,7 +210,7 @@ class HttpConnection(asyncio.Protocol):
         if self.overhead > self.limits.header_size:
             self.refuse(_head_too_large() if self.in_head else _framing_too_large())
         elif self.overhead < 0:
-            self.overhead = 0  # an `on_…` method set it to 0 after these bytes had been added
+            self.overhead = 0  # `on_headers_complete` set it to 0, and then `on_body` subtracted the body
 
     def _replace_parser(self) -> None:
         """Continue after a head that offered an upgrade; the request is served without it (RFC 9110 §7.8).
@@ -288,6 +289,7 @@ class HttpConnection(asyncio.Protocol):
         self.pause_reading()
         self.waiting.append(exchange)
         if len(self.waiting) > MAX_PIPELINED_REQUESTS:
+            # This only ends the parsing: `refuse` closes without this text, because an answer is under way.
             raise InvalidRequest("Too many requests were sent before the answers to earlier ones.")
 
     def serve(self, exchange: Exchange) -> None:
