@@ -28,6 +28,7 @@ from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.shares import name_owner
 from wharfinger.server.features.listing import view_of
+from wharfinger.server.subscriptions.watching import Change
 from wharfinger.transports.background import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ MAX_JOBS = 200
 """With this many jobs in the background, no further resources are compared because of a new policy."""
 
 Notice = Callable[[subscriptions.Tag], bytes]
-Change = tuple[str, bool]
-"""A URI, or the name of a list, and whether it is a list."""
+"""A change notification. Called with a watcher's tag, it returns the bytes to send."""
 
 
 class Subscriber(Protocol):
@@ -146,7 +146,8 @@ class VisibleChanges:
         await self._jobs.cancel()
 
     def _access(self, watcher: Any) -> Access | None:
-        principal = getattr(watcher, "principal", None)  # None: a mounted server's watcher, which sends nothing
+        # The watcher of a mounted server has no principal: its `send` does nothing.
+        principal = getattr(watcher, "principal", None)
         return None if principal is None else self._services.access_of(principal)
 
     def _sees_all(self, access: Access, name: str, is_list: bool) -> bool:

@@ -30,7 +30,7 @@ from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import Shares
 from wharfinger.server.logged_calls import call_logged
 
-__all__ = ["ListenWatcher", "Observer", "SessionWatcher", "Watching", "run_watcher_function"]
+__all__ = ["Change", "ListenWatcher", "Observer", "SessionWatcher", "Watching", "run_watcher_function"]
 
 log = logging.getLogger("wharfinger.server.subscriptions.watching")
 
