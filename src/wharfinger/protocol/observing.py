@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
-
-from msgspec import UNSET
 
 from wharfinger.errors import PermissionDenied, ProtocolError
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import Request, input_needed
 
-__all__ = ["Observation", "ObserverHub", "Outcome", "Refusal", "RequestObserver", "outcome_of_error"]
+__all__ = ["Observation", "Outcome", "Refusal", "RequestObserver", "outcome_of_error"]
 
 Outcome = Literal["allowed", "refused", "failed", "cancelled", "limited"]
 """How a request ended. A request that asks its client for input is `allowed`."""
@@ -23,9 +21,8 @@ LIMITED = (429, 503)
 class Observation:
     """One request, from its beginning to its answer.
 
-    Before observers see the end, these are set: `result` or `error` is the outcome of the handler, `size` the number of
-    bytes of the encoded answer or, for a request that a handler makes, of its contents, and `seconds` the time until
-    then.
+    Set before observers see the end: `result` or `error`, the outcome of the handler; `seconds`, the time from `began`;
+    and `size`, the bytes of the encoded answer or, for a read that a handler makes, of the contents.
     """
 
     __slots__ = (
@@ -74,11 +71,11 @@ class Observation:
         failure = request.failure or error
         if failure is not None:
             return "allowed" if input_needed(failure) is not None else outcome_of_error(failure)
-        return "failed" if getattr(self.result, "is_error", UNSET) is True else "allowed"
+        return "failed" if getattr(self.result, "is_error", False) is True else "allowed"
 
     @property
     def code(self) -> int | None:
-        """The JSON-RPC code of the error; None if the answer is a result."""
+        """The JSON-RPC code of the error; None without an error, or if it has no code."""
         failure = self.request.failure or self.error
         return failure.code if isinstance(failure, ProtocolError) else None
 
@@ -91,26 +88,6 @@ def outcome_of_error(error: BaseException) -> Outcome:
     return "limited" if status in LIMITED else "failed"
 
 
-class ObserverHub(Protocol):
-    """The observers of one server. Handlers report their searches, watches and nested reads here."""
-
-    def searched(self, request: Request, words: str, hits: int) -> None:
-        """Report a search, and the number of its hits."""
-        ...
-
-    def watched(self, request: Request, uris: Sequence[str], refused: Sequence[str]) -> None:
-        """Report that a request began to watch URIs, and that others were refused."""
-        ...
-
-    def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Report that the session that watched these URIs has ended; `request` was its first subscription."""
-        ...
-
-    def read(self, outer: Request, request: Request, handler: Callable[[Request], Awaitable[Any]]) -> Awaitable[Any]:
-        """Call a handler on behalf of the handler of the request `outer`, and report the call."""
-        ...
-
-
 class Refusal(NamedTuple):
     """A message that was answered with an error before it became a request, such as an HTTP request without a token."""
 
@@ -118,9 +95,12 @@ class Refusal(NamedTuple):
     method: str = ""
     """The method that the caller named, in a message or in HTTP headers; empty if none is known."""
     target: str = ""
+    """The URI or name in the message; empty if none is known."""
     address: str = ""
+    """The client's network address, or empty."""
     principal: Principal = ANONYMOUS
     size: int = 0
+    """Bytes of the encoded answer."""
 
 
 class RequestObserver(Protocol):
@@ -158,7 +138,7 @@ class RequestObserver(Protocol):
         ...
 
     async def start(self) -> None:
-        """Called when the server starts. An error ends the start."""
+        """Called when the server starts. If it raises, the server does not start."""
         ...
 
     async def close(self) -> None:

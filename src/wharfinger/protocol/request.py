@@ -161,7 +161,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     usage: Any = None
     """Counts this request, and those that its handler makes, against the caller's limits (`policy.limiter.Use`)."""
     observers: tuple[Any, ...] = ()
-    """The observers of the servers that serve it (`observing.ObserverHub`)."""
+    """The observers of the servers that serve it (`server.observers.Observers`)."""
 
     def when_answered(self, callback: Callable[[int], None]) -> None:
         """Call `callback(size)` once before the answer is sent. `size` is in bytes, and 0 if no answer is sent.
