@@ -54,6 +54,18 @@ def test_a_first_policy_denies_tables_and_answers_whose_names_look_private(top: 
     assert [finding.message for finding in find_problems(policy, published) if finding.problem] == []
 
 
+def test_a_first_policy_denies_everything_that_looks_private_however_many_names_it_has() -> None:
+    """A bug: the 51st name that looked private could be read, and nothing said so."""
+    words = [*PRIVATE, "internal", "personal", "hr", "payroll", "pay", "salaries", "wages", "credentials", "passwords",
+             "medical", "contracts", "invoices", "Invoices"]  # fmt: skip
+    private = [f"file:///docs/{word}.{extension}" for word in words for extension in ("md", "pdf", "xlsx", "docx")]
+    text = first_policy(Published(["file:///docs", "file:///docs/a.md", *private]), [], targets="docs")
+    ann = Policy.from_toml(text).access(principal_of({"sub": "ann"}))
+    assert [uri for uri in private if ann.allows("read", uri)] == []
+    assert ann.allows("read", "file:///docs/a.md")
+    assert text.count('"file:///docs/**/invoices.*/**"') == 1
+
+
 def test_a_first_policy_names_each_private_folder_once() -> None:
     text = first_policy(PUBLISHED, [], targets="docs")
     assert text.count('"file:///docs/**/private/**"') == 1

@@ -22,7 +22,6 @@ _LOOKS_PRIVATE = re.compile(
 )
 _KEYS = ("*.key", "*.pem", "*.p12", ".env")
 """Files that are denied in the same way."""
-MAX_PRIVATE_NAMES = 50
 _FILE_SCHEMES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
 
 
@@ -146,14 +145,15 @@ def _can_be_named(kind: str, name: str) -> bool:
 
 
 def _find_private_names(uris: Iterable[str]) -> set[str]:
-    """Return the names of files, folders and tables that look private."""
+    """Return patterns for the names of files, folders and tables that look private: `pay`, and `pay.*` for `pay.md`."""
     names: set[str] = set()
     for uri in uris:
         for name in (segments_of(uri) or ())[2:]:
-            if len(names) < MAX_PRIVATE_NAMES and _LOOKS_PRIVATE.fullmatch(name):
-                names.add(name)
+            if _LOOKS_PRIVATE.fullmatch(name):
+                word, dot, _ = name.partition(".")
+                names.add(f"{word}.*" if dot else word)
     return names
 
 
 def _is_below(uris: Iterable[str], top: str, name: str) -> bool:
-    return any(top_of(uri) == top and name in (segments_of(uri) or ())[2:] for uri in uris)
+    return any(top_of(uri) == top and name in _find_private_names([uri]) for uri in uris)
