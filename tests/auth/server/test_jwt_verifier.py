@@ -257,6 +257,34 @@ async def test_a_rotated_key_is_fetched_and_verified_tokens_are_dropped(issuer: 
     assert rotations == [True]
 
 
+@pytest.mark.parametrize("kind", ["EC", "RSA", "OKP"])
+@pytest.mark.parametrize("id", ["same", None])
+async def test_a_replaced_key_is_noticed_if_the_new_one_has_the_same_id_or_none(
+    issuer: Issuer, kind: str, id: str | None
+) -> None:
+    """A bug: verified tokens of the old key were still trusted, since only ids were compared."""
+
+    def publish() -> None:
+        key = issuer.rotate(kind).as_dict(private=False)
+        del key["kid"]
+        key |= {"kid": id} if id else {}
+        issuer.documents[f"{ISSUER}/keys"] = json.dumps({"keys": [key]}).encode()
+
+    clock, rotations = FakeClock(1000.0), []
+    keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
+    keys.on_rotation.append(lambda: rotations.append(True))
+    publish()
+    for _ in range(2):
+        assert await keys.find(id)
+        await wait_for_fetch(keys)
+        clock.now += FRESH_SECONDS + 0.001
+    assert rotations == [], "the same key was fetched again"
+    publish()
+    assert await keys.find(id)
+    await wait_for_fetch(keys)
+    assert rotations == [True]
+
+
 async def test_old_keys_are_fetched_again_and_remain_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
     clock = FakeClock(1000.0)
     keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)

@@ -132,7 +132,7 @@ class RemoteKeys:
         keys = import_keys(entries)
         if not keys:
             raise VerifierUnavailable(f"{url} has no key that can verify signatures.")
-        removed = self._keys.keys() - keys.keys()
+        removed = _identities(self._keys) - _identities(keys)
         self._keys, self._fetched_at = keys, self._clock()
         if removed:
             for forget in self.on_rotation:
@@ -164,6 +164,11 @@ def import_keys(entries: Any) -> dict[str, list[Key]]:
             continue
         keys.setdefault(str(fields.get("kid", "")), []).append(key)
     return keys
+
+
+def _identities(keys: Mapping[str, list[Key]]) -> set[tuple[str, str]]:
+    """Return the id and RFC 7638 thumbprint of each key: an issuer may replace a key without changing its id."""
+    return {(id, key.thumbprint()) for id, group in keys.items() for key in group}
 
 
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
