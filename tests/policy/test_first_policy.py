@@ -66,6 +66,23 @@ def test_a_first_policy_denies_everything_that_looks_private_however_many_names_
     assert text.count('"file:///docs/**/invoices.*/**"') == 1
 
 
+@pytest.mark.parametrize(
+    ("top", "other"),
+    [("file://do*cs", "file://do-private-cs"), ("git://*", "git://code"), ("mem://a**b", "mem://a-b"),
+     ("mem://**", "mem://a"), ("http://a*b.example", "http://a-b.example"), ("mem://a%2Ab", "mem://a-b")],
+)  # fmt: skip
+def test_a_star_in_a_published_label_stands_for_itself(top: str, other: str) -> None:
+    """A bug: the rules also applied to other labels, and `**` in a label was an error."""
+    published = Published([top, f"{top}/a.md", f"{top}/private/b.md"])
+    policy = Policy.from_toml(first_policy(published, [], targets="x"))
+    ann = policy.access(principal_of({"sub": "ann"}))
+    assert ann.allows("read", f"{top}/a.md")
+    assert not ann.allows("read", f"{top}/private/b.md")
+    assert not ann.allows("read", f"{other}/a.md")
+    assert policy.check_tests() == []
+    assert [finding.message for finding in find_problems(policy, published) if finding.problem] == []
+
+
 def test_a_first_policy_names_each_private_folder_once() -> None:
     text = first_policy(PUBLISHED, [], targets="docs")
     assert text.count('"file:///docs/**/private/**"') == 1

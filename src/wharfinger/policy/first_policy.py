@@ -41,6 +41,7 @@ def first_policy(
     passwords: `targets` says what is published, `file` will hold the policy, and `command` serves it.
     """
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
+    patterns = {top: top.replace("*", "%2A") for top in tops}  # a `*` in a label stands for itself
     private = _find_private_names(published.uris)
     readers = "Callers with a token, and local ones (over stdio), may read."
     example = shlex.quote(tops[0]) if tops else "URI"
@@ -57,7 +58,7 @@ def first_policy(
 # do:   read (with list, complete, search and watch), call, prompt, query; all if it is left out
 # what: URIs by segment (* for one, ** for any number), tool:NAME, prompt:NAME
 """,
-        _format_rule("allow", readers, do="read", what=[f"{top}/**" for top in tops] or ["**"]),
+        _format_rule("allow", readers, do="read", what=[f"{patterns[top]}/**" for top in tops] or ["**"]),
     ]
     harmless = [name for name in harmless_tools if _can_be_named("tool", name)]
     if harmless:
@@ -73,12 +74,17 @@ def first_policy(
         what = [f"prompt:{name}" for name in prompts]
         parts.append(_format_rule("allow", "Prompts of the server.", do="prompt", what=what))
     hidden = [
-        f"{top}/**/{name}"
+        f"{patterns[top]}/**/{name}"
         for top in tops
         if top.startswith(_FILE_SCHEMES)
         for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
     ]
-    named = (f"{top}/**/{name}/**" for top in tops for name in sorted(private) if _is_below(published.uris, top, name))
+    named = (
+        f"{patterns[top]}/**/{name}/**"
+        for top in tops
+        for name in sorted(private)
+        if _is_below(published.uris, top, name)
+    )
     hidden = list(dict.fromkeys((*hidden, *named)))
     if hidden:
         parts.append(_format_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))

@@ -55,8 +55,8 @@ has_unusual_character = re.compile(r"[\x00-\x1f\x7f\\]").search
 _KINDS = ("tool", "prompt", "method")
 _SCHEME_BEGINNING = re.compile(r"([a-z][a-z0-9+.\-]*(:/{0,2})?)?")
 _DEFAULT_PORTS = {"http://": ":80", "https://": ":443", "ws://": ":80", "wss://": ":443", "ftp://": ":21"}
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_*\-]+(\.[a-z0-9_*\-]+)*)(:([1-9][0-9]{0,4}|\*))?")
-"""A host as RFC 3986 §6.2 normalizes it, with a port; `*` is for patterns."""
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_*\0\-]+(\.[a-z0-9_*\0\-]+)*)(:([1-9][0-9]{0,4}|\*))?")
+"""A host as RFC 3986 §6.2 normalizes it, with a port; `*` is for patterns, and a NUL stands for an escaped `*`."""
 
 
 class UnusablePattern(WharfingerError, ValueError):
