@@ -88,6 +88,14 @@ def test_a_first_policy_names_each_private_folder_once() -> None:
     assert text.count('"file:///docs/**/private/**"') == 1
 
 
+def test_a_first_policy_for_tools_only_has_no_test_that_tests_nothing() -> None:
+    """A bug: a test without decisions silenced the remark of `policy check` that there is no test."""
+    published = Published([], tools=["search"])
+    policy = Policy.from_toml(first_policy(published, ["search"], targets="x"))
+    assert policy.tests == ()
+    assert find_problems(policy, published)[-1].message.startswith("There is no [[test]]")
+
+
 def test_the_comments_of_a_first_policy_name_its_file_and_what_serves_it() -> None:
     text = first_policy(PUBLISHED, [], targets="'a b.py'", file="other.toml", command="run")
     assert "# Check it:    wharfinger policy check other.toml 'a b.py'\n" in text

@@ -109,11 +109,12 @@ parallel = 4
     refused = next((uri for uri in published.uris if not access.allows("read", uri)), "")
     if not refused and hidden:
         refused = hidden[0].replace("/**", "", 1).replace("/**", "/notes.md")
-    lines = ["# Decisions that must stay as they are: they are checked at the start and on every change."]
-    lines += ["[[test]]", 'as    = { sub = "ann" }']
-    lines += [f"allow = {_toml_string(f'read {readable}')}"] if readable else []
-    lines += [f"deny  = {_toml_string(f'read {refused}')}"] if refused else []
-    parts.append("\n".join(lines) + "\n")
+    if readable or refused:
+        lines = ["# Decisions that must stay as they are: they are checked at the start and on every change."]
+        lines += ["[[test]]", 'as    = { sub = "ann" }']
+        lines += [f"allow = {_toml_string(f'read {readable}')}"] if readable else []
+        lines += [f"deny  = {_toml_string(f'read {refused}')}"] if refused else []
+        parts.append("\n".join(lines) + "\n")
     if readable:
         parts.append(f'[[test]]\nas    = "anyone"\ndeny  = {_toml_string(f"read {readable}")}\n')
     return "\n".join(parts)
