@@ -128,6 +128,29 @@ def test_a_tool_whose_name_is_a_pattern_is_not_allowed() -> None:
     assert not ann.allows("call", "tool:fetch")
 
 
+@pytest.mark.parametrize("name", ["a*", "/absolute", "a\u0085b", "a\u2028b", "a\nb"])
+def test_the_commented_rule_of_a_first_policy_allows_the_named_tools_only(name: str) -> None:
+    """A bug: without its `#`, the rule also allowed tools with similar names, or was no TOML."""
+    published = PUBLISHED._replace(tools=["fetch", name, "abc"])
+    text = first_policy(published, ["abc"], targets="docs")
+    comment = "# These tools may change something: choose who may call them.\n"
+    before, _, after = text.partition(comment)
+    commented, _, after = after.partition("\n\n")
+    lines = commented.split("\n")
+    assert all(line.startswith("# ") for line in lines)
+    rule = "\n".join(line.removeprefix("# ") for line in lines)
+    policy = Policy.from_toml(f"{before}{comment}{rule}\n\n{after}")
+    (parsed,) = (parsed for parsed in policy.rules if "fetch" in str(parsed.rule.what))
+    names = ["tool:fetch"] if name in ("a*", "/absolute") else ["tool:fetch", f"tool:{name}"]
+    assert [pattern.text for pattern in parsed.patterns] == names
+
+
+def test_a_harmless_tool_whose_name_is_a_pattern_is_not_said_to_change_something() -> None:
+    text = first_policy(PUBLISHED._replace(tools=["search", "a*"]), ["search", "a*"], targets="docs")
+    assert "These tools may change something" not in text
+    assert "a*" not in text
+
+
 @pytest.mark.parametrize("name", ["/absolute", "delete\x7f", "x" * 1_000, ""])
 def test_a_name_that_no_rule_can_have_does_not_prevent_a_policy(name: str) -> None:
     published = PUBLISHED._replace(tools=["search", name], prompts=["brief", name])

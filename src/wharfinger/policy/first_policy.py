@@ -65,11 +65,11 @@ def first_policy(
         what = [f"tool:{name}" for name in harmless]
         comment = "These tools change nothing. The rules also apply to what they read."
         parts.append(_format_rule("allow", comment, do="call", what=what))
-    if others := [name for name in published.tools if name not in harmless]:
+    if others := [name for name in published.tools if name not in harmless_tools and _can_be_named("tool", name)]:
         what = [f"tool:{name}" for name in others]
         comment = "These tools may change something: choose who may call them."
-        text = _format_rule("allow", comment, do="call", what=what)
-        parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
+        text = _format_rule("allow", comment, do="call", what=what).removeprefix("# ").removesuffix("\n")
+        parts.append("# " + text.replace("\n", "\n# ") + "\n")
     if prompts := [name for name in published.prompts if _can_be_named("prompt", name)]:
         what = [f"prompt:{name}" for name in prompts]
         parts.append(_format_rule("allow", "Prompts of the server.", do="prompt", what=what))
