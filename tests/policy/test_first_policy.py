@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from wharfinger.policy import Policy
@@ -64,6 +66,18 @@ def test_a_first_policy_denies_everything_that_looks_private_however_many_names_
     assert [uri for uri in private if ann.allows("read", uri)] == []
     assert ann.allows("read", "file:///docs/a.md")
     assert text.count('"file:///docs/**/invoices.*/**"') == 1
+
+
+def test_a_first_policy_takes_time_proportional_to_the_published_resources() -> None:
+    """A bug: 50 folders with 20,000 files took 80 s, which now take 0.3 s; this test took 11 s."""
+    uris = [f"file://top{number % 50}/{number}.md" for number in range(4_000)]
+    private = ["private", "secret", "secrets", "internal", "personal", "hr", "payroll", "pay", "salaries", "wages",
+               "credentials", "passwords", "medical", "contracts", "invoices"]  # fmt: skip
+    names = (*private, *(f"{name}.md" for name in private))
+    uris += [f"file://top{number}/{name}" for number, name in enumerate(names)]
+    started = time.thread_time()
+    first_policy(Published(uris), [], targets="docs")
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ def first_policy(
     """
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
     patterns = {top: top.replace("*", "%2A") for top in tops}  # a `*` in a label stands for itself
-    private = _find_private_names(published.uris)
     readers = "Callers with a token, and local ones (over stdio), may read."
     example = shlex.quote(tops[0]) if tops else "URI"
     parts = [
@@ -79,12 +78,7 @@ def first_policy(
         if top.startswith(_FILE_SCHEMES)
         for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
     ]
-    named = (
-        f"{patterns[top]}/**/{name}/**"
-        for top in tops
-        for name in sorted(private)
-        if _is_below(published.uris, top, name)
-    )
+    named = (f"{patterns[top]}/**/{name}/**" for top, name in sorted(_find_private_names(published.uris)))
     hidden = list(dict.fromkeys((*hidden, *named)))
     if hidden:
         parts.append(_format_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
@@ -151,16 +145,15 @@ def _can_be_named(kind: str, name: str) -> bool:
     return "*" not in name
 
 
-def _find_private_names(uris: Iterable[str]) -> set[str]:
-    """Return patterns for the names of files, folders and tables that look private: `pay`, and `pay.*` for `pay.md`."""
-    names: set[str] = set()
+def _find_private_names(uris: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the files, folders and tables that look private.
+
+    Each is the top of its URI, and a pattern for its name: `pay`, or `pay.*` for `pay.md`.
+    """
+    found: set[tuple[str, str]] = set()
     for uri in uris:
         for name in (segments_of(uri) or ())[2:]:
             if _LOOKS_PRIVATE.fullmatch(name):
                 word, dot, _ = name.partition(".")
-                names.add(f"{word}.*" if dot else word)
-    return names
-
-
-def _is_below(uris: Iterable[str], top: str, name: str) -> bool:
-    return any(top_of(uri) == top and name in _find_private_names([uri]) for uri in uris)
+                found.add((top_of(uri), f"{word}.*" if dot else word))
+    return found
