@@ -241,6 +241,14 @@ def test_any_text_is_a_pattern_or_refused_with_a_message(text: str) -> None:
             assert str(error)
 
 
+def test_no_name_follows_where_nothing_can_match() -> None:
+    """A bug: without positions, the name of the last segment was returned."""
+    pattern = parse_pattern("file:///docs/a.md")
+    assert pattern.next_name(pattern.first) == "file://"
+    assert pattern.next_name(0) is None
+    assert pattern.next_name(pattern.final) is None
+
+
 def test_many_stars_take_time_proportional_to_the_name() -> None:
     pattern = parse_pattern("tool:" + "*a" * 40 + "*b")
     started = time.thread_time()

@@ -172,7 +172,7 @@ class TargetPattern(NamedTuple):
 
     def next_name(self, positions: int) -> str | None:
         """Return the only segment that may follow these positions; None if none or several may."""
-        if positions & (positions - 1):
+        if not positions or positions & (positions - 1):
             return None
         index = positions.bit_length() - 1
         item = self.items[index] if index < len(self.items) else None
