@@ -15,13 +15,14 @@ __all__ = ["first_policy"]
 
 PRIVATE = ("private", "secret", "secrets", "confidential")
 """Names of folders that are denied whether or not they exist yet."""
+_KEYS = ("*.key", "*.pem", "*.p12", ".env")
+"""Patterns of file names that are denied whether or not such files exist yet."""
 _LOOKS_PRIVATE = re.compile(
     r"(?:private|secrets?|confidential|internal|personal|hr|payroll|pay|salar(?:y|ies)|wages|credentials?|passwords?"
     r"|medical|contracts?|invoices?)(?:\.[A-Za-z0-9]{1,8})?",
     re.IGNORECASE,
 )
-_KEYS = ("*.key", "*.pem", "*.p12", ".env")
-"""Files that are denied in the same way."""
+"""Matches names of published files, folders and tables that are denied because they look private."""
 _FILE_SCHEMES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
 
 
@@ -37,8 +38,9 @@ def first_policy(
 
     Calls to `harmless_tools` are allowed; a rule for the other tools is added as a comment.
 
-    The other arguments are for the commands in the comments, so they must be quoted for a shell and contain no
-    passwords: `targets` says what is published, `file` will hold the policy, and `command` serves it.
+    The other arguments are for the commands in the comments, so they must be quoted for a shell, and contain no
+    passwords and no line breaks: `targets` says what is published, `file` will hold the policy, and `command` serves
+    it.
     """
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
     patterns = {top: top.replace("*", "%2A") for top in tops}  # a `*` in a label stands for itself
