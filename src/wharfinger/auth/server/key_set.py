@@ -25,7 +25,7 @@ from wharfinger.protocol.interfaces import Fetch
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-__all__ = ["IssuerMetadata", "RemoteKeys", "fetch_metadata"]
+__all__ = ["RemoteKeys", "import_keys"]
 
 FRESH_SECONDS = 600.0
 COOLDOWN_SECONDS = 10.0
@@ -39,7 +39,6 @@ class IssuerMetadata(msgspec.Struct, frozen=True):
 
     issuer: str
     jwks_uri: str | None = None
-    introspection_endpoint: str | None = None
 
 
 async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
