@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from functools import partial
 from typing import Any
@@ -106,6 +107,32 @@ def test_progress_restarts_the_timeout_up_to_max_timeout(revision: str, handled:
             late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: reported.append(done))
             assert await seconds_to_failure(late) == pytest.approx(10)  # reported, but the deadline is not extended
             assert reported == [0]
+
+    run(test())
+
+
+def test_progress_in_every_round_restarts_the_timeout() -> None:
+    """Bug: after the second round, the deadline was again that of the first, and so was the encoded result."""
+
+    async def test() -> None:
+        async def ask_twice(message: Any) -> Any:
+            for _ in range(2):
+                await asyncio.sleep(9)
+                token = message["params"]["_meta"]["progressToken"]
+                server.notify("notifications/progress", progressToken=token, progress=1)
+            rounds = server.count("tools/call")
+            return {"resultType": "input_required", "requestState": "s"} if rounds < 3 else text("done")
+
+        calls: list[Any] = []
+
+        async def keep(call: Any, next: Any) -> Any:
+            calls.append(call)
+            return await next(call)
+
+        async with Script(tools__call=ask_twice) as server, server.client(timeout=10, middleware=[keep]) as client:
+            assert (await client.call_tool("x", reset_on_progress=True)).text == "done"
+        (raw,) = [json.loads(bytes(call.raw)) for call in calls if call.method == "tools/call"]
+        assert raw["content"] == text("done")["content"]
 
     run(test())
 

@@ -68,7 +68,11 @@ class MultiRoundStep:
             if result.input_requests:
                 answers = await answer_in_time(self._handlers, result.input_requests, call)
             params = msgspec.structs.replace(call.params, input_responses=answers, request_state=result.request_state)
-            result = await next(msgspec.structs.replace(call, params=params))
+            again = msgspec.structs.replace(call, params=params)
+            try:
+                result = await next(again)
+            finally:  # progress may have restarted the deadline
+                call.deadline, call.last_deadline, call.raw = again.deadline, again.last_deadline, again.raw
             if type(result) is not t.InputRequiredResult:
                 return result
         raise InvalidResponse(f"The server still asks after {self._max_rounds} rounds of answers to one {call.method}.")
