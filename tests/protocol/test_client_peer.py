@@ -489,6 +489,14 @@ def test_a_malformed_batch_is_not_a_message(data: bytes) -> None:
     assert event_types(client, data) == [NotAMessage]
 
 
+def test_a_large_batch_that_is_not_utf_8_is_not_a_message() -> None:
+    """Bug: it raised UnicodeDecodeError."""
+    client: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
+    client.rules = REVISIONS["2025-03-26"]
+    entry = b'{"jsonrpc":"\xff","x":[' + b"1," * 100_001 + b"1]}"
+    assert event_types(client, b"[" + entry + b"]") == [NotAMessage]
+
+
 def test_arrays_inside_a_batch_are_ignored() -> None:
     client = make_client("2025-03-26")
     answer = message(id=send_request(client, "one"), result={})

@@ -290,7 +290,7 @@ class ClientPeer(Generic[W]):
             if data.count(b",") > UNCHECKED_BATCH_COMMAS:
                 _check_batch(data)
             messages = _decode_batch(data)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return (NotAMessage(data),)
         return tuple(
             event for message in messages if bytes(message)[:1] != b"[" for event in self.receive(bytes(message))
