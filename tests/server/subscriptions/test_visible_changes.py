@@ -96,6 +96,28 @@ async def test_a_list_change_reaches_only_callers_who_see_it(revision: str) -> N
         await server.close()
 
 
+async def test_a_change_before_the_acknowledgement_is_reported_after_it() -> None:
+    """Bug: the first message of a subscription was a notice if another resource still had to be compared."""
+    server, box = box_server(Policy(allow=[Rule(who="sub:bob", what=["box://open/**", "note://a"])]))
+
+    @server.resource("note://a")
+    async def note() -> str:
+        return "text"
+
+    async def change_note(uri: str) -> str:
+        server.resource_updated("note://a")
+        await wait_until_async(lambda: server.watching.sent_count == 1, "the change has been sent to the watcher")
+        return "1"
+
+    box.version = change_note  # type: ignore[method-assign]
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("note://a", "box://open/a")
+        methods = [notice["method"] for notice in await bob.wait_for_notifications(2)]
+        assert methods == ["notifications/subscriptions/acknowledged", UPDATED]
+        await server.close()
+
+
 @pytest.mark.parametrize("revision", ERAS)
 async def test_access_is_checked_when_a_notification_is_sent(revision: str) -> None:
     server, box = box_server()

@@ -152,6 +152,7 @@ class Listening:
             )
             if not notify(request, "notifications/subscriptions/acknowledged", acknowledged):
                 raise Overloaded("The stream is too full for a subscription: read from it first.")
+            watcher.acknowledged()
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended

@@ -98,11 +98,13 @@ class SessionWatcher:
 class ListenWatcher:
     """One open `subscriptions/listen` request (2026-07-28)."""
 
-    __slots__ = ("request", "tag")
+    __slots__ = ("_early", "request", "tag")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.tag = encode(subscriptions.tag(request.id))
+        self._early: dict[bytes, None] | None = {}
+        """Notifications from before the acknowledgement, which must be the first message; None after it."""
 
     @property
     def principal(self) -> Principal:
@@ -110,8 +112,18 @@ class ListenWatcher:
         return self.request.caller.principal
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
-        """Send on the request's stream, tagged with its id."""
-        return self.request.channel.send(self.request, message(self.tag))
+        """Send on the request's stream, tagged with its id, but not before `acknowledged` is called."""
+        data = message(self.tag)
+        if self._early is not None:
+            self._early[data] = None
+            return True
+        return self.request.channel.send(self.request, data)
+
+    def acknowledged(self) -> None:
+        """Send what came before the acknowledgement, which has been sent now."""
+        early, self._early = self._early, None
+        for data in early or ():
+            self.request.channel.send(self.request, data)
 
 
 class Watching:
