@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, Rule
+from wharfinger.protocol.limits import Limits
 from wharfinger.source import Changed, ResourcePage, Source
 from wharfinger.sources import files
 
@@ -45,8 +47,8 @@ class Box(Source):
         self.changed = changed
 
 
-def box_server(policy: Policy | None = POLICY) -> tuple[Server, Box]:
-    server, box = Server("s", policy=policy), Box()
+def box_server(policy: Policy | None = POLICY, **options: Any) -> tuple[Server, Box]:
+    server, box = Server("s", policy=policy, **options), Box()
     server.include(box)
     server.tools.add(lambda: "x", name="hidden_tool")
     return server, box
@@ -115,6 +117,31 @@ async def test_a_change_before_the_acknowledgement_is_reported_after_it() -> Non
         await bob.watch("note://a", "box://open/a")
         methods = [notice["method"] for notice in await bob.wait_for_notifications(2)]
         assert methods == ["notifications/subscriptions/acknowledged", UPDATED]
+        await server.close()
+
+
+async def test_listens_that_begin_at_the_same_time_do_not_exceed_the_total() -> None:
+    """Bug: each was counted before any of them watched its resources."""
+    server, box = box_server(limits=Limits(watched_total=3))
+    box.entries["open/b"] = "1"
+    gate = asyncio.Event()
+
+    async def wait_for_gate(uri: str) -> str:
+        await gate.wait()
+        return "1"
+
+    box.version = wait_for_gate  # type: ignore[method-assign]
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        both = {"notifications": {"resourceSubscriptions": ["box://open/a", "box://open/b"]}}
+        for id in (1, 2):
+            bob.send_request("subscriptions/listen", both, id)
+        await wait_until_async(lambda: server.watching.shares.total >= 2, "both listens have begun to watch")
+        gate.set()
+        await bob.wait_until(lambda: len(bob.answers) + len(bob.notifications) == 2)
+        (answer,) = bob.answers.values()
+        assert answer["error"]["message"].startswith("Too many resources are watched")
+        assert server.watching.shares.total == 2
         await server.close()
 
 

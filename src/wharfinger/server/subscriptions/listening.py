@@ -138,11 +138,11 @@ class Listening:
             for observers in request.observers:
                 observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
             del uris
-            self._check_total(owner, len(honoured))  # other callers may have begun to watch more
             for name in lists:
                 self._watching.watch_list(watcher, name)
                 await self._changes.remember(watcher, name, True)
             for uri in honoured:
+                self._check_total(owner, 1)  # others may have begun to watch more during any `await`
                 self._watching.watch(watcher, uri, owner)
                 await self._changes.remember(watcher, uri, False)
             tasks = self._tasks()
