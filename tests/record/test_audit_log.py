@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.server.driving import RecordingChannel, ask
 from tests.waiting import wait_until_async
 from wharfinger import Client, Context, Server
 from wharfinger.policy import Policy
@@ -156,6 +157,18 @@ def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None
     assert [(line["target"], line["outcome"]) for line in lines_of(path, "watch")] == [("notes://today", "allowed")]
     assert [line["method"] for line in lines_of(path, "unwatch")] == ["subscriptions/listen"]
     assert lines_of(path, "watch")[0]["rule"]
+
+
+async def test_a_listen_that_is_refused_has_no_line_for_a_watch(tmp_path: Path) -> None:
+    """Bug: it was recorded as allowed before its limits were checked."""
+    path = tmp_path / "audit.jsonl"
+    server = harbour(path, POLICY)
+    await server.start()
+    full = RecordingChannel(full=True)
+    given = {"notifications": {"resourceSubscriptions": ["notes://today"]}}
+    assert "error" in await ask(server, "subscriptions/listen", given, channel=full)
+    await server.close()
+    assert lines_of(path, "watch") == []
 
 
 def test_an_http_server_records_messages_that_authentication_refuses(tmp_path: Path) -> None:

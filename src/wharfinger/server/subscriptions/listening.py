@@ -134,10 +134,6 @@ class Listening:
         try:
             lists = [name for name in subscriptions.lists_of(requested) if name in self._served_lists()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
-            allowed = set(honoured) if request.observers else ()
-            for observers in request.observers:
-                observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
-            del uris
             for name in lists:
                 self._watching.watch_list(watcher, name)
                 await self._changes.remember(watcher, name, True)
@@ -153,6 +149,10 @@ class Listening:
             if not notify(request, "notifications/subscriptions/acknowledged", acknowledged):
                 raise Overloaded("The stream is too full for a subscription: read from it first.")
             watcher.acknowledged()
+            allowed = set(honoured) if request.observers else ()
+            for observers in request.observers:
+                observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
+            del uris
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended
