@@ -6,8 +6,11 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tests.transports.http_support import META
 from tests.transports.stream_support import StreamClient
+from wharfinger.errors import Overloaded
 from wharfinger.transports.stream_server import TICK_SECONDS
 
 
@@ -85,9 +88,26 @@ async def test_a_request_that_the_client_never_answers_times_out() -> None:
     id = await start_call(client)
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
     cancellation, answer = await client.messages()
-    assert cancellation["params"]["requestId"] == id
+    assert cancellation["params"] == {"requestId": id, "reason": "There was no answer in time."}
     assert text_of(answer) == "RequestTimeout"
     assert has_no_pending_requests(client)
+    client.server.connection_lost(None)
+
+
+async def test_a_request_that_cannot_be_sent_is_not_cancelled() -> None:
+    """Bug: the client was told that a request was cancelled which it had never received."""
+    client = StreamClient()
+    await start_call(client)
+    (request,) = client.server.peer.in_flight.values()
+    refused: list[bytes] = []
+
+    def refuse(data: bytes) -> bool:
+        refused.append(data)
+        return False
+
+    with pytest.raises(Overloaded, match="has no open stream for requests, or does not read"):
+        await client.server.pending.send(request, "roots/list", {}, refuse)
+    assert [json.loads(data)["method"] for data in refused] == ["roots/list"]
     client.server.connection_lost(None)
 
 

@@ -68,16 +68,19 @@ class PendingRequests:
         pauses, started_at = self._paused.setdefault(request, (Pauses(), request.started_at))
         pauses.begin(self._now())
         request.started_at = math.inf
+        reason = "The request was cancelled."
         try:
             if not write(data):
-                raise Overloaded("The client cannot be asked: it has no open stream for requests.")
+                peer.forget(id)  # it was not sent, so there is nothing to cancel
+                raise Overloaded("The client cannot be asked: it has no open stream for requests, or does not read.")
             async with asyncio.timeout(peer.limits.answer_time):
                 return await response
         except TimeoutError:
+            reason = "There was no answer in time."
             raise RequestTimeout(f"The client did not answer {method} in {peer.limits.answer_time:g} s.") from None
         finally:
             if peer.forget(id):  # there is no response yet
-                cancelled = t.CancelledNotificationParams(request_id=id, reason="The request was cancelled.")
+                cancelled = t.CancelledNotificationParams(request_id=id, reason=reason)
                 write(encode_notification("notifications/cancelled", cancelled))
             if (paused_for := pauses.end(self._now())) is not None:
                 del self._paused[request]
