@@ -8,7 +8,9 @@ import pytest
 
 from tests.transports.http_support import STATELESS, RawClient, SampleService, ServerThread
 from wharfinger.protocol.http.rules import HttpLimits
+from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.subscriptions import LISTS, ChangeNotification, list_changed, updated
 from wharfinger.transports.http_server import asgi_response
 
 TAG = {"io.modelcontextprotocol/subscriptionId": 1}
@@ -123,6 +125,28 @@ def test_a_pending_notification_is_not_queued_twice() -> None:
         assert [client.event(), client.event()] == [updated_notification("test://a"), updated_notification("test://b")]
         server.call(server.service.notify, "test://a")
         assert client.event() == updated_notification("test://a")
+
+
+def test_a_message_that_only_mentions_a_change_is_sent_each_time() -> None:
+    """Bug: of two equal log messages, the second was lost if they contained `list_changed` or `/updated`."""
+    message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a/updated"}}
+    with ServerThread() as server, server.connect() as client:
+        client.listen("test://a")
+
+        def send_twice() -> None:
+            (request,) = server.service.listeners.values()
+            for _ in range(2):
+                request.channel.send(request, encode(message))
+            server.service.notify("test://a")
+
+        server.call(send_twice)
+        assert [client.event() for _ in range(3)] == [message, message, updated_notification("test://a")]
+
+
+@pytest.mark.parametrize("notice", [updated("a:b"), *map(list_changed, LISTS)])
+def test_every_change_notice_is_found(notice: ChangeNotification) -> None:
+    for message in (notice(None), notice(b"{}")):
+        assert asgi_response.is_change_notice(message)
 
 
 def test_a_request_pipelined_after_a_stream_is_answered_after_the_end_of_the_stream() -> None:

@@ -259,9 +259,10 @@ def test_replay_buffers_are_bounded_individually_and_in_total() -> None:
 
 def test_notifications_without_a_reader_are_bounded_and_not_repeated() -> None:
     stream = ReplayStream(ReplayBuffer(ReplayBuffers(HttpLimits()), ""), "t", 1)
-    notification = b'{"method":"notifications/resources/list_changed"}'
+    notification = b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}'
     assert [stream.push(notification, 0.0) for _ in range(100)] == [True] * 100
-    assert [stream.push(b"same", 0.0) for _ in range(100)].count(True) == 63
+    same = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"list_changed"}}'
+    assert [stream.push(same, 0.0) for _ in range(100)].count(True) == 63
     assert stream.push(b"required", 0.0, required=True)
     assert len(stream.buffer) == 65
 

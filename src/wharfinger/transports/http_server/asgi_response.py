@@ -9,6 +9,7 @@ from typing import Any
 
 from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.sse import COMMENT, encode_event, encode_pieces
+from wharfinger.protocol.subscriptions import LISTS
 from wharfinger.transports.serving import PART_BYTES
 
 __all__ = [
@@ -40,6 +41,11 @@ STREAM_HEADERS: tuple[Pair, ...] = (
 ABORTABLE = "wharfinger.stops"
 """A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
 _MAX_JOINED_BYTES = 64 * 1024
+_CHANGE_NOTICES = tuple(
+    b'{"jsonrpc":"2.0","method":"notifications/%b"' % name.encode()
+    for name in ("resources/updated", *(f"{name}/list_changed" for name in LISTS))
+)
+"""How the messages of `protocol.subscriptions` about changes begin."""
 STREAMS_PER_TURN = 200
 """Streams that are written in one turn of the loop, which takes about 3 ms."""
 
@@ -87,8 +93,7 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
 
 def is_change_notice(message: bytes) -> bool:
     """Return whether a message is a notification of a change, so that it need not be sent twice."""
-    head = message[:100]
-    return b"/updated" in head or b"list_changed" in head
+    return message.startswith(_CHANGE_NOTICES)
 
 
 class ClientGone(OSError):
