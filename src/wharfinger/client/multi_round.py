@@ -54,7 +54,12 @@ class MultiRoundStep:
         return row.name in MULTI_ROUND_METHODS or self._handlers.has_any
 
     async def __call__(self, call: Call, next: Next) -> Any:
-        """Raises InvalidResponse if the server asks too often, or for something that this client does not offer."""
+        """Return the result of the call, after as many rounds as the server needs.
+
+        Raises:
+            InvalidResponse: the server asks too often, or for something that this client does not offer.
+            RequestTimeout: the time is up.
+        """
         try:
             result = await next(call)
         except RemoteError as error:
@@ -120,7 +125,10 @@ async def _asking_user(call: Call) -> AsyncGenerator[None]:
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """Return the URLs to visit before the call is sent again, or an empty list if there are none or too many."""
+    """Return the visits to URLs that must come before the call is sent again.
+
+    The list is empty if there are none, or too many.
+    """
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations
     except msgspec.ValidationError:

@@ -280,7 +280,7 @@ async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
     server = notes_server()
     answer = await ask(server, "subscriptions/listen", {"notifications": {}}, channel=RecordingChannel(full=True))
     assert answer["error"]["code"] == -32603
-    assert server.listening.open == {}
+    assert server.listening.open_listens == {}
 
 
 async def test_drain_completes_every_listen() -> None:
@@ -291,7 +291,7 @@ async def test_drain_completes_every_listen() -> None:
         server.drain()
         answers = [await first.answer(ids[0]), await first.answer(ids[1]), await second.answer(ids[2])]
         assert [answer["result"]["resultType"] for answer in answers] == ["complete"] * 3
-        assert server.listening.open == {}
+        assert server.listening.open_listens == {}
         assert server.watching.watched() == []
     await server.close()
 
@@ -905,7 +905,7 @@ async def test_a_listen_may_watch_up_to_the_limit() -> None:
         await wire.watch("note://a", "note://b", "page://1")
         four = {"notifications": {"resourceSubscriptions": ["note://a", "note://b", "page://1", "page://2"]}}
         answer = await wire.ask("subscriptions/listen", four)
-        assert answer["error"]["message"] == "One listen may watch 3 resources: split it."
+        assert answer["error"]["message"] == "One listen may watch 3 resources and tasks: split it."
         repeated = {"notifications": {"resourceSubscriptions": ["note://a", "note://a", "note://a", "note://a"]}}
         wire.send_request("subscriptions/listen", repeated)
         await wire.wait_for_notifications(2)
@@ -937,7 +937,7 @@ async def test_a_listen_above_the_total_is_refused_before_any_uri_is_read() -> N
         assert reads == []
         await wire.watch("seen://a", "seen://b")
         assert reads == ["a", "b"]
-    assert server.listening.open == {}
+    assert server.listening.open_listens == {}
     await server.close()
 
 

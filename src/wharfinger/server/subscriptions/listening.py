@@ -45,7 +45,7 @@ class Listening:
         self._tasks = tasks
         self._first_requests: dict[Session, Request] = {}
         """The first subscription of each observed session. It is passed to observers when the session ends."""
-        self.open: dict[Channel, set[asyncio.Future[None]]] = {}
+        self.open_listens: dict[Channel, set[asyncio.Future[None]]] = {}
         """The open listens by stream; a listen ends when its future is done."""
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
@@ -96,7 +96,11 @@ class Listening:
                 self._remembering.start(self._changes.remember(watcher, name, True))
 
     def _drop_on_close(self, watcher: SessionWatcher) -> None:
-        """Drop the watcher when its session ends. A client may subscribe before it confirms the handshake."""
+        """Drop the watcher when its session ends.
+
+        Call this before the watcher watches anything: only the first call counts. It is the one in `subscribe` if
+        a client subscribes before it confirms the handshake.
+        """
         if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)
 
@@ -112,7 +116,7 @@ class Listening:
         """Handle `subscriptions/listen`: acknowledge what it watches, and stay open until either side ends it.
 
         Raises:
-            InvalidParams: too many URIs, or too many open listens on this stream.
+            InvalidParams: too many URIs and tasks, or too many open listens on this stream.
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
         requested: t.SubscriptionFilter = request.params.notifications
@@ -122,11 +126,11 @@ class Listening:
         requested.resource_subscriptions = requested.task_ids = UNSET
         request.raw_params = Raw(b"{}")
         if len(uris) + len(ids) > self._services.limits.watched:
-            raise InvalidParams(f"One listen may watch {self._services.limits.watched} resources: split it.")
+            raise InvalidParams(f"One listen may watch {self._services.limits.watched} resources and tasks: split it.")
         owner = share_of(request)
         self._check_total(owner, len(uris))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        open_here = self.open.setdefault(request.channel, set())
+        open_here = self.open_listens.setdefault(request.channel, set())
         if len(open_here) >= self._services.limits.listens:
             raise InvalidParams(f"{self._services.limits.listens} listens are open on this connection: cancel some.")
         open_here.add(ended)
@@ -169,7 +173,7 @@ class Listening:
                 tasks.unwatch(watcher)
             open_here.discard(ended)
             if not open_here:
-                self.open.pop(request.channel, None)
+                self.open_listens.pop(request.channel, None)
 
     async def _may_watch(self, request: Request, uri: str) -> bool:
         if "resources/read" not in self._services.methods.handlers:
@@ -189,7 +193,7 @@ class Listening:
 
     def drain(self) -> None:
         """End every open listen with its final result."""
-        for open_here in list(self.open.values()):
+        for open_here in list(self.open_listens.values()):
             for ended in open_here:
                 if not ended.done():
                     ended.set_result(None)

@@ -189,7 +189,10 @@ class EventStream:
             self._put(encode_event(b"", id=id, retry=retry), now)
 
     def comment(self, now: float, text: bytes = COMMENT) -> None:
-        """Send a comment, which clients ignore: to show proxies that the stream is alive, or to say why it ends."""
+        """Send a comment, which clients ignore: to show proxies that the stream is alive, or to say why it ends.
+
+        Does nothing while events are queued.
+        """
         if not self.closed and not self._queue:
             self._put(text, now)
 
