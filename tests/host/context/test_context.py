@@ -345,6 +345,38 @@ async def test_an_unreadable_resource_is_left_out_with_the_reason(folder: Path) 
     assert [item.reason for item in context_of_missing.left_out] == ["it does not exist, or may not be read"]
 
 
+@pytest.mark.parametrize(
+    ("size", "query", "reason"),
+    [
+        (400_000, "", "it is a file, and only a part of it can be read at once"),
+        (400_000, "?bytes=0-99", "it is a file, and only a part of it can be read at once"),
+        (4_000_000, "", "it is a file of 3.8 MiB, and at most 3.6 MiB can be sent"),
+    ],
+)
+async def test_a_file_of_which_only_a_part_can_be_read_is_left_out(
+    folder: Path, size: int, query: str, reason: str
+) -> None:
+    """A bug: the model got the first window as if it were the whole image. All other windows were read for nothing."""
+    (folder / "large.png").write_bytes(PNG.ljust(size, b"\0"))
+    server = Server("harbour")
+    server.include(files(folder, label="harbour", max_size=300_000))
+    uris_read: list[str] = []
+
+    class RecordingCatalogue(Catalogue):
+        async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:
+            uris_read.append(uri)
+            return await super().read(uri, server, bypass_cache=bypass_cache)
+
+    async with Host({"harbour": server}) as host:
+        await host.ready()
+        catalogue = RecordingCatalogue(host.upstreams)
+        uri = f"file:///harbour/large.png{query}"
+        context = await build_context(catalogue, QUESTION, select=[uri])
+        await catalogue.close()
+    assert [left.reason for left in context.left_out] == [reason]
+    assert uris_read == [uri]
+
+
 async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
     class SilentCatalogue(Catalogue):
         async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:

@@ -219,11 +219,15 @@ class _Building:
         data = b""
         if not segments:
             data = bytes(first.blob or b"")
+            stated_size = _window(first).get("size")
+            whole_size = stated_size if isinstance(stated_size, int) else len(data)
             if not kind.startswith(_FILES):
-                return _Unread(f"it is not text: {printable(kind) or 'data'}, {size_text(len(data))}")
-            if len(data) > MAX_FILE_BYTES:
+                return _Unread(f"it is not text: {printable(kind) or 'data'}, {size_text(whole_size)}")
+            if whole_size > MAX_FILE_BYTES:
                 size_limit = f"at most {size_text(MAX_FILE_BYTES)} can be sent"
-                return _Unread(f"it is a file of {size_text(len(data))}, and {size_limit}")
+                return _Unread(f"it is a file of {size_text(whole_size)}, and {size_limit}")
+            if remark or whole_size > len(data):
+                return _Unread("it is a file, and only a part of it can be read at once")
         elif not any(segment.text.strip() for segment in segments):
             return _Unread("it is empty")
         digest = hashlib.sha256(data)
@@ -260,7 +264,8 @@ class _Building:
             windows_read = [content for content in result.contents if not _meta(content).get(SUMMARY)]
             contents += windows_read
             following = _next(result.contents) if "?" not in uri else ""
-            if sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
+            is_file = bool(windows_read) and windows_read[0].text is UNSET  # it is used whole or not at all
+            if is_file or sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
                 break
         remark = f"It continues at {printable(following, 300)}." if following and following not in seen else ""
         return contents, remark
