@@ -377,6 +377,17 @@ async def test_a_file_of_which_only_a_part_can_be_read_is_left_out(
     assert uris_read == [uri]
 
 
+async def test_the_model_learns_that_a_resource_with_a_query_continues(folder: Path) -> None:
+    """A bug: the rest of a window that was too long was dropped without a word."""
+    (folder / "long.txt").write_text("calm sea\n" * 50_000)
+    async with open_host(folder) as host:
+        uri = "file:///harbour/long.txt"
+        (part,) = await host.context(QUESTION, budget=1_000_000, select=[f"{uri}?bytes=0-"])
+        (whole,) = await host.context(QUESTION, budget=1_000_000, select=[f"{uri}?lines=1-20"])
+    assert part.cut.endswith(f"It continues at {uri}?bytes=18000-.")
+    assert (whole.text.count("calm"), whole.cut) == (20, "")
+
+
 async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
     class SilentCatalogue(Catalogue):
         async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:

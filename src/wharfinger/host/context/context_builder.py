@@ -31,7 +31,7 @@ from wharfinger.host.context.selection_rules import rules
 from wharfinger.host.context.text_windows import Segment, cut_windows
 from wharfinger.host.context.token_counts import CountTokens, estimate_tokens, file_tokens
 from wharfinger.source import VERSION
-from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW
+from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW, is_continuation
 
 __all__ = ["DEFAULT_BUDGET", "build_context"]
 
@@ -251,7 +251,7 @@ class _Building:
         )
 
     async def _read_windows(self, uri: str, server: str, again: bool) -> tuple[list[t.ResourceContents], str]:
-        """Read a resource, and the windows that follow its first one, up to `MAX_TEXT_CHARACTERS`.
+        """Read a resource and, unless the URI has a query, the windows that follow, up to `MAX_TEXT_CHARACTERS`.
 
         Returns the contents, and a sentence about the part that was not read, or an empty string.
         """
@@ -263,7 +263,11 @@ class _Building:
             result = await self.catalogue.read(following, server, bypass_cache=again)
             windows_read = [content for content in result.contents if not _meta(content).get(SUMMARY)]
             contents += windows_read
-            following = _next(result.contents) if "?" not in uri else ""
+            following = _next(result.contents)
+            if "?" in uri:  # what was asked for is read, and no windows after it
+                remarks = [content for content in result.contents if is_continuation(content)]
+                following = str(_meta(remarks[0])[NEXT]) if remarks else ""
+                break
             is_file = bool(windows_read) and windows_read[0].text is UNSET  # it is used whole or not at all
             if is_file or sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
                 break
