@@ -388,6 +388,18 @@ async def test_the_model_learns_that_a_resource_with_a_query_continues(folder: P
     assert (whole.text.count("calm"), whole.cut) == (20, "")
 
 
+async def test_a_line_that_is_longer_than_a_window_is_one_line(folder: Path) -> None:
+    """A bug: it became a line for each window, so JSON had line ends within its strings."""
+    text = '{"calm": "' + 100_000 * "sea " + '"}\nstorm\n'
+    (folder / "one.json").write_text(text)
+    server = Server("harbour")
+    server.include(files(folder, label="harbour", max_size=100_000))
+    async with Host({"harbour": server}) as host:
+        await host.ready()
+        (block,) = await host.context(QUESTION, budget=1_000_000, select=["@one.json"])
+    assert (block.text, block.lines, block.cut) == (text.rstrip("\n"), ((1, 2),), "")
+
+
 async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
     class SilentCatalogue(Catalogue):
         async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:

@@ -403,17 +403,26 @@ def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
 
 
 def _segments(uri: str, contents: Iterable[t.ResourceContents]) -> list[Segment]:
-    """Return the texts with the numbers of their first lines, as the server states them."""
+    """Return the texts with the numbers of their first lines, as the server states them. Adjacent windows are joined.
+
+    A line that is longer than a window continues in the next one.
+    """
     segments: list[Segment] = []
-    window = _LINES.search(uri)
-    following = int(window[1]) if window is not None else 1
+    lines = _LINES.search(uri)
+    following = int(lines[1]) if lines is not None else 1
+    end: object = None
     for content in contents:
         if content.text is UNSET:
             continue
-        first = _window(content).get("firstLine")
-        begin = first if isinstance(first, int) and first > 0 else following
-        segments.append(Segment(begin, content.text))
-        following = begin + content.text.count("\n") + (not content.text.endswith("\n"))
+        window = _window(content)
+        if end is not None and window.get("begin") == end:
+            first_line, text = segments.pop()
+            segments.append(Segment(first_line, text + content.text))
+        else:
+            first = window.get("firstLine")
+            segments.append(Segment(first if isinstance(first, int) and first > 0 else following, content.text))
+        end = window.get("end")
+        following = _last_line(segments[-1]) + 1
     return segments
 
 
