@@ -400,6 +400,24 @@ async def test_a_line_that_is_longer_than_a_window_is_one_line(folder: Path) -> 
     assert (block.text, block.lines, block.cut) == (text.rstrip("\n"), ((1, 2),), "")
 
 
+async def test_no_number_of_lines_is_stated_for_a_resource_that_was_read_in_part(folder: Path) -> None:
+    """A bug: the last line that was read counted as the last line of the resource."""
+    uri = "file:///harbour/data/watch.txt"
+    async with open_host(folder) as host:
+        (part,) = await host.context("Who came?", budget=400, select=[f"{uri}?lines=1100-1300"])
+        (same,) = await host.context("Who came?", budget=10_000, select=[f"{uri}?lines=1100-1300"])
+    assert re.fullmatch(r"Only lines 11\d\d-1\d{3} are here\.", part.cut)
+    assert (same.lines, same.cut) == (((1100, 1300),), "")
+
+
+async def test_a_long_line_of_a_window_that_is_shortened_is_not_said_to_be_missing(folder: Path) -> None:
+    """A bug: windows that do not begin with line 1 seemed to lack the lines before them."""
+    (folder / "long.txt").write_text("calm\n" * 99 + "calm sea " * 1_000)
+    async with open_host(folder) as host:
+        (block,) = await host.context("What?", budget=1_000, select=["file:///harbour/long.txt?lines=100-100"])
+    assert block.cut == "Only a part of each long line is here."
+
+
 async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
     class SilentCatalogue(Catalogue):
         async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:

@@ -346,10 +346,9 @@ class _Building:
                 return None
             cut = reading.rest
             if not windows.whole:
-                line_ranges = lines_text(windows.lines)
                 total = max(_last_line(segment) for segment in reading.segments)
-                missing = sum(last - first + 1 for first, last in windows.lines) < total
-                lines = f"Only lines {line_ranges} of {total:,} are here." if missing else ""
+                of_total = f" of {total:,}" if not reading.rest and "?" not in reading.choice.uri else ""
+                lines = f"Only lines {lines_text(windows.lines)}{of_total} are here." if windows.lines_missing else ""
                 part = "Only a part of each long line is here." if windows.shortened else ""
                 cut = " ".join(filter(None, (lines, part, reading.rest)))
             block = self._new_block(reading, text=windows.text, lines=windows.lines, cut=cut)

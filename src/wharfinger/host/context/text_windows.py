@@ -47,6 +47,8 @@ class TextWindows(NamedTuple):
     """Whether `text` is the whole text."""
     shortened: bool = False
     """Whether `text` has only a part of some long line."""
+    lines_missing: bool = False
+    """Whether `text` lacks some line."""
 
 
 def cut_windows(
@@ -73,7 +75,7 @@ def cut_windows(
         text = _joined(clipped, chosen)
         if (tokens := count(text)) <= budget:
             shortened = any(clipped[index] != numbered[index] for index in chosen)
-            return TextWindows(text, _runs(clipped, chosen), False, shortened)
+            return TextWindows(text, _runs(clipped, chosen), False, shortened, len(chosen) < len(numbered))
         room *= min(0.95, budget / tokens)
     return TextWindows("", (), False)
 
