@@ -418,6 +418,23 @@ async def test_a_long_line_of_a_window_that_is_shortened_is_not_said_to_be_missi
     assert block.cut == "Only a part of each long line is here."
 
 
+async def test_the_tokens_of_a_header_are_not_counted_again_whenever_a_resource_is_left_out() -> None:
+    """A bug: 200 choices and a small budget took 20,000 counts."""
+    server, counted = Server("words"), list[str]()
+    for number in range(50):
+        server.resource(f"words://{number}")(lambda number=number: f"{number} calm\n" * 500)
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return estimate_tokens(text)
+
+    async with Host({"words": server}) as host:
+        uris = [f"words://{number}" for number in range(50)]
+        context = await host.context("What?", budget=200, select=uris, count_tokens=count)
+    assert len(context) == 1
+    assert len(counted) < 200
+
+
 async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
     class SilentCatalogue(Catalogue):
         async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:

@@ -282,6 +282,7 @@ class _Building:
     def make_blocks(self, readings: Sequence[_Reading]) -> list[Block]:
         """Return the blocks within the budget, the most useful first."""
         needs = {reading.digest: self._tokens_needed(reading) for reading in readings}
+        headers = {reading.digest: self._header_tokens(reading) for reading in readings}
         chosen, shares = list(readings), list[float]()
         while chosen:
             shares = divide(
@@ -290,7 +291,7 @@ class _Building:
             small = [
                 number
                 for number, (one, share) in enumerate(zip(chosen, shares, strict=True))
-                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + self._header_tokens(one))
+                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + headers[one.digest])
             ]
             if not small:
                 break
