@@ -319,7 +319,8 @@ class _Building:
 
     def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""
-        return self.count(block_text(self._new_block(reading, data=reading.data, cut=reading.rest))) + 2
+        lines = tuple((segment.first, _last_line(segment)) for segment in reading.segments)
+        return self.count(block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.rest))) + 2
 
     def _new_block(self, reading: _Reading, **members: Any) -> Block:
         """Return a block with the origin of a reading, and the other members as given."""
