@@ -496,6 +496,14 @@ def test_a_long_line_is_truncated_around_the_words() -> None:
     assert not window.whole
 
 
+@pytest.mark.parametrize(("question", "end"), [("zebra", " zebra"), ("calm", "a…")])
+def test_only_missing_text_of_a_long_line_is_marked(question: str, end: str) -> None:
+    """A bug: the end of the line was marked too."""
+    window = cut_windows([Segment(1, "a" * 1_500 + " zebra")], query_of(question), "x.txt", 300, estimate_tokens)
+    assert window.text.startswith("…") == (question == "zebra")
+    assert window.text.endswith(end)
+
+
 # Changes
 
 

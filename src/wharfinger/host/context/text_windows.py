@@ -99,7 +99,8 @@ def _clipped(line: str, query: Query) -> str:
     folded = fold(line)
     positions = [position for word in query.words for probe in word.probes if (position := folded.find(probe)) >= 0]
     begin = max(0, min(min(positions, default=0) - LINE_CHARACTERS // 4, len(line) - LINE_CHARACTERS))
-    return f"{GAP if begin else ''}{line[begin : begin + LINE_CHARACTERS]}{GAP}"
+    end = begin + LINE_CHARACTERS
+    return f"{GAP if begin else ''}{line[begin:end]}{GAP if end < len(line) else ''}"
 
 
 def _centres(
