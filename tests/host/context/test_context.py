@@ -504,6 +504,15 @@ def test_only_missing_text_of_a_long_line_is_marked(question: str, end: str) -> 
     assert window.text.endswith(end)
 
 
+@pytest.mark.parametrize("line", ["calm " * 210 + "needle" + " calm" * 210, "needle " * 100])
+def test_a_line_that_is_longer_than_the_budget_is_shown_in_part(line: str) -> None:
+    """A bug: nothing was, and the whole resource was left out."""
+    window = cut_windows([Segment(1, f"calm\n{line}\ncalm\n")], query_of("needle"), "x.txt", 100, estimate_tokens)
+    assert "needle" in window.text
+    assert 250 < len(window.text) <= 350
+    assert (window.lines, window.whole, window.shortened, window.lines_missing) == (((2, 2),), False, True, True)
+
+
 # Changes
 
 
@@ -569,6 +578,10 @@ async def test_a_resource_that_has_become_empty_is_returned_once_without_text(fo
 @pytest.mark.parametrize("content", [b"x" * 5_000, PNG])
 async def test_a_change_that_does_not_fit_into_the_budget_is_returned_once_without_text(content: bytes) -> None:
     """A bug: a text of one long line was never reported, and an image exceeded the budget."""
+
+    def count(text: str) -> int:
+        return estimate_tokens(text) + 10 * text.count("x")
+
     server = Server("words")
     contents = b"calm"
 
@@ -579,7 +592,7 @@ async def test_a_change_that_does_not_fit_into_the_budget_is_returned_once_witho
         return t.ReadResourceResult(contents=[t.ResourceContents(uri="words://one", mime_type=kind, **parts)])
 
     async with Host({"words": server}) as host:
-        context = await host.context("What?", select=["words://one"], budget=150)
+        context = await host.context("What?", select=["words://one"], budget=150, count_tokens=count)
         contents = content
         (block,) = await context.changed()
         assert (block.text, block.data, block.gone) == ("", b"", False)

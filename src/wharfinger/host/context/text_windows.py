@@ -24,7 +24,11 @@ MIN_PLACE_SHARE = 0.6
 """A further place needs at least this share of the best score."""
 AFTER_FACTOR = 3.0
 LINE_CHARACTERS = 1_000
-"""A longer line is shown in part: the text around the first word of the question in it, or else its beginning."""
+"""A longer line is shown in part: the text around the first word of the question in it, or else its beginning.
+
+So is a line that alone does not fit into the budget."""
+MIN_LINE_CHARACTERS = 80
+"""Minimum number of characters of a part of a line."""
 MAX_ATTEMPTS = 12
 GAP = "…"
 
@@ -65,10 +69,13 @@ def cut_windows(
     total = count(text)
     if total <= budget:
         return TextWindows(text, _runs(numbered, range(len(numbered))), True)
-    clipped = [(number, _clipped(line, query)) for number, line in numbered]
+    clipped = [(number, _clipped(line, query, LINE_CHARACTERS)) for number, line in numbered]
     order = _by_distance(clipped, _centres(clipped, query, title, places))
     room = budget * len(text) / max(1, total)
     for _ in range(MAX_ATTEMPTS):
+        length = max(MIN_LINE_CHARACTERS, int(room) - 3)  # without a GAP at both ends, and the line end
+        if length < LINE_CHARACTERS:
+            clipped = [(number, _clipped(line, query, length)) for number, line in numbered]
         chosen = _fitting(clipped, order, room)
         if not chosen:
             break
@@ -92,14 +99,14 @@ def _lines_of(segments: Sequence[Segment]) -> list[tuple[int, str]]:
     return sorted(lines_by_number.items())
 
 
-def _clipped(line: str, query: Query) -> str:
-    """Return a line or, if it has more than `LINE_CHARACTERS`, the part around the first word of the query."""
-    if len(line) <= LINE_CHARACTERS:
+def _clipped(line: str, query: Query, length: int) -> str:
+    """Return a line or, if it has more than `length` characters, the part around the first word of the query."""
+    if len(line) <= length:
         return line
     folded = fold(line)
     positions = [position for word in query.words for probe in word.probes if (position := folded.find(probe)) >= 0]
-    begin = max(0, min(min(positions, default=0) - LINE_CHARACTERS // 4, len(line) - LINE_CHARACTERS))
-    end = begin + LINE_CHARACTERS
+    begin = max(0, min(min(positions, default=0) - length // 4, len(line) - length))
+    end = begin + length
     return f"{GAP if begin else ''}{line[begin:end]}{GAP if end < len(line) else ''}"
 
 
