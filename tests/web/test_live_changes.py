@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.client.scripted import HANDSHAKE, Refusal, Script, run
 from wharfinger import Server
 from wharfinger.client import ClientOptions, Retry
 from wharfinger.sources import files
 from wharfinger.upstreams.config import ServerConfig
+from wharfinger.web import live_changes
 from wharfinger.web.live_changes import LiveChanges
 from wharfinger.web.offer import Offer
 
@@ -78,6 +81,42 @@ def test_of_resources_that_a_server_refuses_to_watch_the_first_is_watched() -> N
         ):
             await begun.get()
             assert subscribed(script) == ["log://a", "log://b", "log://a"]
+
+    run(test())
+
+
+def test_resources_that_a_server_refuses_to_watch_by_name_are_left_out() -> None:
+    """A bug: only the first was watched, and nothing at all if that one was deleted."""
+
+    async def test() -> None:
+        def subscribe(message: Any) -> Any:
+            uri = message["params"]["uri"]
+            return {} if uri in ("log://b", "log://d") else Refusal(-32002, data={"uri": uri})
+
+        uris = ["log://a", "log://b", "log://c", "log://d"]
+        async with following(Script(HANDSHAKE, resources__subscribe=subscribe), uris) as (script, begun):
+            await begun.get()
+            assert subscribed(script)[-2:] == ["log://b", "log://d"]
+
+    run(test())
+
+
+def test_after_errors_that_name_no_resource_all_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: only the first was tried again."""
+    monkeypatch.setattr(live_changes, "RETRY_SECONDS", 0.01)
+
+    async def test() -> None:
+        failures = [Refusal(), Refusal()]
+
+        def subscribe(message: Any) -> Any:
+            return failures.pop() if failures else {}
+
+        async with following(Script(HANDSHAKE, resources__subscribe=subscribe), ["log://a", "log://b"]) as (
+            script,
+            begun,
+        ):
+            await begun.get()
+            assert subscribed(script) == ["log://a", "log://a", "log://a", "log://b"]
 
     run(test())
 

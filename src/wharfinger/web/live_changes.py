@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from wharfinger.errors import RemoteError, WharfingerError
+from wharfinger.errors import RemoteError, RemoteResourceNotFound, WharfingerError
 from wharfinger.web.offer import Offer
 
 __all__ = ["MAX_WATCHED", "LiveChanges"]
@@ -66,9 +66,13 @@ class LiveChanges:
                 self._tasks[server] = uris, asyncio.get_running_loop().create_task(self._follow(server, uris))
 
     async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
-        """Watch until cancelled. If the server refuses to watch all URIs, watch only the first one."""
+        """Watch until cancelled, without URIs that the server refuses to watch.
+
+        If the server does not name such a URI, only the first one is watched, and if that fails too, all are tried
+        again.
+        """
         watched = uris
-        while True:
+        while watched:
             upstream = self._offer.server(server)
             if upstream is None:
                 return
@@ -79,7 +83,10 @@ class LiveChanges:
                         await self._changed(server, change.uri)
             except WharfingerError as error:
                 log.debug("%s: %s", server, error)
-                watched = uris[:1] if isinstance(error, RemoteError) else uris
+                if isinstance(error, RemoteResourceNotFound) and error.uri in watched:
+                    watched = tuple(uri for uri in watched if uri != error.uri)
+                    continue
+                watched = watched[:1] if isinstance(error, RemoteError) and len(watched) > 1 else uris
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
