@@ -121,6 +121,56 @@ def test_after_errors_that_name_no_resource_all_are_tried_again(monkeypatch: pyt
     run(test())
 
 
+def test_no_watch_begins_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: a tab that was closed while its tree was read left a watch behind."""
+    monkeypatch.setattr(live_changes, "SETTLE_SECONDS", 0)
+
+    async def test() -> None:
+        async with Offer([ServerConfig(name="harbour", target=Server("harbour"))]) as offer:
+            live = LiveChanges(offer, nothing, nothing)
+            await live.close()
+            live.watch({"harbour": ["log://a"]}, None)
+            for _ in range(2):  # the timer ends, and its task would be there
+                await asyncio.sleep(0)
+            assert "_follow" not in {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks()}
+
+    asyncio.run(test())
+
+
+def test_the_end_of_the_watches_can_be_cancelled(tmp_path: Path) -> None:
+    """A bug: the cancellation was lost, so the caller went on."""
+    (tmp_path / "a.txt").write_text("one")
+    server = Server("harbour")
+    server.include(files(tmp_path, label="quay"))
+    begun, ending = asyncio.Event(), asyncio.Event()
+
+    async def began(server: str) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(20):
+            await offer.upstreams.ready(10)
+            live = LiveChanges(offer, nothing, began)
+            live.watch({}, ("harbour", "file:///quay/a.txt"))
+            await begun.wait()
+            closing = asyncio.create_task(live.close())
+            await ending.wait()
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+
+    asyncio.run(test())
+
+
+async def nothing(*_: str) -> None:
+    pass
+
+
 @asynccontextmanager
 async def following(server: Script, uris: list[str]) -> AsyncGenerator[tuple[Script, asyncio.Queue[str]]]:
     """Watch resources of a server; the queue gets its name whenever a watch has begun."""

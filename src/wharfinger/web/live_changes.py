@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 
 from wharfinger.errors import RemoteError, RemoteResourceNotFound, WharfingerError
 from wharfinger.web.offer import Offer
@@ -41,6 +40,7 @@ class LiveChanges:
         self._tasks: dict[str, tuple[tuple[str, ...], asyncio.Task[None]]] = {}
         """By server, the URIs that are watched, and the task that watches them."""
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def watch(self, visible: Mapping[str, Sequence[str]], chosen: tuple[str, str] | None) -> None:
         """Watch these URIs of each server from now on; `chosen` is the server and URI of the resource that is shown."""
@@ -51,6 +51,8 @@ class LiveChanges:
         self._requested = {server: tuple(dict.fromkeys(uris)) for server, uris in requested.items()}
         if self._timer is not None:
             self._timer.cancel()
+        if self._closed:  # the tree may still be read while its watches end
+            return
         self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin)
 
     def _begin(self) -> None:
@@ -90,12 +92,12 @@ class LiveChanges:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
-        """End all watches."""
+        """End all watches. Others that are requested later do not begin."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         tasks = [task for _, task in self._tasks.values()]
         for task in tasks:
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
