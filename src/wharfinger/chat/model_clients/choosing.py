@@ -101,7 +101,9 @@ def choose_ollama(name: str, environ: Mapping[str, str]) -> ModelChoice:
     text = environ.get("OLLAMA_HOST", "").strip().rstrip("/") or "127.0.0.1"
     if "://" not in text:  # with a scheme, its default port applies (ollama: envconfig.Host)
         host, path_slash, path = text.partition("/")
-        if host.startswith(":"):
+        if host.count(":") > 1 and not {"[", "@"} & set(host):  # an IPv6 address
+            host = f"[{host}]"
+        elif host.startswith(":"):
             host = f"127.0.0.1{host}"
         if not has_port(host):
             host = f"{host}:{OLLAMA_PORT}"
@@ -109,7 +111,9 @@ def choose_ollama(name: str, environ: Mapping[str, str]) -> ModelChoice:
     parts = urlsplit(check_url("OLLAMA_HOST", text))
     if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104  # the address that a server listens on; not one to connect to
         local = "127.0.0.1" if parts.hostname == "0.0.0.0" else "[::1]"  # noqa: S104
-        text = parts._replace(netloc=f"{local}:{parts.port}" if parts.port else local).geturl()
+        user, at, _ = parts.netloc.rpartition("@")
+        port = f":{parts.port}" if parts.port else ""
+        text = parts._replace(netloc=f"{user}{at}{local}{port}").geturl()
     return ModelChoice("ollama", name, text.rstrip("/"), read_key("OLLAMA_API_KEY", environ))
 
 
@@ -143,7 +147,7 @@ def read_key(variable: str, environ: Mapping[str, str]) -> str:
         ModelNotChosen: it has characters that no header may have, such as a line end in the middle.
     """
     key = environ.get(variable, "").strip()
-    if not (key.isascii() and (not key or key.isprintable())) or " " in key:
+    if not (key.isascii() and key.isprintable()) or " " in key:
         raise ModelNotChosen(f"{variable} is not a key: it has spaces, line ends or letters that are not ASCII.")
     return key
 
