@@ -27,6 +27,7 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-ant-1"}
         ("ollama/m", {"OLLAMA_HOST": "::1"}, "http://[::1]:11434", "m"),
         ("ollama/m", {"OLLAMA_HOST": "fe80::2"}, "http://[fe80::2]:11434", "m"),
         ("ollama/m", {"OLLAMA_HOST": "::"}, "http://[::1]:11434", "m"),
+        (" openai/gpt-5\n", {}, "https://api.openai.com/v1", "gpt-5"),
         ("ollama/m", {"OLLAMA_HOST": ":5000"}, "http://127.0.0.1:5000", "m"),
         ("ollama/m", {"OLLAMA_HOST": "gpu"}, "http://gpu:11434", "m"),
         ("ollama/m", {"OLLAMA_HOST": "[::1]"}, "http://[::1]:11434", "m"),
@@ -37,7 +38,7 @@ def test_the_model_name_and_the_environment_determine_the_endpoint(
     text: str, environ: dict[str, str], url: str, name: str
 ) -> None:
     choice = choose_model(text, {**KEYS, **environ})
-    assert (choice.base_url, choice.name, str(choice)) == (url, name, text)
+    assert (choice.base_url, choice.name, str(choice)) == (url, name, text.strip())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_the_model_name_and_the_environment_determine_the_endpoint(
     [
         (None, {}, "set WHARFINGER_MODEL.*OPENAI_API_KEY.*ANTHROPIC_API_KEY.*ollama"),
         ("", KEYS, "set WHARFINGER_MODEL"),
+        (" \n", KEYS, "set WHARFINGER_MODEL"),
         ("gpt-5", KEYS, "write openai/gpt-5"),
         ("claude-x", KEYS, "write anthropic/claude-x"),
         ("qwen3", KEYS, "write ollama/qwen3"),

@@ -61,9 +61,10 @@ def choose_model(text: str | None, environ: Mapping[str, str]) -> ModelChoice:
         ModelNotChosen: there is no text, it names no known API, or a variable is missing or invalid; the message says
             what to set.
     """
+    text = (text or "").strip()
     if not text:
         raise ModelNotChosen(f"There is no model to ask: {HOW_TO_CHOOSE}.")
-    api, slash, name = text.strip().partition("/")
+    api, slash, name = text.partition("/")
     if not text.isprintable() or not slash or api not in CHOOSERS or not name:
         raise ModelNotChosen(f"{printable(text)} does not name a model: {suggestion(text)}.")
     return CHOOSERS[api](name, environ)
