@@ -533,7 +533,7 @@ async def test_changed_returns_the_changed_and_deleted_resources(folder: Path) -
             ("berths.txt", True, "")
         ]
         assert await context.changed() == []
-        assert "no longer exists" in context.text
+        assert "[This resource no longer exists, or may no longer be read.]" in context.text
 
 
 async def test_a_change_that_makes_a_text_longer_stays_within_the_budget(folder: Path) -> None:

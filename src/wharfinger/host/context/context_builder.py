@@ -313,7 +313,7 @@ class _Building:
         if reading.data:
             return self._header_tokens(reading) + file_tokens(reading.mime_type, len(reading.data))
         text = "\n".join(segment.text for segment in reading.segments)
-        if len(text) > 8 * self.budget:  # more than the budget with any tokenizer, and counting takes a while
+        if len(text) > 8 * self.budget:  # more than the budget in any usual text, and counting takes a while
             return self.budget + 1
         return self._header_tokens(reading) + self.count(text)
 
@@ -372,7 +372,7 @@ class _Building:
                 if isinstance(new, _Unread):
                     if new.temporary:
                         continue
-                    cut = "This resource no longer exists."
+                    cut = "This resource no longer exists, or may no longer be read."
                     if not new.gone:
                         cut = f"This resource has changed, and is left out: {new.reason}."
                     new_block = self._new_block(old, cut=cut, gone=new.gone)

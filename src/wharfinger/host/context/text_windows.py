@@ -19,7 +19,7 @@ from wharfinger.server.search_ranking import is_prose
 __all__ = ["Segment", "TextWindows", "cut_windows"]
 
 MAX_PLACES = 3
-"""Maximum number of places of one text around which windows grow."""
+"""Maximum number of passages of one text around which windows grow, and of places that a search found."""
 MIN_PLACE_SHARE = 0.6
 """A further place needs at least this share of the best score."""
 AFTER_FACTOR = 3.0
