@@ -17,7 +17,7 @@ from wharfinger.protocol.subscriptions import (
     list_changed,
     listen_result,
     lists_of,
-    tag,
+    meta_of,
     task_changed,
     updated,
 )
@@ -41,21 +41,24 @@ def decode_notification(data: bytes) -> tuple[str, Any]:
 def test_resource_update_is_encoded_with_and_without_a_tag(uri: str) -> None:
     encode_with, method = updated(uri), "notifications/resources/updated"
     assert decode_notification(encode_with(None)) == (method, {"uri": uri})
-    assert decode_notification(encode_with(encode(tag(7)))) == (method, {"uri": uri, "_meta": TAG})
+    assert decode_notification(encode_with(encode(meta_of(7)))) == (method, {"uri": uri, "_meta": TAG})
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_list_change_is_encoded_with_and_without_a_tag(name: str) -> None:
     encode_with, method = list_changed(name), f"notifications/{name}/list_changed"
     assert decode_notification(encode_with(None)) == (method, None)
-    assert decode_notification(encode_with(encode(tag(7)))) == (method, {"_meta": TAG})
+    assert decode_notification(encode_with(encode(meta_of(7)))) == (method, {"_meta": TAG})
 
 
 def test_a_task_notification_has_the_whole_task() -> None:
     state = b'{"taskId":"x","status":"working"}'
     task = {"taskId": "x", "status": "working"}
     assert decode_notification(task_changed(state, None)) == ("notifications/tasks", task)
-    assert decode_notification(task_changed(state, encode(tag(7)))) == ("notifications/tasks", {"_meta": TAG} | task)
+    assert decode_notification(task_changed(state, encode(meta_of(7)))) == (
+        "notifications/tasks",
+        {"_meta": TAG} | task,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_a_watched_uri_covers_itself_its_parts_and_what_is_below_it(watched: str
 
 @pytest.mark.parametrize("id", [7, "7"])
 def test_a_tag_keeps_the_type_of_the_id(id: int | str) -> None:
-    assert listen_result(id).meta == tag(id) == {"io.modelcontextprotocol/subscriptionId": id}
+    assert listen_result(id).meta == meta_of(id) == {"io.modelcontextprotocol/subscriptionId": id}
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -177,7 +177,7 @@ class SampleService:
         return t.EmptyResult()
 
     async def listen(self, request: Request) -> Any:
-        tag = subscriptions.tag(request.id)
+        tag = subscriptions.meta_of(request.id)
         uris = request.params.notifications.resource_subscriptions
         honoured = subscriptions.acknowledgement([], [] if uris is UNSET else uris)
         notify(request, "notifications/subscriptions/acknowledged", {"notifications": honoured, "_meta": tag})
@@ -197,7 +197,7 @@ class SampleService:
         """Send an update to every listener, and return for each whether it was sent. Call this on the loop."""
         notification_with_tag = subscriptions.updated(uri)
         return [
-            request.channel.send(request, notification_with_tag(encode(subscriptions.tag(request.id))))
+            request.channel.send(request, notification_with_tag(encode(subscriptions.meta_of(request.id))))
             for request in self.listeners.values()
         ]
 

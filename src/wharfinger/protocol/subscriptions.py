@@ -19,7 +19,7 @@ __all__ = [
     "list_changed",
     "listen_result",
     "lists_of",
-    "tag",
+    "meta_of",
     "task_changed",
     "updated",
 ]
@@ -36,8 +36,11 @@ Tag = bytes | None
 """The encoded `_meta` of a notification on a listen stream; None in the handshake era."""
 
 
-def tag(id: Id) -> dict[str, Any]:
-    """Return the `_meta` that names the listen request; the id keeps its JSON type (2026-07-28, subscriptions)."""
+def meta_of(id: Id) -> dict[str, Any]:
+    """Return the `_meta` that names the listen request, not yet encoded (see `Tag`).
+
+    The id keeps its JSON type (2026-07-28, subscriptions).
+    """
     return {f"{META_PREFIX}subscriptionId": id}
 
 
@@ -94,4 +97,4 @@ def task_changed(state: bytes, tag: Tag) -> bytes:
 
 def listen_result(id: Id) -> t.SubscriptionsListenResult:
     """Return the result of a listen request that the server ends."""
-    return t.SubscriptionsListenResult(meta=tag(id))
+    return t.SubscriptionsListenResult(meta=meta_of(id))

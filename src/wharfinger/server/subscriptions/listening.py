@@ -148,7 +148,8 @@ class Listening:
             tasks = self._tasks()
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
             acknowledged = t.SubscriptionsAcknowledgedNotificationParams(
-                meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
+                meta=subscriptions.meta_of(request.id),
+                notifications=subscriptions.acknowledgement(lists, honoured, ids),
             )
             if not notify(request, "notifications/subscriptions/acknowledged", acknowledged):
                 raise Overloaded("The stream is too full for a subscription: read from it first.")

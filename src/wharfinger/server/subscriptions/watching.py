@@ -102,7 +102,7 @@ class ListenWatcher:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.tag = encode(subscriptions.tag(request.id))
+        self.tag = encode(subscriptions.meta_of(request.id))
         self._early: dict[bytes, None] | None = {}
         """Notifications from before the acknowledgement, which must be the first message; None after it."""
 
