@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from wharfinger.errors import InvalidParams
+from wharfinger.errors import InvalidParams, MissingExtra
 from wharfinger.server.cursors import CURSOR, Keys
 from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS
 
@@ -76,3 +77,15 @@ def test_the_length_of_a_sealed_text_is_bounded() -> None:
 def test_a_malformed_cursor_is_refused(sealed: str) -> None:
     with pytest.raises(InvalidParams, match="This cursor is not valid here"):
         Keys("secret").open("list", sealed)
+
+
+@pytest.mark.parametrize("sealed", ["", "A" * 40, KEYS.seal("list", 1)])
+def test_without_cryptography_private_cursors_name_the_extra(monkeypatch: pytest.MonkeyPatch, sealed: str) -> None:
+    """A bug: a cursor that was not sealed here raised ModuleNotFoundError."""
+    for module in ("cryptography.exceptions", "cryptography.hazmat.primitives.ciphers.aead"):
+        monkeypatch.setitem(sys.modules, module, None)
+    private = KEYS.private("ann")
+    with pytest.raises(MissingExtra, match=r"wharfinger\[auth\]"):
+        private.open("list", sealed)
+    with pytest.raises(MissingExtra, match=r"wharfinger\[auth\]"):
+        private.seal("list", 1)

@@ -129,13 +129,14 @@ class _PrivateKeys(Keys):
         """
         import base64
 
-        from cryptography.exceptions import InvalidTag
+        cipher = self._cipher()
+        from cryptography.exceptions import InvalidTag  # after the check that it is installed
 
         if len(sealed) > 2 * kind.max_characters or not sealed.isascii():
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
-            body = self._cipher().decrypt(data[:12], data[12:], self._context(purpose))
+            body = cipher.decrypt(data[:12], data[12:], self._context(purpose))
         except (ValueError, InvalidTag):
             raise InvalidParams(kind.refusal) from None
         return msgspec.json.decode(body, type=type)
