@@ -63,7 +63,7 @@ class Keys:
         """Return the value that was sealed, as `type`.
 
         Raises:
-            InvalidParams: it was not sealed here, or for another purpose.
+            InvalidParams: it was not sealed here, or for another purpose, or is not of this type.
         """
         import base64
         import hmac
@@ -76,7 +76,7 @@ class Keys:
             raise InvalidParams(kind.refusal) from None
         if not hmac.compare_digest(data[: kind.mac_bytes], self._mac(purpose, data[kind.mac_bytes :], kind)):
             raise InvalidParams(kind.refusal)
-        return msgspec.json.decode(data[kind.mac_bytes :], type=type)
+        return _decode(data[kind.mac_bytes :], kind, type)
 
     def private(self, binding: str) -> Keys:
         """Return keys whose sealed texts are also encrypted and padded, and open only with the same binding.
@@ -92,6 +92,13 @@ class Keys:
         import hmac
 
         return hmac.digest(self._secret, purpose.encode() + b"\0" + body, "sha256")[: kind.mac_bytes]
+
+
+def _decode(body: bytes, kind: Kind, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except msgspec.MsgspecError:  # another version of the server sealed it
+        raise InvalidParams(kind.refusal) from None
 
 
 def keys_for(keys: Keys, request: Request) -> Keys:
@@ -125,7 +132,8 @@ class _PrivateKeys(Keys):
         """Return the value that was sealed, as `type`.
 
         Raises:
-            InvalidParams: it was not sealed here, or for another purpose, principal or version of the policy.
+            InvalidParams: it was not sealed here, or for another purpose, principal or version of the policy, or is
+                not of this type.
         """
         import base64
 
@@ -139,7 +147,7 @@ class _PrivateKeys(Keys):
             body = cipher.decrypt(data[:12], data[12:], self._context(purpose))
         except (ValueError, InvalidTag):
             raise InvalidParams(kind.refusal) from None
-        return msgspec.json.decode(body, type=type)
+        return _decode(body, kind, type)
 
     def _cipher(self) -> Any:
         import hmac
