@@ -15,7 +15,7 @@ from wharfinger.errors import InvalidParams, MissingExtra
 from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.request import Request
 
-__all__ = ["CURSOR", "STATE", "Keys", "Kind", "keys_for"]
+__all__ = ["CURSOR", "Keys", "Kind", "keys_for", "state_kind"]
 
 
 class Kind(NamedTuple):
@@ -30,12 +30,12 @@ class Kind(NamedTuple):
 
 CURSOR = Kind(12, 48 * 1024, "This cursor is not valid here: list again from the start, without a cursor.")
 """A seal of 96 bits is enough for a key to the next page. A cursor with the longest URI is within the limit."""
-STATE = Kind(
-    32,
-    4 * 1024 * 1024,
-    "This requestState is not valid here: send the request again without it, and without inputResponses.",
-)
-"""The state of a call between its rounds (2026-07-28, multi round-trip requests); `Limits.state` is the real bound."""
+
+
+def state_kind(max_characters: int) -> Kind:
+    """Return the kind for the state of a call between its rounds (2026-07-28, multi round-trip requests)."""
+    refusal = "This requestState is not valid here: send the request again without it, and without inputResponses."
+    return Kind(32, max_characters, refusal)
 
 
 class Keys:

@@ -684,6 +684,19 @@ async def test_the_size_of_the_state_is_limited() -> None:
         assert (error["code"], "limits.state" in error["message"]) == (-32603, True)
 
 
+async def test_the_limit_of_the_state_can_be_more_than_4_mib() -> None:
+    """A bug: the server refused to open such a state that it had sealed itself."""
+
+    @server_with_tool(limits=Limits(state=8 << 20, message=16 << 20))
+    async def server(ctx: Context) -> str:
+        await ctx.once("x", lambda: "x" * (4 << 20))
+        await ctx.elicit("?", str)
+        return "done"
+
+    async with FakeClient(server, STATELESS, accept_all) as client:
+        assert await client.text("it") == "done"
+
+
 async def test_missing_and_invalid_answers_are_requested_again() -> None:
     server = confirmation_server()
     async with FakeClient(server) as client:

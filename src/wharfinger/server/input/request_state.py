@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import InternalError, InvalidParams
 from wharfinger.protocol.request import InputNeeded, Request
-from wharfinger.server.cursors import STATE, keys_for
+from wharfinger.server.cursors import keys_for, state_kind
 
 if TYPE_CHECKING:
     import asyncio
@@ -131,7 +131,8 @@ class RequestState:
         self._responses = {} if responses is UNSET else responses
         if state is UNSET:
             return
-        sealed: _Sealed = keys_for(self._services.keys, self._request).open(self._purpose(), state, STATE, _Sealed)
+        kind = state_kind(self._services.limits.state)
+        sealed: _Sealed = keys_for(self._services.keys, self._request).open(self._purpose(), state, kind, _Sealed)
         if sealed.expires < time.time():
             raise InvalidParams("This requestState has expired: send the request again without it.")
         self._first = False
@@ -233,7 +234,8 @@ class RequestState:
             progress=self.progress,
             logs=max(self.logged, self._logged_before),
         )
-        sealed = keys_for(self._services.keys, self._request).seal(self._purpose(), state, STATE)
+        kind = state_kind(limits.state)
+        sealed = keys_for(self._services.keys, self._request).seal(self._purpose(), state, kind)
         if len(sealed) > limits.state:
             raise InternalError(
                 f"The state of this call is longer than {limits.state} characters (limits.state): "
