@@ -273,6 +273,24 @@ def test_the_number_of_remembered_uris_is_bounded(certificate: Path, monkeypatch
     run(test())
 
 
+@pytest.mark.parametrize(("length", "text"), [(255, "from the web"), (256, "from the server")])
+def test_a_resource_with_a_long_mime_type_is_read_from_the_server(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, length: int, text: str
+) -> None:
+    """A bug: types of any length were remembered, and sent in `Accept`."""
+    kind = "text/markdown; note=".ljust(length, "x")
+
+    async def test() -> None:
+        async with (
+            serve_web(certificate, monkeypatch),
+            Client(naming_server((PAGE, kind)), fetch_web_resources=True) as client,
+        ):
+            await client.list_resources()
+            assert (await read(client, PAGE))[0] == text
+
+    run(test())
+
+
 def test_a_host_reads_from_the_web_with_fetch_web_resources(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with (
