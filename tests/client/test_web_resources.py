@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp.connector
 import pytest
 from aiohttp import web
+from msgspec import UNSET
 
 from wharfinger import Client, Host, Server
 from wharfinger import types as t
@@ -48,6 +50,10 @@ class Web:
                 return web.Response(text="<script>x</script>", content_type="text/html")
             case "/picture":
                 return web.Response(body=b"\x89PNG", content_type="image/png")
+            case "/encoded":
+                return web.Response(
+                    body=bytes.fromhex(request.query["body"]), headers={"Content-Type": request.query["type"]}
+                )
             case "/moved":
                 raise web.HTTPFound("/tides.md")
             case "/private":
@@ -253,6 +259,37 @@ def test_redirects_are_followed_and_bytes_are_kept(certificate: Path, monkeypatc
             assert (text, content.uri, content.meta) == ("from the web", moved, {WEB_URL: PAGE})
             _, content = await read(client, picture)
             assert (content.blob, content.mime_type) == (b"\x89PNG", "image/png")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("windows-1251", "Прилив".encode("windows-1251"), "Прилив"),
+        ('"shift_jis"', "満潮".encode("shift_jis"), "満潮"),
+        ("utf-8", "flood tide".encode("utf-16"), "flood tide"),
+        ("utf-8", "Café at the quay".encode("windows-1252"), "Café at the quay"),
+        ("unknown", b"tide", "tide"),
+        ("hex", b"74696465", "74696465"),
+        ("utf-8", b"\0\1", None),
+    ],
+)
+def test_text_is_decoded_as_the_web_declares_or_else_as_its_bytes_suggest(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, charset: str, body: bytes, text: str | None
+) -> None:
+    """A bug: the declared charset was ignored. `hex` is a codec of Python, but not of text."""
+    uri = f"https://docs.example/encoded?body={body.hex()}&type={quote(f'text/plain; charset={charset}')}"
+
+    async def test() -> None:
+        async with (
+            serve_web(certificate, monkeypatch),
+            Client(naming_server((uri, "text/plain")), fetch_web_resources=True) as client,
+        ):
+            await client.list_resources()
+            content = (await client.read_resource(uri)).contents[0]
+            assert content.mime_type == "text/plain"
+            assert (content.text, content.blob) == ((text, UNSET) if text else (UNSET, body))
 
     run(test())
 

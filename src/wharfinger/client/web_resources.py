@@ -18,11 +18,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wharfinger import types as t
 from wharfinger.client.calls import Call, Next
 from wharfinger.content import mime
+from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.redaction import redacted
 from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import Fetcher
@@ -43,8 +45,9 @@ MAX_MIME_CHARACTERS = 255
 FETCH_SECONDS = 15.0
 """The maximum time for the web to answer; at most half of the call's own time, so that the server can still answer."""
 MAX_BODY_BYTES = 16 << 20
-READ, NAMING = "resources/read", frozenset(("resources/list", "tools/call", "prompts/get"))
-"""The method that is answered from the web, and those whose results name resources."""
+READ = "resources/read"
+NAMING = frozenset(("resources/list", "tools/call", "prompts/get"))
+"""The methods whose results name resources."""
 
 
 def _refuse(url: str) -> str | None:
@@ -111,12 +114,23 @@ class WebResourceStep:
 
 
 def _content(uri: str, kind: str, answer: HttpResponse) -> t.ResourceContents:
-    """Return the content of an answer: text if it is declared as text, and can be decoded."""
+    """Return the content of an answer: text if it is declared as text, or has no type, and can be decoded."""
     meta = {WEB_URL: answer.url}
-    decoded = mime.decode_text(answer.body) if not kind or mime.is_text(kind) else None
-    if decoded is not None:
-        return t.ResourceContents(uri=uri, mime_type=kind or mime.TEXT, text=decoded[0], meta=meta)
+    text = _text_of(answer) if not kind or mime.is_text(kind) else None
+    if text is not None:
+        return t.ResourceContents(uri=uri, mime_type=kind or mime.TEXT, text=text, meta=meta)
     return t.ResourceContents(uri=uri, mime_type=kind or mime.sniff(answer.body), blob=answer.body, meta=meta)
+
+
+def _text_of(answer: HttpResponse) -> str | None:
+    """Return the text of a body in its declared encoding, or in the one that its bytes suggest; None if it is none."""
+    encoding = declared_encoding(mime.charset_of(answer.headers.get("content-type", "")))
+    with suppress(LookupError, ValueError):  # no charset, not a codec of text, or other bytes than it allows
+        text = answer.body.decode(encoding)
+        if "\0" not in text:
+            return text
+    decoded = mime.decode_text(answer.body)
+    return None if decoded is None else decoded[0]
 
 
 def _named_in(result: Any) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,8 @@ It does not use the operating system's tables, so that the result is the same ev
 
 from __future__ import annotations
 
+import re
+
 from wharfinger.content import encodings
 from wharfinger.content.encodings import BYTE_ORDER_MARKS, Decoded
 
@@ -23,6 +25,7 @@ __all__ = [
     "begins_text",
     "by_name",
     "by_signature",
+    "charset_of",
     "classify",
     "decode_text",
     "encoding_of",
@@ -393,6 +396,15 @@ def is_text(mime: str) -> bool:
 def essence_of(mime: str) -> str:
     """Return a MIME type without its parameters, in lower case."""
     return mime.partition(";")[0].strip().lower()
+
+
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE).search
+
+
+def charset_of(mime: str) -> str:
+    """Return the charset among the parameters of a MIME type; empty if there is none."""
+    match = _CHARSET(mime)
+    return match[1] if match else ""
 
 
 def _is_textual(mime: str) -> bool:

@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from wharfinger.content.encodings import declared_encoding
-from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, decode_text, essence_of, is_text
+from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, charset_of, decode_text, essence_of, is_text
 
 __all__ = ["MAX_PARSED_BYTES", "contradiction"]
 
@@ -54,7 +54,6 @@ _PACKED = re.compile(r"application/vnd\.(openxmlformats|oasis\.opendocument)").m
 _FAMILIES = ("image/", "audio/", "video/", "font/")
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
-_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})\"?", re.IGNORECASE).search
 
 
 def contradiction(declared: str, content: bytes | str, *, complete: bool = True) -> str:
@@ -106,10 +105,9 @@ def _contradiction_of_text(
     if isinstance(content, bytes):
         if signature:
             return f"declared {kind}, but it begins like {signature}"
-        match = _CHARSET(declared)
-        charset = match[1] if match else "utf-8"
+        charset = charset_of(declared) or "UTF-8"
         if not _decodes(data, charset, complete):
-            return f"declared {declared[:80]}, but it is not {match[1] if match else 'UTF-8'}"
+            return f"declared {declared[:80]}, but it is not {charset}"
     elif signature == "application/pdf":
         return f"declared {kind}, but it begins like {signature}"
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
