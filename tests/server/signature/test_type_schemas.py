@@ -62,9 +62,16 @@ def test_constraints_of_a_parameter_and_of_the_items_of_a_list_are_in_the_schema
     marker: Any, kind: Any, expected: dict[str, Any]
 ) -> None:
     assert schema_of(Annotated[kind, marker])["properties"]["a"] == expected
-    if "description" not in expected:
-        list_schema = schema_of(list[Annotated[kind, marker]])["properties"]["a"]
-        assert list_schema == {"type": "array", "items": expected}
+    list_schema = schema_of(list[Annotated[kind, marker]])["properties"]["a"]
+    assert list_schema == {"type": "array", "items": expected}
+
+
+def test_the_description_of_the_only_type_in_a_union_with_none_is_that_of_the_parameter() -> None:
+    kind = Annotated[int, pydantic.Field(description="D", ge=1)]
+    members = [{"type": "integer", "minimum": 1}, {"type": "null"}]
+    assert schema_of(kind | None)["properties"]["a"] == {"anyOf": members, "description": "D"}
+    items = schema_of(list[kind | None])["properties"]["a"]["items"]
+    assert items == {"anyOf": [{**members[0], "description": "D"}, members[1]]}
 
 
 def test_constraints_of_several_libraries_are_combined_in_nested_types() -> None:

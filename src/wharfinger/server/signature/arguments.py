@@ -236,6 +236,9 @@ class Signature:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
         if parameter.description:
             schema["description"] = parameter.description
+            if "anyOf" in schema:  # the description of the only type in a union with None is not repeated in it
+                repeated = ("description", parameter.description)
+                schema["anyOf"] = [dict(item for item in arm.items() if item != repeated) for arm in schema["anyOf"]]
         if not parameter.required and parameter.default is not None:
             with suppress(TypeError, ValueError):  # JSON cannot express the default, for example a sentinel
                 schema["default"] = msgspec.json.decode(msgspec.json.encode(parameter.default, enc_hook=to_json))

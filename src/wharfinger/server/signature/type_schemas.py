@@ -200,7 +200,9 @@ def to_msgspec(kind: Any) -> Any:
     if not inner or origin is Literal:
         return kind
     if origin is Annotated:
-        metas = [facts.meta for extra in inner[1:] if (facts := facts_of(extra)) is not None and facts.meta is not None]
+        found = [facts for extra in inner[1:] if (facts := facts_of(extra)) is not None]
+        metas = [facts.meta for facts in found if facts.meta is not None]
+        metas += [msgspec.Meta(description=facts.description) for facts in found if facts.description]
         converted = to_msgspec(inner[0])
         if converted is inner[0] and not metas:
             return kind
