@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from tests.server.driving import ERAS, ask
 from wharfinger import PermissionDenied, Server, ToolError
-from wharfinger.server.middleware.development import debug_errors
+from wharfinger.server.middleware.development import Watchdog, debug_errors
 
 
 def failing() -> Server:
@@ -51,3 +53,21 @@ async def test_with_the_middleware_the_exception_is_sent(revision: str, caplog: 
     assert (await call_breaks(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
     missing = await ask(server, "tools/call", {"name": "gone"}, revision)
     assert missing["error"]["message"] == "Unknown tool: gone"
+
+
+def test_each_loop_has_one_watchdog_however_its_calls_alternate_with_those_of_another() -> None:
+    """A bug: each change of the loop started a thread. A server can run in two threads."""
+
+    async def answer(call: Any) -> str:
+        return "done"
+
+    watchdog: Any = Watchdog()
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    before = set(threading.enumerate())
+    started: set[threading.Thread] = set()
+    for loop in loops * 3:
+        assert loop.run_until_complete(watchdog(None, answer)) == "done"
+        started |= {thread for thread in threading.enumerate() if thread.name == "wharfinger-watchdog"} - before
+    assert len(started) == 2
+    for loop in loops:
+        loop.close()

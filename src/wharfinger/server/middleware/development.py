@@ -10,6 +10,7 @@ import threading
 import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from wharfinger.errors import HandlerFailed, ProtocolError
 from wharfinger.protocol.request import LIBRARIES, name_of_call
@@ -38,21 +39,22 @@ class Watchdog:
     transparent = True
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        """The loops that a thread watches."""
         self._seen: set[tuple[str, int]] = set()
 
     async def __call__(self, call: Call, next: Next) -> Any:
         """Serve the call while a thread watches the loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop = loop
+        if loop not in self._loops:
+            self._loops.add(loop)
             arguments = (loop, threading.get_ident())
             threading.Thread(target=self._watch, args=arguments, name="wharfinger-watchdog", daemon=True).start()
         return await next(call)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         turned = threading.Event()
-        while self._loop is loop:
+        while True:
             turned.clear()
             try:
                 loop.call_soon_threadsafe(turned.set)
