@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.server.driving import ERAS, ask
+from tests.waiting import wait_until
 from wharfinger import PermissionDenied, Server, ToolError
 from wharfinger.server.middleware.development import Watchdog, debug_errors
 
@@ -71,3 +72,15 @@ def test_each_loop_has_one_watchdog_however_its_calls_alternate_with_those_of_an
     assert len(started) == 2
     for loop in loops:
         loop.close()
+
+
+def test_the_watchdog_ends_if_its_loop_is_closed_before_it_turns() -> None:
+    """A bug: the thread waited forever for the loop."""
+    watchdog: Any = Watchdog()
+    loop: Any = asyncio.new_event_loop()
+    watching = threading.Thread(target=watchdog._watch, args=(loop, threading.get_ident()), daemon=True)
+    watching.start()
+    wait_until(lambda: loop._ready, "the watchdog waits for the loop")
+    loop.close()
+    watching.join(20)
+    assert not watching.is_alive()

@@ -25,6 +25,8 @@ log = logging.getLogger("wharfinger.server")
 
 BLOCKED_SECONDS = 0.25
 """Seconds that the event loop may be blocked before the log reports it."""
+CLOSED_SECONDS = 1.0
+"""Seconds between two looks at whether a blocked event loop has been closed."""
 
 
 def develop(server: Server) -> None:
@@ -62,7 +64,9 @@ class Watchdog:
                 return
             if not turned.wait(BLOCKED_SECONDS):
                 self._warn(sys._current_frames().get(thread))
-                turned.wait()
+                while not turned.wait(CLOSED_SECONDS):
+                    if loop.is_closed():  # it never runs `turned.set`
+                        return
             time.sleep(BLOCKED_SECONDS / 5)
 
     def _warn(self, frame: FrameType | None) -> None:
