@@ -95,6 +95,23 @@ async def test_a_long_call_continues_while_probes_are_answered() -> None:
         assert await reading == "all of it"
 
 
+async def test_probing_continues_after_the_probe_of_a_long_call_during_which_the_outage_began() -> None:
+    class SinkingBuoy(Buoy):
+        async def probe(self) -> None:
+            self.probes += 1
+            if self.probes == 1:
+                self.breaker.failed()  # as by another call
+                await asyncio.sleep(0)  # the server handles that while this probe runs
+                raise SourceUnavailable("adrift")
+
+    buoy = SinkingBuoy()
+    async with calls_of(buoy) as calls:
+        with pytest.raises(SourceUnavailable):
+            await calls.call(buoy, asyncio.Event().wait, "owner")
+        assert buoy.probes == 1
+        await wait_until_async(lambda: buoy.breaker.state is BreakerState.CLOSED, "the outage ends")
+
+
 async def test_a_caller_can_be_cancelled_while_its_call_is_abandoned() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
