@@ -61,6 +61,7 @@ def test_a_uri_without_a_matching_template_is_not_found() -> None:
         ("x{/a*}", "x{/b*}"),
         ("ü/{x}", "%C3%BC/{y}"),
         ("{a}-{b}", "{c}-{d}"),
+        ("x/{a}/b/c/{d}", "x/{a}/b/{c}/f"),
     ],
 )
 def test_equally_specific_templates_are_refused_with_both_texts(one: str, other: str) -> None:
