@@ -13,6 +13,7 @@ import pytest
 
 from tests.server.driving import ask
 from wharfinger.server.app import Server
+from wharfinger.server.signature.type_schemas import to_json
 
 
 def schema_of(annotation: Any, default: Any = ...) -> Any:
@@ -145,6 +146,12 @@ class Crew(pydantic.BaseModel):
 )
 def test_faults_in_a_model_are_reported_with_their_path(value: Any, fault: str) -> None:
     assert result_of(Crew, value).startswith(f"Invalid arguments:\n{fault}")
+
+
+def test_a_model_class_is_not_a_value() -> None:
+    """A bug: the error said that an argument of `model_dump_json` is missing."""
+    with pytest.raises(TypeError, match="JSON cannot express ModelMetaclass"):
+        to_json(Crew)
 
 
 def test_the_schema_of_a_model_has_all_its_definitions() -> None:

@@ -140,7 +140,7 @@ def to_json(value: Any) -> Any:
     Raises:
         TypeError: JSON cannot express it.
     """
-    if hasattr(value, "model_dump_json"):
+    if hasattr(value, "model_dump_json") and not isinstance(value, type):
         return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
     if isinstance(value, PurePath):
         return str(value)
