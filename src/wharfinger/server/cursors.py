@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     """One kind of sealed string: its bounds, and the error message for a string that cannot be opened."""
 
     mac_bytes: int
-    """The length of the seal."""
+    """The length of the seal; private keys have AES-GCM's own."""
     max_characters: int
     """The maximum length of a sealed string."""
     refusal: str
@@ -82,9 +82,7 @@ class Keys:
         """Return keys whose sealed texts are also encrypted and padded, and open only with the same binding.
 
         Under a policy a cursor may contain the URI of an entry that its caller may not see.
-
-        Raises:
-            MissingExtra: `cryptography` is not installed (extra `auth`).
+        Their `seal` and `open` raise MissingExtra if `cryptography` is not installed (extra `auth`).
         """
         return _PrivateKeys(self._secret, binding)
 
@@ -140,7 +138,7 @@ class _PrivateKeys(Keys):
         cipher = self._cipher()
         from cryptography.exceptions import InvalidTag  # after the check that it is installed
 
-        if len(sealed) > 2 * kind.max_characters or not sealed.isascii():
+        if len(sealed) > 2 * kind.max_characters or not sealed.isascii():  # encrypted and padded, it is longer
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)

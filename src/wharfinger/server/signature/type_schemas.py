@@ -113,7 +113,10 @@ _PLAIN_REASONS: Mapping[str, str] = {
     "dict_type": "expected an object",
     "model_type": "expected an object",
 }
-"""The texts for pydantic's error types. Its other messages are passed on, since they contain no values."""
+"""The texts for pydantic's error types.
+
+Its other messages, and those of the author's validators, are passed on; pydantic's own contain no values.
+"""
 
 
 def _model_from(kind: Any, value: Any) -> Any:
@@ -131,14 +134,14 @@ def _reason(kind: str, message: str) -> str:
     if kind in _PLAIN_REASONS:
         return _PLAIN_REASONS[kind]
     text = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return text[:1].lower() + text[1:] if text is message else text
+    return text if text != message else text[:1].lower() + text[1:]  # an author's own text is unchanged
 
 
 def to_json(value: Any) -> Any:
     """msgspec's `enc_hook`: converts a value of a type that msgspec does not support.
 
     Raises:
-        TypeError: JSON cannot express it.
+        TypeError, ValueError: JSON cannot express it.
     """
     if hasattr(value, "model_dump_json") and not isinstance(value, type):
         return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
@@ -189,7 +192,9 @@ def facts_of(extra: Any) -> FieldFacts | None:
 
 
 def to_msgspec(kind: Any) -> Any:
-    """Return the same type with all constraints in msgspec's form: msgspec ignores those of other libraries.
+    """Return the same type with the constraints and descriptions of other libraries in msgspec's form.
+
+    Those in the fields of a dataclass, TypedDict or Struct, and in a `type` alias, are not converted, and so ignored.
 
     Raises:
         TypeError: as for `facts_of`.
@@ -220,5 +225,5 @@ def _constraints(markers: Any) -> Iterator[tuple[str, Any]]:
     for marker in markers:
         for name in _CONSTRAINTS:
             value = getattr(marker, name, None)
-            if value is not None and not callable(value):
+            if value is not None:
                 yield name, value
