@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
 import msgspec
@@ -162,4 +162,8 @@ def _float(digits: str) -> object:
     shortest = repr(value)
     if shortest == digits:
         return value
-    return value if math.isfinite(value) and Decimal(shortest) == Decimal(digits) else digits
+    try:
+        exact = math.isfinite(value) and Decimal(shortest) == Decimal(digits)
+    except InvalidOperation:  # an exponent that Decimal cannot hold either
+        exact = False
+    return value if exact else digits
