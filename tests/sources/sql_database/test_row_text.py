@@ -51,6 +51,12 @@ def test_a_number_in_json_with_more_digits_than_a_float_is_shown_as_text(text: s
     assert json.loads(json_line(["j"], [json_value(f'{{"a": [{text}]}}', 1000)])) == {"j": {"a": [expected]}}
 
 
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_a_float_that_json_lacks_is_a_string_inside_json_too(text: str) -> None:
+    """A bug: it became null. DuckDB writes an array of such floats as `[NaN]`."""
+    assert json.loads(json_line(["j"], [json_value(f"[{text}]", 1000)])) == {"j": [text]}
+
+
 def test_half_of_a_surrogate_pair_in_the_name_of_a_member_is_replaced() -> None:
     """A bug: a map of a driver with such a name could not be encoded."""
     assert render({"\ud800": 1}, 1000) == {"\ufffd": 1}

@@ -141,7 +141,9 @@ def unique_names(names: Iterable[str]) -> list[str]:
 def json_value(text: str, cell: int) -> object:
     """Return the value of a JSON text, or if it is not valid JSON, the text cut after `cell` characters."""
     try:
-        value: object = json.loads(clean(text), parse_float=_float, parse_int=lambda digits: number(int(digits)))
+        value: object = json.loads(
+            clean(text), parse_float=_float, parse_int=lambda digits: number(int(digits)), parse_constant=str
+        )
         return clean_all(value) if r"\u" in text else value  # PostgreSQL's json may have half of a surrogate pair
     except (ValueError, RecursionError):
         return cut_text(text, cell)
