@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
-from wharfinger.sources.sql_database.row_text import json_line, json_value, render
+from wharfinger.sources.sql_database.row_text import json_line, json_value, render, unique_names
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,24 @@ def test_a_float_that_json_lacks_is_a_string_inside_json_too(text: str) -> None:
 def test_half_of_a_surrogate_pair_in_the_name_of_a_member_is_replaced() -> None:
     """A bug: a map of a driver with such a name could not be encoded."""
     assert render({"\ud800": 1}, 1000) == {"\ufffd": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["id", "id", "id"], ["id", "id_2", "id_3"]),
+        (["id", "id", "id_2", "id"], ["id", "id_3", "id_2", "id_4"]),
+        (["id", "id", "id_2", "id_2"], ["id", "id_3", "id_2", "id_2_2"]),
+        (["", "", "_2"], ["", "_3", "_2"]),
+        (["\ud800", "\ufffd"], ["\ufffd", "\ufffd_2"]),
+    ],
+)
+def test_names_of_columns_become_unique(names: list[str], expected: list[str]) -> None:
+    assert unique_names(names) == expected
+
+
+def test_many_columns_of_the_same_name_are_named_quickly() -> None:
+    """A bug: the time was quadratic, so a header of 20,000 equal names took half a minute."""
+    start = time.monotonic()
+    assert unique_names(["x"] * 20_000)[-1] == "x_20000"
+    assert time.monotonic() - start < 5

@@ -126,14 +126,14 @@ def json_line(names: Sequence[str], cells: Iterable[object]) -> str:
 def unique_names(names: Iterable[str]) -> list[str]:
     """Make names of columns unique: `id`, `id_2`, `id_3`."""
     result: list[str] = []
-    names_in_use: set[str] = set()
     cleaned = [clean(name) for name in names]
+    taken = set(cleaned)
+    counts: dict[str, int] = {}
     for name in cleaned:
-        unique, count = name, 1
-        while unique in names_in_use or (count > 1 and unique in cleaned):
+        unique, count = name, counts.get(name, 0) + 1
+        while count > 1 and (unique := f"{name}_{count}") in taken:
             count += 1
-            unique = f"{name}_{count}"
-        names_in_use.add(unique)
+        counts[name] = count
         result.append(unique)
     return result
 
