@@ -204,6 +204,28 @@ def test_a_latin_1_answer_is_decoded_and_a_wrong_content_type_is_reported(api: H
 
 
 @pytest.mark.parametrize(
+    ("declared_type", "body"),
+    [
+        ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", b"PK\x03\x04\0\0"),
+        ("application/vnd.recordare.musicxml", b"PK\x03\x04\0\0"),
+        ("application/json-seq", b"\x1e{}\n"),
+        ("application/xml-dtd", b"<!ELEMENT buoy EMPTY>"),
+    ],
+)
+def test_a_type_with_json_or_xml_in_its_name_is_kept_if_the_content_fits(declared_type: str, body: bytes) -> None:
+    """A bug: a spreadsheet was reported as not being text, because its type contains "openxmlformats"."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-type", declared_type.encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    result = read(openapi(QUAY, app=app, label="quay"), "api://quay/a")
+    assert [content.mime_type for content in result.contents] == [declared_type]
+
+
+@pytest.mark.parametrize(
     ("uri", "message"),
     [
         (

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -449,7 +450,7 @@ class HttpApi(Watched[Polling], Source):
         )
         first = contents[0]
         is_text = first.text is not UNSET
-        if declared and body and is_text != (mime.is_text(declared) or "json" in declared or "xml" in declared):
+        if declared and body and is_text != bool(mime.is_text(declared) or _JSON_OR_XML(declared)):
             note = f"The API calls this {declared}, but it is {'text' if is_text else 'not text'}."
             contents.append(remark(base, note))
         elif declared:
@@ -590,6 +591,8 @@ _SUFFIXES = {
     mime.JSON: ".json", mime.HTML: ".html", "text/csv": ".csv", mime.MARKDOWN: ".md", "application/xml": ".xml",
     mime.TEXT: ".txt",
 }  # fmt: skip
+
+_JSON_OR_XML = re.compile(r"json|\bxml").search  # not openxmlformats or musicxml, whose files are ZIP archives
 
 
 def _utf8(answer: KeptAnswer) -> bytes:
