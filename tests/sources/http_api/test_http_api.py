@@ -765,6 +765,20 @@ def test_a_watcher_is_notified_through_conditional_requests(shop_server: ShopSer
         driver.run(driver.source.close())
 
 
+def test_a_watcher_of_a_group_is_notified_when_the_document_loses_it(shop_server: ShopServer) -> None:
+    """A bug: the look failed with a KeyError in every round, and the watcher heard nothing."""
+    changes, group = ChangeRecorder(), "api://shop?tag=pages"
+    with SourceDriver(openapi(f"{shop_server.url}/openapi-live.json", label="shop", every=0.1)) as driver:
+        driver.ask("stat", group)
+        driver.on_loop("watch", group, changes)
+        driver.on_loop("watch", None, changes)  # checks the document
+        shop_server.shop.hidden_paths = ("cursors", "offsets")
+        assert changes.receives(group, 40)
+        with pytest.raises(ResourceNotFound):
+            driver.ask("stat", group)
+        driver.run(driver.source.close())
+
+
 def test_a_temporary_failure_is_not_reported_as_a_change(shop: Shop) -> None:
     app = make_shop(shop)
     changes = ChangeRecorder()

@@ -558,7 +558,7 @@ class HttpApi(Watched[Polling], Source):
         loaded = await self._reachable()
         if uri is None:
             return (await self._refresh(loaded)).version
-        target = loaded.catalogue.uris.read(uri)
+        loaded, target = await self._read_target(uri)
         if target.kind != "answer":
             return version_of(await self._stat(uri, loaded, target))
         try:
