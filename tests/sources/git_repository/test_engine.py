@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import signal
@@ -242,6 +243,53 @@ def test_an_old_or_missing_git_is_refused_in_one_line(tmp_path: Path, monkeypatc
             assert "\n" not in str(outdated.value)
     git_process._program.cache_clear()
     assert "\n" not in str(missing.value)
+
+
+def test_a_private_directory_that_could_not_be_completed_is_made_again(
+    history: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the second call accepted the directory, in which most links to objects were missing."""
+    directory, made = PrivateDirectory(find_repository(history.path)), 0
+    symlink = os.symlink
+
+    def fail(*arguments: object, **options: object) -> None:
+        nonlocal made
+        made += 1
+        if made > 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        symlink(*arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "symlink", fail)
+        with pytest.raises(UnusableSource, match="No space left on device"):
+            directory.open()
+    directory.open()
+    assert len(os.listdir(os.path.join(directory.path, "objects"))) == 257
+    directory.close()
+
+
+def test_a_repository_with_a_link_among_its_objects_is_refused_at_every_call(history: GitRepository) -> None:
+    """A bug: the second call returned, as if the directory had been checked."""
+    (history.path / ".git/objects/pack/away").symlink_to(history.path)
+    directory = PrivateDirectory(find_repository(history.path))
+    for _ in range(2):
+        with pytest.raises(UnusableSource, match="objects/pack/away is a symbolic link"):
+            directory.open()
+    directory.close()
+
+
+@pytest.mark.parametrize("name", ["objects/a7", "objects/pack", "packed-refs", "attributes", "shallow"])
+def test_a_private_directory_from_which_one_file_was_deleted_is_made_again(
+    history: GitRepository, tmp_path: Path, name: str
+) -> None:
+    """A bug: systems delete old files one by one, and the objects in a deleted folder were missing until a restart."""
+    history.git("clone", "-q", "--bare", "--depth=1", history.path.as_uri(), str(tmp_path / "shallow.git"))
+    directory = PrivateDirectory(find_repository(tmp_path / "shallow.git"))
+    directory.open()
+    os.unlink(os.path.join(directory.path, name))
+    directory.open()
+    assert os.path.lexists(os.path.join(directory.path, name))
+    directory.close()
 
 
 def test_an_ambiguous_short_id_is_refused(work: GitRepository, open_directory: OpenDirectory) -> None:

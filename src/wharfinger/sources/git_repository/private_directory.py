@@ -63,6 +63,9 @@ _DRIVERS = {
     "tex": "tex",
 }  # fmt: skip
 """git's own patterns for the headings of hunks (gitattributes(5)), by the suffixes of files."""
+_FILES = frozenset(("config", "attributes", "HEAD", "refs", "packed-refs", "objects"))
+_OBJECTS = frozenset(("pack", *[f"{number:02x}" for number in range(256)]))
+"""The names in `objects`."""
 
 
 class PrivateDirectory:
@@ -93,33 +96,46 @@ class PrivateDirectory:
             UnusableSource: it cannot be made, or something among the objects is a symbolic link.
         """
         with self._lock:
-            if self._folder is not None:
-                if all(os.path.lexists(os.path.join(self.path, name)) for name in ("config", "HEAD", "refs")):
-                    return
-                self._folder.cleanup()  # systems delete old files from the folder of temporary files
+            if self._is_complete():
+                return
+            self._remove()  # systems delete old files from the folder of temporary files
+            if refusal := self._refusal():
+                raise UnusableSource(refusal)
             self.made += 1
             self._shallow = b""
             self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
             self.path = self._folder.name
             try:
                 self._fill()
+                self._copy_shallow()
             except OSError as error:
+                self._remove()
                 raise UnusableSource(
                     f"No links to the repository {self.found.root} can be made in {self.path} ({error.strerror}): "
                     "on Windows, turn on developer mode."
                 ) from None
-        try:
-            self.check_links()
-        except InvalidArgument as error:
-            raise UnusableSource(error.message) from None
-        self.copy_shallow()
 
     def close(self) -> None:
         """Remove the directory. Blocks."""
         with self._lock:
-            if self._folder is not None:
-                self._folder.cleanup()
-                self._folder = None
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _is_complete(self) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            found = {*os.listdir(self.path), *os.listdir(os.path.join(self.path, "objects"))}
+        except OSError:
+            return False
+        expected = _FILES | _OBJECTS
+        expected |= {"reftable"} if self.found.reftable else set()
+        expected |= {"shallow"} if self._shallow else set()
+        return expected <= found
 
     def _fill(self) -> None:
         repository = self.found
@@ -134,7 +150,7 @@ class PrivateDirectory:
         # git needs a HEAD, but never uses it: only names of objects are passed.
         _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if repository.reftable else b"ref: refs/heads/main\n")
         os.mkdir(os.path.join(self.path, "objects"))
-        names = ["refs", "packed-refs", "objects/pack", *[f"objects/{number:02x}" for number in range(256)]]
+        names = ["refs", "packed-refs", *[f"objects/{name}" for name in sorted(_OBJECTS)]]
         for name in names + ["reftable"] * repository.reftable:
             parts = name.split("/")
             os.symlink(
@@ -150,29 +166,37 @@ class PrivateDirectory:
             InvalidArgument: something is a symbolic link.
         """
         with self._lock:
-            link = self._links.find()
-        if link:
-            raise InvalidArgument(
-                f"In the repository {self.found.root}, {link} is a symbolic link, which is not followed, or neither "
-                "a file nor a folder: replace it by what it leads to, or remove it."
-            )
+            refusal = self._refusal()
+        if refusal:
+            raise InvalidArgument(refusal)
+
+    def _refusal(self) -> str:
+        """Return why the objects cannot be read, or an empty string. The caller has the lock."""
+        link = self._links.find()
+        return link and (
+            f"In the repository {self.found.root}, {link} is a symbolic link, which is not followed, or neither "
+            "a file nor a folder: replace it by what it leads to, or remove it."
+        )
 
     def copy_shallow(self) -> bool:
         """Copy the boundary of a shallow clone, and return whether it changed. Blocks."""
+        with self._lock:
+            return self._copy_shallow()
+
+    def _copy_shallow(self) -> bool:
         try:
             shallow = self.found.common.read("shallow", max_bytes=16 << 20)
         except NotServed:
             shallow = b""
-        with self._lock:
-            if shallow == self._shallow:
-                return False
-            self._shallow = shallow
-            self.shallow = frozenset(shallow.decode("ascii", "replace").split())
-            if shallow:
-                _write(self.path, "shallow", shallow)
-            else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self.path, "shallow"))
+        if shallow == self._shallow:
+            return False
+        self._shallow = shallow
+        self.shallow = frozenset(shallow.decode("ascii", "replace").split())
+        if shallow:
+            _write(self.path, "shallow", shallow)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.path, "shallow"))
         return True
 
     def copy_index(self) -> str:

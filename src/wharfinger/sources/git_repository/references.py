@@ -207,8 +207,8 @@ class ReferenceReader:
             InvalidArgument: a link is among the objects.
         """
         private_directory = self._private_directory
-        private_directory.open()
         private_directory.check_links()
+        private_directory.open()
         self.boundary_version += private_directory.copy_shallow()
         common, own = private_directory.found.common.path, private_directory.found.own.path
         objects_stamp = (
