@@ -292,6 +292,23 @@ def test_a_private_directory_from_which_one_file_was_deleted_is_made_again(
     directory.close()
 
 
+def test_a_changed_boundary_is_noticed_after_the_private_directory_was_made_again(
+    history: GitRepository, tmp_path: Path
+) -> None:
+    """A bug: commits of a clone that was no longer shallow had the note that their parents are missing."""
+    history.git("clone", "-q", "--bare", "--depth=1", history.path.as_uri(), str(tmp_path / "shallow.git"))
+    directory = PrivateDirectory(find_repository(tmp_path / "shallow.git"))
+    directory.open()
+    assert directory.shallow == {history.head}
+    os.unlink(os.path.join(directory.path, "HEAD"))
+    history.git("fetch", "-q", "--unshallow", cwd=tmp_path / "shallow.git")
+    directory.open()
+    assert directory.copy_shallow()
+    assert not directory.shallow
+    assert not os.path.lexists(os.path.join(directory.path, "shallow"))
+    directory.close()
+
+
 def test_an_ambiguous_short_id_is_refused(work: GitRepository, open_directory: OpenDirectory) -> None:
     digits, oids = put_ambiguous_blobs(work)
 

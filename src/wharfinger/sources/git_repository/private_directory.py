@@ -101,19 +101,19 @@ class PrivateDirectory:
             self._remove()  # systems delete old files from the folder of temporary files
             if refusal := self._refusal():
                 raise UnusableSource(refusal)
-            self.made += 1
-            self._shallow = b""
             self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
             self.path = self._folder.name
             try:
                 self._fill()
-                self._copy_shallow()
+                if not self.made:  # later, a caller of `copy_shallow` has to learn of changes
+                    self._copy_shallow()
             except OSError as error:
                 self._remove()
                 raise UnusableSource(
                     f"No links to the repository {self.found.root} can be made in {self.path} ({error.strerror}): "
                     "on Windows, turn on developer mode."
                 ) from None
+            self.made += 1
 
     def close(self) -> None:
         """Remove the directory. Blocks."""
@@ -149,6 +149,8 @@ class PrivateDirectory:
         _write(self.path, "attributes", "".join(lines).encode())
         # git needs a HEAD, but never uses it: only names of objects are passed.
         _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if repository.reftable else b"ref: refs/heads/main\n")
+        if self._shallow:
+            _write(self.path, "shallow", self._shallow)
         os.mkdir(os.path.join(self.path, "objects"))
         names = ["refs", "packed-refs", *[f"objects/{name}" for name in sorted(_OBJECTS)]]
         for name in names + ["reftable"] * repository.reftable:
