@@ -309,6 +309,20 @@ def test_a_changed_boundary_is_noticed_after_the_private_directory_was_made_agai
     directory.close()
 
 
+def test_a_repository_is_refused_in_one_line_if_there_is_no_folder_for_temporary_files(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: an OSError was raised, and other errors named Windows on every system."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    directory = PrivateDirectory(find_repository(history.path))
+    with pytest.raises(UnusableSource, match="No such file or directory") as refused:
+        directory.open()
+    assert ("Windows" in str(refused.value)) == (os.name == "nt")
+    (tmp_path / "missing").mkdir()
+    directory.open()
+    directory.close()
+
+
 def test_an_ambiguous_short_id_is_refused(work: GitRepository, open_directory: OpenDirectory) -> None:
     digits, oids = put_ambiguous_blobs(work)
 

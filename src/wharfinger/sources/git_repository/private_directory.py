@@ -101,17 +101,18 @@ class PrivateDirectory:
             self._remove()  # systems delete old files from the folder of temporary files
             if refusal := self._refusal():
                 raise UnusableSource(refusal)
-            self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
-            self.path = self._folder.name
             try:
+                self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
+                self.path = self._folder.name
                 self._fill()
                 if not self.made:  # later, a caller of `copy_shallow` has to learn of changes
                     self._copy_shallow()
             except OSError as error:
                 self._remove()
+                advice = "turn on developer mode" if os.name == "nt" else "make space there, or set TMPDIR"
                 raise UnusableSource(
-                    f"No links to the repository {self.found.root} can be made in {self.path} ({error.strerror}): "
-                    "on Windows, turn on developer mode."
+                    f"No links to the repository {self.found.root} can be made in the folder of temporary files "
+                    f"({error.strerror}): {advice}."
                 ) from None
             self.made += 1
 
