@@ -323,6 +323,19 @@ def test_a_repository_is_refused_in_one_line_if_there_is_no_folder_for_temporary
     directory.close()
 
 
+def test_any_path_may_be_that_of_the_folder_for_temporary_files(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: `#` or `;` began a comment in git's configuration, so the headings of hunks were missing."""
+    folder = tmp_path / 'a #1; "b" \\c'
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    directory = PrivateDirectory(find_repository(history.path))
+    directory.open()
+    assert history.git("--git-dir", directory.path, "config", "core.attributesFile") == f"{directory.path}/attributes"
+    directory.close()
+
+
 def test_an_ambiguous_short_id_is_refused(work: GitRepository, open_directory: OpenDirectory) -> None:
     digits, oids = put_ambiguous_blobs(work)
 

@@ -16,6 +16,7 @@ import stat
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import UnusableSource
@@ -40,7 +41,7 @@ _CONFIG = """\
 	preloadIndex = false
 	untrackedCache = false
 	fsmonitor = false
-	attributesFile = {attributes}
+	attributesFile = "{attributes}"
 	excludesFile =
 	quotePath = false
 [index]
@@ -140,12 +141,12 @@ class PrivateDirectory:
 
     def _fill(self) -> None:
         repository = self.found
-        attributes = os.path.join(self.path, "attributes")
+        attributes = Path(self.path, "attributes").as_posix().replace("\\", r"\\").replace('"', r"\"")
         extensions = "\tobjectFormat = sha256\n" * repository.sha256 + "\trefStorage = reftable\n" * repository.reftable
-        config = _CONFIG.format(version=int(bool(extensions)), attributes=attributes.replace("\\", "/"))
+        config = _CONFIG.format(version=int(bool(extensions)), attributes=attributes)
         if extensions:
             config += f"[extensions]\n{extensions}"
-        _write(self.path, "config", config.encode())
+        _write(self.path, "config", os.fsencode(config))
         lines = [f"*.{suffix} diff={name}\n" for name, suffixes in _DRIVERS.items() for suffix in suffixes.split()]
         _write(self.path, "attributes", "".join(lines).encode())
         # git needs a HEAD, but never uses it: only names of objects are passed.
