@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.git_repository.conftest import GitRepository, put_ambiguous_blobs
+from wharfinger.errors import InvalidArgument
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git, git_objects, git_process
 from wharfinger.sources.git_repository.git_directory import find_repository
@@ -27,7 +28,7 @@ from wharfinger.sources.git_repository.object_reader import (
     MissingObject,
     ObjectReader,
 )
-from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.private_directory import INDEX_BYTES, PrivateDirectory
 
 OpenDirectory = Callable[[GitRepository], PrivateDirectory]
 
@@ -333,6 +334,17 @@ def test_any_path_may_be_that_of_the_folder_for_temporary_files(
     directory = PrivateDirectory(find_repository(history.path))
     directory.open()
     assert history.git("--git-dir", directory.path, "config", "core.attributesFile") == f"{directory.path}/attributes"
+    directory.close()
+
+
+def test_an_index_that_is_too_large_is_refused_with_its_size(history: GitRepository) -> None:
+    """A bug: the error said that there is no index that can be read."""
+    with (history.path / ".git/index").open("r+b") as file:
+        file.truncate(INDEX_BYTES + 1)
+    directory = PrivateDirectory(find_repository(history.path))
+    directory.open()
+    with pytest.raises(InvalidArgument, match="The index of this repository has 268,435,457 bytes, and at most"):
+        directory.copy_index()
     directory.close()
 
 

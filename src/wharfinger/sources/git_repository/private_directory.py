@@ -210,8 +210,12 @@ class PrivateDirectory:
             InvalidArgument: there is no index, or it is too large.
         """
         status = self.found.own.status("index")
-        if status is None or status.st_size > INDEX_BYTES:
+        if status is None:
             raise InvalidArgument("This repository has no index that can be read.")
+        if status.st_size > INDEX_BYTES:
+            raise InvalidArgument(
+                f"The index of this repository has {status.st_size:,} bytes, and at most {INDEX_BYTES:,} can be read."
+            )
         try:
             data = self.found.own.read("index", max_bytes=INDEX_BYTES)
         except NotServed:
