@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 import zlib
 
@@ -70,6 +71,12 @@ def test_a_contradiction_is_explained(declared_type: str, content: bytes | str, 
         ("application/octet-stream", PNG),
         ("application/vnd.unknown", PNG),
         ("image/unusual", b"\0\1\2"),
+        ("application/xml", "<buoy/>".encode("utf-16")),
+        ("application/xml", codecs.BOM_UTF32_LE + "<buoy/>".encode("utf-32-le")),
+        ("application/xml; charset=utf-16", "<buoy/>".encode("utf-16")),
+        ("image/svg+xml", SVG.encode("utf-16")),
+        ("application/json", codecs.BOM_UTF16_BE + '{"a": 1}'.encode("utf-16-be")),
+        ("application/json; charset=windows-1252", b'["caf\xe9"]'),
         ("inode/directory", "x"),
     ],
 )

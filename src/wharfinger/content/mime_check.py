@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from wharfinger.content.encodings import declared_encoding
+from wharfinger.content.encodings import BYTE_ORDER_MARKS, declared_encoding
 from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, charset_of, decode_text, essence_of, is_text
 
 __all__ = ["MAX_PARSED_BYTES", "contradiction"]
@@ -106,30 +106,34 @@ def _contradiction_of_text(
         if signature:
             return f"declared {kind}, but it begins like {signature}"
         charset = charset_of(declared) or "UTF-8"
-        if not _decodes(data, charset, complete):
+        decoded = _decoded(data, charset, complete)
+        if decoded is None:
             return f"declared {declared[:80]}, but it is not {charset}"
     elif signature == "application/pdf":
         return f"declared {kind}, but it begins like {signature}"
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    else:
+        decoded = content
+    text = decoded.removeprefix("\ufeff").lstrip(" \t\r\n")
     if (kind == "application/json" or kind.endswith("+json")) and complete and len(data) <= MAX_PARSED_BYTES:
         try:
             msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
             return f"declared {kind}, but it is not JSON: {str(error)[:100]}"
-    elif kind == "image/svg+xml" and b"<svg" not in data[:SNIFFED_BYTES].lower():
+    elif kind == "image/svg+xml" and "<svg" not in text[:SNIFFED_BYTES].lower():
         return f"declared {kind}, but no <svg is at its beginning"
-    elif (kind == "application/xml" or kind.endswith("+xml")) and text and not text.startswith(b"<"):
+    elif (kind == "application/xml" or kind.endswith("+xml")) and text and not text.startswith("<"):
         return f"declared {kind}, but it does not begin with <"
     return ""
 
 
-def _decodes(data: bytes, charset: str, complete: bool) -> bool:
-    charset = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else declared_encoding(charset)
+def _decoded(data: bytes, charset: str, complete: bool) -> str | None:
+    """Return the text, which may begin with U+FEFF, or None if the bytes are not in this charset."""
+    marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark))
+    charset = next(marked, declared_encoding(charset))
     if not charset:
-        return False
+        return None
     try:
         "".encode(charset)  # refuses codecs that are not text encodings, such as zlib, which could expand without bound
-        codecs.getincrementaldecoder(charset)().decode(data, final=complete)
+        return codecs.getincrementaldecoder(charset)().decode(data, final=complete)
     except (LookupError, ValueError, AttributeError, TypeError, AssertionError):
-        return False
-    return True
+        return None
