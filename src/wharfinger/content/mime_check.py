@@ -7,9 +7,8 @@ syntax. Types without a signature, empty content and text that could be of sever
 from __future__ import annotations
 
 import codecs
+import json
 import re
-
-import msgspec
 
 from wharfinger.content.encodings import BYTE_ORDER_MARKS, declared_encoding
 from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, charset_of, decode_text, essence_of, is_text
@@ -116,7 +115,7 @@ def _contradiction_of_text(
     text = decoded.removeprefix("\ufeff").lstrip(" \t\r\n")
     if (kind == "application/json" or kind.endswith("+json")) and complete and len(data) <= MAX_PARSED_BYTES:
         try:
-            msgspec.json.decode(text)
+            json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             return f"declared {kind}, but it is not JSON: {str(error)[:100]}"
     elif kind == "image/svg+xml" and "<svg" not in text[:SNIFFED_BYTES].lower():
@@ -124,6 +123,10 @@ def _contradiction_of_text(
     elif (kind == "application/xml" or kind.endswith("+xml")) and text and not text.startswith("<"):
         return f"declared {kind}, but it does not begin with <"
     return ""
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"it contains {constant}")
 
 
 def _decoded(data: bytes, charset: str, complete: bool) -> str | None:

@@ -12,7 +12,7 @@ from wharfinger.cli.doctor.checks import CHECKS, check
 from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, tokens, tool_costs
 from wharfinger.protocol.revisions import SUPPORTED
 
-NOT_JSON = "JSON is malformed: object keys must be strings (byte 1)"
+NOT_JSON = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
 GOOD_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"ship": {"type": "string", "description": "Name of the ship."}},
