@@ -11,7 +11,17 @@ import json
 import re
 
 from wharfinger.content.encodings import BYTE_ORDER_MARKS, declared_encoding
-from wharfinger.content.mime import DIRECTORY, SNIFFED_BYTES, by_signature, charset_of, decode_text, essence_of, is_text
+from wharfinger.content.mime import (
+    DIRECTORY,
+    PDF,
+    SNIFFED_BYTES,
+    begins_text,
+    by_signature,
+    charset_of,
+    decode_text,
+    essence_of,
+    is_text,
+)
 
 __all__ = ["MAX_PARSED_BYTES", "contradiction"]
 
@@ -101,15 +111,14 @@ def _contradiction_of_text(
     declared: str, kind: str, content: bytes | str, data: bytes, signature: str, complete: bool
 ) -> str:
     """Check content that is declared as text, JSON or XML."""
+    is_binary = isinstance(content, bytes) and not begins_text(data[:SNIFFED_BYTES])
+    if signature and (is_binary or signature == PDF):
+        return f"declared {kind}, but it begins like {signature}"
     if isinstance(content, bytes):
-        if signature:
-            return f"declared {kind}, but it begins like {signature}"
         charset = charset_of(declared) or "UTF-8"
         decoded = _decoded(data, charset, complete)
         if decoded is None:
             return f"declared {declared[:80]}, but it is not {charset}"
-    elif signature == "application/pdf":
-        return f"declared {kind}, but it begins like {signature}"
     else:
         decoded = content
     text = decoded.removeprefix("\ufeff").lstrip(" \t\r\n")

@@ -286,7 +286,7 @@ def test_each_check_is_unique_by_name_and_kind_of_item() -> None:
         ),
         (
             "false-mime-type",
-            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", blob=b"GIF89a", mime_type="image/gif"),)),
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", blob=b"GIF89a\1\0", mime_type="image/gif"),)),
             "harbour://tide (declared text/plain, but it begins like image/gif)",
         ),
     ],
