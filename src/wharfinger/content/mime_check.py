@@ -31,6 +31,11 @@ MAX_PARSED_BYTES = 4 << 20
 _ZIP = "application/zip"
 _OLE = "application/x-ole-storage"
 _MP4 = ("video/mp4", "video/quicktime", "audio/mp4", "video/3gpp", "image/heic", "image/avif")
+_OTHER_MP4 = (
+    "audio/3gpp", "audio/3gpp2", "audio/m4a", "audio/x-m4a", "video/3gpp2", "video/x-m4v", "image/heif",
+    "image/heic-sequence", "image/heif-sequence",
+)  # fmt: skip
+"""Further types of MP4 files, which `by_signature` does not return."""
 _SIGNED = {
     **{
         kind: (kind,)
@@ -43,7 +48,7 @@ _SIGNED = {
             "font/woff", "font/woff2", "font/collection", "model/gltf-binary",
         )
     },
-    **dict.fromkeys(_MP4, _MP4),
+    **dict.fromkeys((*_MP4, *_OTHER_MP4), _MP4),
     _ZIP: (_ZIP,),
     "application/epub+zip": (_ZIP,),
     "application/java-archive": (_ZIP,),
@@ -55,6 +60,7 @@ _SIGNED = {
     "video/webm": ("video/x-matroska",),
     "video/x-matroska": ("video/x-matroska",),
     "video/ogg": ("audio/ogg",),
+    "audio/x-matroska": ("video/x-matroska",),
     "audio/webm": ("video/x-matroska",),
     "audio/mpeg": ("audio/mpeg", "audio/aac"),
 }  # fmt: skip
