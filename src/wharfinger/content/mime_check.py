@@ -65,7 +65,6 @@ _SIGNED = {
     "audio/mpeg": ("audio/mpeg", "audio/aac"),
 }  # fmt: skip
 """The signatures that content of a type may have."""
-_PACKED = re.compile(r"application/vnd\.(openxmlformats|oasis\.opendocument)").match
 _FAMILIES = ("image/", "audio/", "video/", "font/")
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
@@ -86,7 +85,7 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
         return f"{declared[:80]!r} is not a MIME type"
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     signature = by_signature(data[:SNIFFED_BYTES])
-    signatures = (_ZIP,) if _PACKED(kind) else _SIGNED.get(kind, ())
+    signatures = _signatures(kind)
     if signatures and signature not in signatures:
         if kind == "audio/mpeg" and _MPEG_FRAME(data):
             return ""
@@ -99,6 +98,15 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
         if isinstance(content, str) or _looks_like(data) in _MARKUP.values():
             return f"declared {kind}, but it is text"
     return ""
+
+
+def _signatures(kind: str) -> tuple[str, ...]:
+    """Return the signatures that content of this type may have; empty if it needs none."""
+    if kind.endswith(("+xml", "-xml")):  # a part of a document, or a document that is not packed
+        return ()
+    if kind.startswith("application/vnd.openxmlformats"):
+        return _ZIP, _OLE  # with a password, it is not a ZIP archive
+    return (_ZIP,) if kind.startswith("application/vnd.oasis.opendocument") else _SIGNED.get(kind, ())
 
 
 _MARKUP = {b"<!doctype html": "text/html", b"<html": "text/html", b"<svg": "image/svg+xml", b"<?xml": "application/xml"}
