@@ -65,6 +65,14 @@ _SIGNED = {
     "audio/mpeg": ("audio/mpeg", "audio/aac"),
 }  # fmt: skip
 """The signatures that content of a type may have."""
+_TEXT_FORMATS = frozenset(
+    {
+        "audio/mpegurl", "audio/x-mpegurl", "audio/x-scpls", "video/vnd.mpegurl", "image/vnd.dxf", "image/x-xbitmap",
+        "image/x-xpixmap", "image/x-portable-anymap", "image/x-portable-bitmap", "image/x-portable-graymap",
+        "image/x-portable-pixmap",
+    }
+)  # fmt: skip
+"""Sounds, films and pictures that are text."""
 _FAMILIES = ("image/", "audio/", "video/", "font/")
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
@@ -95,7 +103,7 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
     if kind.startswith(_FAMILIES) and not signatures:
         if signature and not signature.startswith(kind.partition("/")[0]):
             return f"declared {kind}, but it begins like {signature}"
-        if isinstance(content, str) or _looks_like(data) in _MARKUP.values():
+        if (isinstance(content, str) and kind not in _TEXT_FORMATS) or _looks_like(data) in _MARKUP.values():
             return f"declared {kind}, but it is text"
     return ""
 
