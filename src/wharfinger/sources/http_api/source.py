@@ -121,7 +121,7 @@ class HttpApi(Watched[Polling], Source):
         self._tools: dict[int, set[str]] = {}
         """The names of the tools that this source registered, by the identity of the server."""
         self._seen: BoundedCache[str, str] = BoundedCache(MAX_SEEN_URIS)
-        """The last version of each answer that is or may be watched."""
+        """The last version of each resource that is or may be watched."""
         self._document_checked = 0.0
         self._watches = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
         if root is not None:
@@ -205,7 +205,7 @@ class HttpApi(Watched[Polling], Source):
         return _LoadedDocument(catalogue, credentials, base_url, version)
 
     def _use(self, loaded: _LoadedDocument) -> None:
-        """Use a document from now on. Called on the event loop if the server runs."""
+        """Use a document from now on. Once the server runs, this is called only on the event loop."""
         self._loaded = loaded
         catalogue, credentials = loaded.catalogue, loaded.credentials
         self._client.hide, self._client.hide_bytes = credentials.hidden, credentials.hidden_bytes

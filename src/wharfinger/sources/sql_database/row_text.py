@@ -4,7 +4,9 @@
 |---|---|
 | integer | number; a string beyond ±(2^53 - 1), where JSON parsers lose digits |
 | float | number; `"Infinity"`, `"-Infinity"`, `"NaN"` as strings, since JSON has none |
-| decimal, date, time, uuid, … | string, as the database writes it |
+| decimal, uuid, … | string, as the database writes it |
+| date, time | string, as in ISO 8601 |
+| duration | string, as Python writes it: `1 day, 2:00:00` |
 | bytes | `{"type": "image/png", "bytes": 90000}`; up to 32 bytes in hex: `{"hex": "00ff", "bytes": 2}` |
 | json, array | the JSON itself; a number in it is a string if a float or JSON parsers would lose digits |
 | too long | `{"text": "…", "cut": true, "characters": 90000}`, or `"bytes"` if the database cut it |

@@ -1,8 +1,8 @@
 """Parses the Journal Export Format (systemd.io/JOURNAL_EXPORT_FORMATS), which `journalctl --output=export` writes.
 
 An entry is a sequence of fields and ends with an empty line. A field is `NAME=value` and a line end. If the value has
-control characters, the field is the name, a line end, the length of the value (64 bits, little-endian), the value and a
-line end.
+control characters, or is not UTF-8, the field is the name, a line end, the length of the value (64 bits,
+little-endian), the value and a line end.
 """
 
 from __future__ import annotations
