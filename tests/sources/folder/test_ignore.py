@@ -252,6 +252,7 @@ def test_the_maximum_number_of_patterns_is_matched_in_time() -> None:
         (b"?" * 1_000, ""),
         (b"?" * 1_001, "ignored"),
         (b"#" * IGNORE_FILE_BYTES, ""),
+        (b"#" * IGNORE_FILE_BYTES + b"\n", "ignored"),
         (b"#" * IGNORE_FILE_BYTES + b"\na", "ignored"),
     ],
 )
@@ -259,6 +260,14 @@ def test_a_directory_whose_gitignore_exceeds_the_limits_is_not_published(data: b
     """A pattern that hides a file may be in the part that was not read."""
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
+
+
+def test_a_directory_whose_large_gitignore_begins_with_comments_is_not_published(tmp_path: Path) -> None:
+    """Regression: the patterns after the first 256 KiB were left out if all lines before them were comments."""
+    (tmp_path / ".gitignore").write_bytes(b"#\n" * (IGNORE_FILE_BYTES // 2) + b"\nprivate.txt\n")
+    (tmp_path / "private.txt").touch()
+    (tmp_path / "plain.txt").touch()
+    assert [entry.name for entry in FileTree(str(tmp_path), PublishChoice()).walk() if not entry.is_directory] == []
 
 
 def test_the_limits_apply_to_all_gitignore_files_of_a_path_together() -> None:

@@ -147,7 +147,8 @@ def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     compiled = _compile(lines)
-    if compiled is None or not (compiled.everything or len(data) > IGNORE_FILE_BYTES or _exceeds_limits((compiled,))):
+    is_cut = len(data) > IGNORE_FILE_BYTES
+    if not is_cut and (compiled is None or not (compiled.everything or _exceeds_limits((compiled,)))):
         return compiled
     log.warning(
         "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
