@@ -270,11 +270,34 @@ def test_a_directory_whose_large_gitignore_begins_with_comments_is_not_published
     assert [entry.name for entry in FileTree(str(tmp_path), PublishChoice()).walk() if not entry.is_directory] == []
 
 
-def test_the_limits_apply_to_all_gitignore_files_of_a_path_together() -> None:
+def test_the_log_names_a_gitignore_that_exceeds_the_limits(caplog: pytest.LogCaptureFixture) -> None:
+    """Regression: it named `docs//.gitignore`."""
+    read_ignore_file(b"?" * 1_001)
+    read_ignore_file(b"?" * 1_001, "docs/")
+    assert [message.partition(" is larger")[0] for message in caplog.messages] == ["./.gitignore", "docs/.gitignore"]
+
+
+def test_the_limits_apply_to_all_gitignore_files_of_a_path_together(caplog: pytest.LogCaptureFixture) -> None:
+    """Regression: the log did not say that nothing is published."""
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(b"a?b\n" * MAX_WILD_PATTERNS))
     assert rules.judge("plain.txt", False) == ""
     deeper = rules.enter("sub").with_patterns(read_ignore_file(b"a?b\n"))
     assert deeper.judge("plain.txt", False) == "ignored"
+    (message,) = caplog.messages
+    assert message.startswith("sub/.gitignore and the files above it have more than 20000 patterns or 1000 with ")
+
+
+def test_the_log_reports_once_that_a_directory_exceeds_the_limits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".gitignore").write_bytes(b"a?b\n" * MAX_WILD_PATTERNS)
+    (tmp_path / "sub" / ".gitignore").write_bytes(b"a?b\n")
+    (tmp_path / "sub" / "plain.txt").touch()
+    tree = FileTree(str(tmp_path), PublishChoice())
+    for _ in range(2):
+        assert [entry.name for entry in tree.walk() if not entry.is_directory] == []
+    assert len(caplog.messages) == 1
 
 
 def test_a_hostile_gitignore_does_not_block_listings(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from wharfinger.content.globs import Matcher, compile_glob, is_wild
 from wharfinger.content.secret_files import looks_secret
+from wharfinger.content.text import shown
 from wharfinger.source import UnusableSource
 
 __all__ = [
@@ -142,8 +143,11 @@ def _without_spaces(line: str) -> str:
     return stripped + " " if backslashes % 2 and stripped != line else stripped
 
 
-def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
-    """Compile a .gitignore file, or return None if it has no pattern. Patterns match bytes, as in git."""
+def read_ignore_file(data: bytes, prefix: str = "") -> Patterns | None:
+    """Compile a .gitignore file, or return None if it has no pattern. Patterns match bytes, as in git.
+
+    `prefix` is the path of its directory, with a slash at the end.
+    """
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
     compiled = _compile(lines)
@@ -151,9 +155,10 @@ def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
     if not is_cut and (compiled is None or not (compiled.everything or _exceeds_limits((compiled,)))):
         return compiled
     log.warning(
-        "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
-        "characters: nothing in this directory is published.",
-        where or ".", IGNORE_FILE, IGNORE_FILE_BYTES >> 10, MAX_PATTERNS, MAX_WILD_PATTERNS, _MAX_WILD_CHARACTERS,
+        "%s%s is larger than %d KiB, has more than %d patterns or %d with wildcards, or has one with wildcards of more "
+        "than %d characters: nothing in this directory is published.",
+        shown(prefix) or "./", IGNORE_FILE, IGNORE_FILE_BYTES >> 10, MAX_PATTERNS, MAX_WILD_PATTERNS,
+        _MAX_WILD_CHARACTERS,
     )  # fmt: skip
     return Patterns(everything=True)
 
@@ -242,6 +247,11 @@ class Rules:
         if patterns is None:
             return self
         if _exceeds_limits((patterns, *(level.patterns for level in self.levels))):
+            log.warning(
+                "%s%s and the files above it have more than %d patterns or %d with wildcards: nothing in this "
+                "directory is published.",
+                shown(self.prefix) or "./", IGNORE_FILE, MAX_PATTERNS, MAX_WILD_PATTERNS,
+            )  # fmt: skip
             patterns = Patterns(everything=True)
         return Rules(self.choice, self.prefix, (_Level(self.prefix_bytes, patterns), *self.levels))
 
