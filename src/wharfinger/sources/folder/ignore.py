@@ -37,11 +37,11 @@ IGNORE_FILE = ".gitignore"
 # These files are not trusted. If one exceeds a limit, nothing in its directory is published: reading only a part of it
 # might leave out the one line that withholds something.
 IGNORE_FILE_BYTES = 256 << 10
-MAX_PATTERNS = 20_000  # of all files that apply to one directory
-MAX_WILD_PATTERNS = 1_000  # with other wildcards than a `*` at the beginning, also of all these files
-_MAX_WILD_CHARACTERS = 1_000  # of one pattern with such wildcards
+MAX_PATTERNS = 20_000  # in all files that apply to one directory
+MAX_WILD_PATTERNS = 1_000  # in the same files, with a wildcard other than one leading `*`
+_MAX_WILD_CHARACTERS = 1_000  # in one such pattern
 
-# A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
+# .git still holds secrets that were deleted from the files. git~1 is its short name on Windows.
 _NEVER = frozenset({".git", "git~1"})
 
 
@@ -92,7 +92,7 @@ class Patterns:
         pattern = pattern[negative:]
         only_directories = pattern.endswith("/")
         pattern = pattern[: len(pattern) - only_directories]
-        while pattern.startswith("**/") and "/" not in pattern[3:]:
+        if pattern.startswith("**/") and "/" not in pattern[3:]:
             pattern = pattern[3:]
         matches_path = "/" in pattern
         pattern = pattern.removeprefix("/")
@@ -170,7 +170,7 @@ def _exceeds_limits(patterns: Iterable[Patterns]) -> bool:
 
 def _compile(lines: Iterable[str]) -> Patterns | None:
     compiled = Patterns(line for line in lines if line and not line.startswith("#"))
-    return compiled if compiled or compiled.everything else None
+    return compiled or None
 
 
 def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
@@ -182,7 +182,7 @@ def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
     compiled = _compile(patterns)
     if compiled is not None and (compiled.everything or _exceeds_limits((compiled,))):
         raise UnusableSource(
-            f"Give at most {MAX_WILD_PATTERNS:,} patterns with wildcards, "
+            f"Give at most {MAX_PATTERNS:,} patterns, and at most {MAX_WILD_PATTERNS:,} with wildcards, "
             f"of at most {_MAX_WILD_CHARACTERS:,} characters each."
         )
     return compiled
@@ -239,7 +239,7 @@ class Rules:
         self.levels = levels  # deepest first: a deeper file takes precedence
 
     def enter(self, name: str) -> Rules:
-        """Return the rules of a sub-directory, before its own .gitignore."""
+        """Return the rules of a sub-directory, without its own .gitignore."""
         return Rules(self.choice, f"{self.prefix}{name}/", self.levels)
 
     def with_patterns(self, patterns: Patterns | None) -> Rules:
