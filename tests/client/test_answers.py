@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -120,6 +120,18 @@ def test_data_of_a_tool_result_has_the_requested_type() -> None:
     for result in (text("aye"), {"structuredContent": {"a": 1}}, {"structuredContent": {"result": "x"}}, text("1.5")):
         with pytest.raises(InvalidResponse, match="The tool's result is not of type int"):
             call_result(result, returns=int)
+
+
+class Count(TypedDict):
+    result: int
+
+
+@pytest.mark.parametrize("kind", [dict[str, int], Count])
+def test_an_object_whose_text_is_its_only_member_has_the_requested_type(kind: Any) -> None:
+    """Regression: only the member was converted, as if a server of an older revision had wrapped it."""
+    assert call_result({"structuredContent": {"result": 3}, **text("3")}, returns=kind).data == {"result": 3}
+    with pytest.raises(InvalidResponse, match="Expected `object`, got `str`"):
+        call_result({"structuredContent": {"result": "x"}, **text("x")}, returns=kind)
 
 
 def is_accepted(schema: Any, value: Any, **settings: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -283,7 +284,7 @@ def data_of(result: t.CallToolResult, kind: Any) -> Any:
         return text_of(result) if structured is UNSET else structured
     try:
         if structured is not UNSET:
-            return _convert_structured(structured, kind)
+            return _convert_structured(structured, result.structured_content, kind)
         text = text_of(result)
         return text if kind is str else convert(msgspec.json.decode(text), kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -315,7 +316,21 @@ def _structured_value(result: t.CallToolResult) -> Any:
         return members
 
 
-def _convert_structured(structured: Any, kind: Any) -> Any:
+def _convert_structured(structured: Any, original: Any, kind: Any) -> Any:
+    """Convert the structured value or, if that is not possible, the structured content with which it was sent.
+
+    The text of a real object `{"result": value}` may be the value, too.
+    """
+    try:
+        return _convert_value(structured, kind)
+    except (msgspec.MsgspecError, ValueError):
+        if structured is not original:
+            with suppress(msgspec.MsgspecError, ValueError):
+                return convert(original, kind)
+        raise
+
+
+def _convert_value(structured: Any, kind: Any) -> Any:
     """Convert the value, or else its `result`: older revisions allow only objects, so servers wrap other values."""
     try:
         return convert(structured, kind)
