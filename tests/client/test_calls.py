@@ -546,7 +546,7 @@ def test_a_request_state_without_input_requests_is_sent_back_at_once() -> None:
         ('{"resultType": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}', "roots/list"),
         (
             '{"resultType": "input_required", "inputRequests": {"a": {"method": "made/up"}}}',
-            "not a valid input_required",
+            "not a valid 'input_required' result",
         ),
         ('{"resultType": "task", "taskId": "1"}', "resultType"),
         ('{"resultType": "surprise", "content": []}', "surprise"),

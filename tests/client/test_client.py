@@ -237,6 +237,8 @@ def test_tool_results_have_the_requested_type() -> None:
             result({"name": 3})
             with pytest.raises(InvalidResponse, match="not of type Ship"):
                 await client.call_tool("give", returns=Ship)
+            with pytest.raises(InvalidResponse, match=r"not of type list\[int\]"):
+                await client.call_tool("give", returns=list[int])
 
     run(test())
 

@@ -472,7 +472,7 @@ def test_request_state_and_answers_are_sent_with_their_own_call_only() -> None:
     [
         ({"resultType": "input_required"}, "sends neither a question nor a state"),
         ({"resultType": "input_required", "inputRequests": {}}, "sends neither a question nor a state"),
-        ({"resultType": "input_required", "inputRequests": 3}, "is not a valid input_required"),
+        ({"resultType": "input_required", "inputRequests": 3}, "is not a valid 'input_required' result"),
         ({"resultType": "task", "taskId": "T"}, "resultType that is not expected: 'task'"),
         ({"resultType": "surprise"}, "resultType that is not expected: 'surprise'"),
         ({"resultType": "complete"}, "content"),
@@ -508,7 +508,7 @@ def test_unexpected_input_required_and_task_results_are_refused() -> None:
                 with pytest.raises(InvalidResponse, match="'task'"):
                     await other.get_prompt("p")
                 server.answers["tools/call"] = {"resultType": "task", "taskId": 3}
-                with pytest.raises(InvalidResponse, match="is not a valid task"):
+                with pytest.raises(InvalidResponse, match="is not a valid 'task' result"):
                     await other.call_tool("x")
 
     run(test())

@@ -85,7 +85,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
     except msgspec.MsgspecError as error:
         if complete:
             raise failure from None
-        raise InvalidResponse(f"The server's answer to {row.name} is not a valid {kind}: {error}") from None
+        raise InvalidResponse(f"The server's answer to {row.name} is not a valid {kind!r} result: {error}") from None
     if not complete:
         raise InvalidResponse(f"The server's answer to {row.name} has a resultType that is not expected: {kind!r}.")
     raise failure
@@ -125,9 +125,7 @@ class Listing(Generic[T]):
             if following is UNSET:
                 return
             if hash(following) in seen:
-                raise InvalidResponse(
-                    "The server's list never ends: a page has the cursor of an earlier page as its next one."
-                )
+                raise InvalidResponse("The server's list never ends: it returns to an earlier page.")
             seen.add(hash(following))
             cursor = following
         raise InvalidResponse(f"The server's list has more than {self._max_pages} pages; set a larger max_pages.")
@@ -251,12 +249,12 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
 
     @property
     def content(self) -> Sequence[t.Content]:
-        """Every block."""
+        """All content blocks."""
         return self.result.content
 
     @property
     def text(self) -> str:
-        """All blocks of text, one after the other."""
+        """The text blocks, joined with line breaks."""
         return text_of(self.result)
 
     @property
@@ -266,11 +264,8 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
 
 
 def text_of(result: t.CallToolResult) -> str:
-    """Return all blocks of text, one after the other."""
-    content = result.content
-    if len(content) == 1 and type(content[0]) is t.TextContent:  # nearly always
-        return content[0].text
-    return "\n".join(block.text for block in content if isinstance(block, t.TextContent))
+    """Return the text blocks, joined with line breaks."""
+    return "\n".join(block.text for block in result.content if isinstance(block, t.TextContent))
 
 
 def data_of(result: t.CallToolResult, kind: Any) -> Any:
@@ -288,7 +283,7 @@ def data_of(result: t.CallToolResult, kind: Any) -> Any:
         text = text_of(result)
         return text if kind is str else convert(msgspec.json.decode(text), kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        name = getattr(kind, "__name__", str(kind))
+        name = kind.__name__ if isinstance(kind, type) else str(kind)
         raise InvalidResponse(f"The tool's result is not of type {name}: {error}") from None
 
 
