@@ -6,9 +6,11 @@ import base64
 import hashlib
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -425,3 +427,12 @@ def test_only_files_of_skills_are_read_in_windows_and_searched(root: Path) -> No
     assert source.stat("skill://pdf/notes.txt").meta is UNSET
     read = source.read("skill://pdf/notes.txt")
     assert (read.contents[0].meta, read.ttl_ms, read.cache_scope) == (UNSET, UNSET, UNSET)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux allows such names")
+async def test_a_folder_above_a_skill_may_have_a_name_that_is_not_utf_8(root: Path) -> None:
+    """Regression: its resource had a lone surrogate, which JSON refuses."""
+    write_files(root, **{os.fsdecode(b"caf\xe9") + "/tea/SKILL.md": skill_md("tea")})
+    resource = skills(root).stat("skill://caf%E9")
+    assert (resource.name, resource.mime_type) == ("caf\\xe9", "inode/directory")
+    msgspec.json.encode(resource)

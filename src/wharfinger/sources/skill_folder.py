@@ -399,7 +399,7 @@ class Skills(Watched[TreeWatch], Source):
         if self._is_inside(parts):
             return self.files.stat(uri)
         self.children(uri, None, 1)
-        return t.Resource(uri=uri, name=parts[-1] if parts else self.name, mime_type=DIRECTORY)
+        return t.Resource(uri=uri, name=shown(parts[-1]) if parts else self.name, mime_type=DIRECTORY)
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """Read a file of a skill, or the listing of a directory in or above it.
