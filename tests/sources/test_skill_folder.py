@@ -436,3 +436,15 @@ async def test_a_folder_above_a_skill_may_have_a_name_that_is_not_utf_8(root: Pa
     resource = skills(root).stat("skill://caf%E9")
     assert (resource.name, resource.mime_type) == ("caf\\xe9", "inode/directory")
     msgspec.json.encode(resource)
+
+
+async def test_the_listing_of_a_folder_above_skills_says_if_it_is_cut(root: Path, tmp_path: Path) -> None:
+    """Regression: it ended after 1,000 folders without a word."""
+    (contents, *_) = await read(server_of(skills(root)), "skill://acme")
+    assert contents["text"] == "skills/acme/ holds 1 folder with skills.\n\nbilling/  skill://acme/billing\n"
+    write_files(tmp_path / "many", **{f"s{number}/SKILL.md": skill_md(f"s{number}") for number in range(1_001)})
+    (contents, *children) = await read(server_of(skills(tmp_path / "many")), "skill://")
+    lines = contents["text"].splitlines()
+    assert lines[0] == "many/ holds more than 1,000 folders with skills."
+    assert lines[1].startswith("Only the first 1,000 entries follow. The others are in resources/list, and in ")
+    assert (len(lines), len(children)) == (1_003, 1_000)

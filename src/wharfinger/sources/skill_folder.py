@@ -19,11 +19,11 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
 from wharfinger.content.mime import DIRECTORY, TEXT
-from wharfinger.content.text import shown
+from wharfinger.content.text import many, shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import Document, Source
-from wharfinger.sources.directories import MAX_CHILDREN, summaries
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
@@ -408,12 +408,15 @@ class Skills(Watched[TreeWatch], Source):
             ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The
                 error does not say which of the two.
         """
-        if self._is_inside(self.files.locate(split_query(uri)[0])[0]):
+        parts, _ = self.files.locate(split_query(uri)[0])
+        if self._is_inside(parts):
             return t.ReadResourceResult(contents=self.files.read(uri).contents)
-        children, _ = self.children(uri)
-        lines = [f"{shown(child.name)}/  {child.uri}\n" for child in children]
-        text = t.ResourceContents(uri=uri, mime_type=TEXT, text="".join(["Folders with skills:\n", *lines]))
-        return t.ReadResourceResult(contents=[text, *summaries(children)])
+        children, more = self.children(uri)
+        where = "".join([f"{shown(part)}/" for part in (self.label, *parts)])
+        counts = f"{'more than ' if more else ''}{many(len(children), 'folder')} with skills"
+        text = listing_text(where, counts, children, self.template if more else "")
+        contents = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
+        return t.ReadResourceResult(contents=[contents, *summaries(children)])
 
     def _as_skill(self, resource: t.Resource, parts: Parts) -> t.Resource:
         """Give the SKILL.md of a skill the name and description of the skill."""
