@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -448,3 +449,8 @@ async def test_the_listing_of_a_folder_above_skills_says_if_it_is_cut(root: Path
     assert lines[0] == "many/ holds more than 1,000 folders with skills."
     assert lines[1].startswith("Only the first 1,000 entries follow. The others are in resources/list, and in ")
     assert (len(lines), len(children)) == (1_003, 1_000)
+
+
+def test_the_description_counts_all_files_of_the_folder(root: Path) -> None:
+    """We say so: only the files of skills are published."""
+    assert re.fullmatch(r"7 files, \d+ B in the folder, watched by .+", skills(root).describe())

@@ -24,7 +24,7 @@ from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import Document, Source
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
-from wharfinger.sources.folder.counts import count
+from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
@@ -477,8 +477,11 @@ class Skills(Watched[TreeWatch], Source):
         return self.files.text(uri)
 
     def describe(self) -> str:
-        """Return the numbers of published and withheld files, and the means of watching."""
-        return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watches.means}"
+        """Return the numbers of the folder's files, also of those in no skill, and the means of watching."""
+        return f"{self._count()} in the folder, watched by {self._watches.means}"
+
+    def _count(self) -> Count:
+        return count(self.files.tree, COUNTING_SECONDS)
 
 
 _BAD_NAME = (

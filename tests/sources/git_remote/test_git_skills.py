@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: GitRep
         assert {str(getattr(file, "uri", file)) for file in forms.resources} == {
             f"skill://skills/pdf-forms/{name}" for name in ("SKILL.md", "templates/invoice.md", "logo.png")
         }
+        assert re.fullmatch(r"4 files, \d+ B(, .+)?", source.describe())
         template = await client.read_skill_file(forms, "skill://skills/pdf-forms/templates/invoice.md")
         assert template.text == "Name: …\n"
         with pytest.raises(RemoteError):

@@ -307,7 +307,7 @@ class GitSkills(Skills):
         """Describe how many files are published, and how recent they are."""
         facts = [] if self.mirror is None else [self.mirror.describe()]
         if self._ready.is_set():
-            facts.insert(0, super().describe().partition(", watched")[0])
+            facts.insert(0, str(self._count()))
         return ", ".join(facts) or f"HEAD is checked every {self._every:g} s"
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
