@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -454,3 +455,30 @@ async def test_the_listing_of_a_folder_above_skills_says_if_it_is_cut(root: Path
 def test_the_description_counts_all_files_of_the_folder(root: Path) -> None:
     """We say so: only the files of skills are published."""
     assert re.fullmatch(r"7 files, \d+ B in the folder, watched by .+", skills(root).describe())
+
+
+def change_during_read(monkeypatch: pytest.MonkeyPatch, file: Path, reads: int, content: str) -> None:
+    """Give a SKILL.md other content when its frontmatter has been read so many times."""
+    read_descriptor, identity, count = os.read, file.stat().st_ino, 0
+
+    def read_then_change(descriptor: int, length: int) -> bytes:
+        nonlocal count
+        data = read_descriptor(descriptor, length)
+        if os.fstat(descriptor).st_ino == identity:
+            count += 1
+            if count == reads:
+                file.write_text(content)
+        return data
+
+    monkeypatch.setattr(os, "read", read_then_change)
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_skill_may_become_invalid_while_its_resource_is_made(
+    root: Path, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a KeyError."""
+    source = skills(root)
+    change_during_read(monkeypatch, root / "pdf" / "SKILL.md", reads, "---\nlicense: MIT\n---\n")
+    with suppress(ResourceNotFound):
+        assert source.stat("skill://pdf/SKILL.md").name in ("pdf", "SKILL.md")

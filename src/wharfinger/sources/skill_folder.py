@@ -251,10 +251,14 @@ class Skills(Watched[TreeWatch], Source):
             self._logged.add(message)
             log.warning("%s", message)
 
-    def _is_skill(self, parts: Parts) -> bool:
+    def _valid_skill_file(self, parts: Parts) -> _SkillFile | None:
+        """Return the SKILL.md of a directory if the directory is a skill, or None."""
         is_candidate = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
         skill_file = self._skill_file(parts) if is_candidate else None
-        return skill_file is not None and not skill_file.problem
+        return None if skill_file is None or skill_file.problem else skill_file
+
+    def _is_skill(self, parts: Parts) -> bool:
+        return self._valid_skill_file(parts) is not None
 
     def _is_inside(self, parts: Parts) -> bool:
         """Return whether this is a skill's directory, or a path in it."""
@@ -420,9 +424,7 @@ class Skills(Watched[TreeWatch], Source):
 
     def _as_skill(self, resource: t.Resource, parts: Parts) -> t.Resource:
         """Give the SKILL.md of a skill the name and description of the skill."""
-        skill_file = (
-            self._skill_file(parts[:-1]) if parts[-1:] == (SKILL_FILE,) and self._is_skill(parts[:-1]) else None
-        )
+        skill_file = self._valid_skill_file(parts[:-1]) if parts[-1:] == (SKILL_FILE,) else None
         if skill_file is None:
             return resource
         name, description = skill_file.frontmatter["name"], skill_file.frontmatter["description"]
