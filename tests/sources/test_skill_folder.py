@@ -482,3 +482,11 @@ def test_a_skill_may_become_invalid_while_its_resource_is_made(
     change_during_read(monkeypatch, root / "pdf" / "SKILL.md", reads, "---\nlicense: MIT\n---\n")
     with suppress(ResourceNotFound):
         assert source.stat("skill://pdf/SKILL.md").name in ("pdf", "SKILL.md")
+
+
+def test_a_directory_may_become_a_skill_while_it_is_listed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: an IndexError."""
+    (root / "acme" / "SKILL.md").write_text("---\nname: other\n---\n")
+    source = skills(root)
+    change_during_read(monkeypatch, root / "acme" / "SKILL.md", 1, skill_md("acme"))
+    assert [child.name for child in source.children("skill://acme")[0]] == ["billing"]

@@ -444,7 +444,9 @@ class Skills(Watched[TreeWatch], Source):
         names = sorted({
             directory[len(parts)]
             for directory in self._readable_skills()
-            if directory[: len(parts)] == parts and may_read(self.files.uri_of(directory[: len(parts) + 1]))
+            if len(directory) > len(parts)  # this directory may have become a skill just now
+            and directory[: len(parts)] == parts
+            and may_read(self.files.uri_of(directory[: len(parts) + 1]))
         })  # fmt: skip
         if not names and parts:
             raise ResourceNotFound(uri)
