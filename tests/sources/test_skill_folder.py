@@ -269,7 +269,7 @@ def test_duplicate_uris_and_invalid_prefixes_or_folder_names_are_refused(root: P
         ("tools/SKILL.md", skill_md("other"), "name: tools"),
         ("tools/SKILL.md", "---\nname: tools\n---\n", "must have a description"),
         ("Tools/SKILL.md", skill_md("Tools"), "lower-case letters"),
-        ("two--many/SKILL.md", skill_md("two--many"), "no two together"),
+        ("two--many/SKILL.md", skill_md("two--many"), "next to another"),
     ],
 )
 async def test_an_invalid_skill_is_left_out_and_the_reason_is_logged(

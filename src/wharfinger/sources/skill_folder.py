@@ -62,9 +62,9 @@ MAX_BYTES = 16 * MIB
 MAX_DIRECTORIES = 10_000
 """Maximum number of directories that are searched for skills."""
 PAGE_FILES = 2_048
-"""Number of files in the skills of a page after which the page ends, so that its answer stays small."""
+"""A page ends when its skills have this many files, so that its answer stays small."""
 PAGE_BYTES = 128 * MIB
-"""Bytes of files in the skills of a page after which the page ends, so that hashing them takes a short time."""
+"""A page ends when the files of its skills have this many bytes, so that hashing them takes a short time."""
 MAX_CACHED_DIGESTS = 32_768
 MAX_CACHED_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
@@ -142,6 +142,7 @@ class Skills(Watched[TreeWatch], Source):
         self.root = self.location = root
         self.label = self.name = usable_label(default_label(root), UnusableFolder)
         self.single = os.path.isfile(os.path.join(root, SKILL_FILE))
+        """Whether the folder itself is a skill."""
         self._own_name = os.path.basename(root)
         if self.single and not _NAME.fullmatch(self._own_name):
             raise UnusableFolder(f"{root}: {_BAD_NAME}")
@@ -181,7 +182,7 @@ class Skills(Watched[TreeWatch], Source):
         """Other sources of skills, whose URIs are below the prefix of this source."""
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the pattern for a folder below this one."""
+        """Return the policy pattern for a folder below this one."""
         return (self.pattern_of(*names),)
 
     def __repr__(self) -> str:
@@ -402,7 +403,7 @@ class Skills(Watched[TreeWatch], Source):
         parts, _ = self.files.locate(split_query(uri)[0])
         if self._is_inside(parts):
             return self.files.stat(uri)
-        self.children(uri, None, 1)
+        self.children(uri, None, 1)  # raises ResourceNotFound if there are no skills below it
         return t.Resource(uri=uri, name=shown(parts[-1]) if parts else self.name, mime_type=DIRECTORY)
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -453,6 +454,7 @@ class Skills(Watched[TreeWatch], Source):
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
         folders = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(folders, names[first:], strict=False):
+            # The slash says that it is a directory; the URI of the resource has none.
             resource.uri = self.files.uri_of((*parts, name))
         more = first + limit < len(names)
         return folders, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
@@ -489,8 +491,8 @@ class Skills(Watched[TreeWatch], Source):
 
 
 _BAD_NAME = (
-    "the name of a skill's folder has 1 to 64 lower-case letters, digits and hyphens, with none at either end and "
-    "no two together"
+    "the name of a skill's folder must have 1 to 64 lower-case letters, digits and hyphens; a hyphen must not be "
+    "first, last, or next to another"
 )
 
 

@@ -160,7 +160,7 @@ class Folder(Watched[TreeWatch], Source):
         return self._watches.means
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the pattern for a folder below this one."""
+        """Return the policy pattern for a folder below this one."""
         return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
