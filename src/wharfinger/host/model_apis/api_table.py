@@ -323,5 +323,6 @@ def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[M
         calls = api.calls(plain)
         if calls is not None:
             return api, calls
-    expected = "known model API: pass format=" if format is None else f"answer of {model_api(format).title}"
-    raise ValueError(f"The answer is of no {expected}.")
+    if format is None:
+        raise ValueError("This is not an answer of a known model API.")
+    raise ValueError(f"This is not an answer of {model_api(format).title}.")
