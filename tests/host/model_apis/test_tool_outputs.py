@@ -126,3 +126,17 @@ def test_every_output_makes_messages_that_the_api_accepts(format: str) -> None:
     }
     assert message_faults(format, [*answers[format], *api.messages(outputs)]) == []
     assert api.messages([]) == []
+
+
+def test_a_failed_result_for_anthropic_says_that_its_files_are_not_sent() -> None:
+    failed = t.CallToolResult(content=[image(), text("broken"), image()], is_error=True)
+    outputs = [tool_output(CALL, failed, OutputLimits(file_types=MODEL_APIS["anthropic"].file_types))]
+    (message,) = MODEL_APIS["anthropic"].messages(outputs)
+    assert message["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": CALL.id,
+            "content": [{"type": "text", "text": "broken\n[2 files not sent, because the call failed]"}],
+            "is_error": True,
+        }
+    ]

@@ -211,12 +211,13 @@ def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
     """Return one message of the user with all results, in the order of the calls."""
     results: list[Message] = []
     for output in outputs:
-        content = [_anthropic_part(part) for part in output.parts]
-        result: Message = {"type": "tool_result", "tool_use_id": output.call.id, "content": content}
-        if output.is_error:
-            left_out = [f"[{many(len(output.files), 'file')}: not sent with an error]"] if output.files else []
-            text = "\n".join(filter(None, [output.text, *left_out]))
+        result: Message = {"type": "tool_result", "tool_use_id": output.call.id}
+        if output.is_error:  # its content may have only text
+            left_out = f"[{many(len(output.files), 'file')} not sent, because the call failed]" if output.files else ""
+            text = "\n".join(filter(None, [output.text, left_out]))
             result |= {"content": [{"type": "text", "text": text}], "is_error": True}
+        else:
+            result["content"] = [_anthropic_part(part) for part in output.parts]
         results.append(result)
     return [{"role": "user", "content": results}] if results else []
 
