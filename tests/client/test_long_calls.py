@@ -855,7 +855,7 @@ WORDS = {"type": "text", "text": "hm"}
         ([tool_uses("a"), {"role": "user", "content": WORDS}, tool_results("a")], "which does not fit: a."),
         ([tool_results("a")], "which does not fit: a."),
         ([tool_uses("a"), tool_results("a", more=[WORDS])], "must contain nothing else"),
-        ([tool_uses("a"), {**tool_results("a"), "role": "assistant"}], "in a message of the user"),
+        ([tool_uses("a"), {**tool_results("a"), "role": "assistant"}], "in a user message"),
     ],
 )
 def test_each_tool_use_in_sampling_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:

@@ -23,7 +23,7 @@ class InvalidRequest(Exception):
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """Return the text of a message. Parts of other kinds are allowed only in messages of the user."""
+    """Return the text of a message. Parts of other kinds are allowed only in user messages."""
     content = message["content"]
     if isinstance(content, str):
         return content

@@ -85,7 +85,7 @@ class FunctionCalling(ABC):
         in the order of the calls. If the answer has no call, the list is empty: the model has finished.
 
         Raises:
-            ValueError: the answer is of no known API.
+            ValueError: it is not an answer of a known API.
             TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
         return await self._function_calls.messages(response, format, single=False, **options)

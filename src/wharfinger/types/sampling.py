@@ -65,7 +65,7 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
         if results and len(results) < len(blocks):
             raise ValueError("A message with tool results must contain nothing else.")
         if results and message.role != "user":
-            raise ValueError("Tool results must be in a message of the user.")
+            raise ValueError("Tool results must be in a user message.")
         if len(set(results)) < len(results):
             raise ValueError("A message has two results of the same tool use.")
         if wrong := open_uses.symmetric_difference(results):

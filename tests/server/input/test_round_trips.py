@@ -1241,7 +1241,7 @@ def test_sample_names_the_tool_results_that_do_not_match() -> None:
         ([question, uses("a"), results("a", "a")], "two results of the same tool use"),
         ([question, uses("a"), question], "does not fit: a."),
         ([question, uses("b", "a")], "which is missing: a, b."),
-        ([question, uses("a"), results("a", role="assistant")], "in a message of the user"),
+        ([question, uses("a"), results("a", role="assistant")], "in a user message"),
     ):
         with pytest.raises(ValueError, match=fault):
             Sample(messages, tools=[])

@@ -57,7 +57,7 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
     """Return one message of MCP as messages of the API.
 
     Each tool result becomes a message of the role `tool`. Such a message may have only text (API reference,
-    `messages`), so the pictures of the results follow in a message of the user.
+    `messages`), so the pictures of the results follow in a user message.
     """
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []

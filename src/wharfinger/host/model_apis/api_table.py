@@ -14,7 +14,6 @@ import msgspec
 from wharfinger.content.mime import PDF
 from wharfinger.content.text import many
 from wharfinger.host.model_apis.narrowing import SchemaRules
-from wharfinger.host.model_apis.schema_keywords import KEYWORDS, NARROWING
 from wharfinger.host.model_apis.tool_calls import (
     ModelToolCall,
     anthropic_calls,
@@ -24,12 +23,10 @@ from wharfinger.host.model_apis.tool_calls import (
     response_calls,
 )
 from wharfinger.host.model_apis.tool_outputs import IMAGES, FileOutput, ToolOutput
+from wharfinger.types import JSONObject
 
 __all__ = ["MODEL_APIS", "ModelAPI", "find_calls", "model_api"]
 
-Message = dict[str, Any]
-
-_ACCEPTED = frozenset(KEYWORDS) - NARROWING
 _REFUSED_AT_ROOT = frozenset(("anyOf", "oneOf", "allOf", "enum", "const", "not"))
 _STRICT_FORMATS = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"))
 _STRUCTURE = frozenset(
@@ -84,20 +81,20 @@ class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
     rules: SchemaRules
     strict_rules: SchemaRules | None
     """The rules of strict mode; None if the API has none."""
-    define: Callable[[str, str, dict[str, Any], bool], Message]
+    define: Callable[[str, str, JSONObject, bool], JSONObject]
     """Returns a definition, from a name, a description, a schema, and whether it is strict."""
-    gather: Callable[[list[Message]], list[Message]] = list
-    """Returns the value of `tools` in the form of the API."""
+    gather: Callable[[list[JSONObject]], list[JSONObject]] = list
+    """Returns the value of the request's `tools` field, from all definitions."""
     calls: Callable[[Any], list[ModelToolCall] | None]
     """Returns the calls of a plain value, or None if it is not of this API."""
-    messages: Callable[[list[ToolOutput]], list[Message]]
+    messages: Callable[[list[ToolOutput]], list[JSONObject]]
     """Returns the messages with the results of all calls of an answer."""
-    part: Callable[[str | FileOutput], Message]
+    part: Callable[[str | FileOutput], JSONObject]
     """Returns a text or a file as a part of the content of a message."""
     file_types: frozenset[str]
     """MIME types of files in results."""
     message_file_types: frozenset[str]
-    """MIME types of files in messages of the user."""
+    """MIME types of files in user messages."""
     max_tools: int | None = None
     max_description_characters: int | None = None
 
@@ -105,33 +102,33 @@ class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
-def _chat_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
-    function: Message = {"name": name, "description": description, "parameters": schema}
+def _chat_tool(name: str, description: str, schema: JSONObject, strict: bool) -> JSONObject:
+    function: JSONObject = {"name": name, "description": description, "parameters": schema}
     if strict:
         function["strict"] = True
     return {"type": "function", "function": function}
 
 
-def _responses_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
+def _responses_tool(name: str, description: str, schema: JSONObject, strict: bool) -> JSONObject:
     # The default of `strict` is true in this API, and then it refuses most schemas.
     return {"type": "function", "name": name, "description": description, "parameters": schema, "strict": strict}
 
 
-def _anthropic_tool(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
-    tool: Message = {"name": name, "description": description, "input_schema": schema}
+def _anthropic_tool(name: str, description: str, schema: JSONObject, strict: bool) -> JSONObject:
+    tool: JSONObject = {"name": name, "description": description, "input_schema": schema}
     if strict:
         tool["strict"] = True
     return tool
 
 
-def _gemini_function(name: str, description: str, schema: dict[str, Any], strict: bool) -> Message:
-    declaration: Message = {"name": name, "description": description}
+def _gemini_function(name: str, description: str, schema: JSONObject, strict: bool) -> JSONObject:
+    declaration: JSONObject = {"name": name, "description": description}
     if schema.get("properties") or "additionalProperties" in schema:
-        declaration["parametersJsonSchema"] = schema  # an object without properties was refused
+        declaration["parametersJsonSchema"] = schema  # Gemini refuses a schema without properties
     return declaration
 
 
-def _gemini_tool(declarations: list[Message]) -> list[Message]:
+def _gemini_tool(declarations: list[JSONObject]) -> list[JSONObject]:
     return [{"functionDeclarations": declarations}] if declarations else []
 
 
@@ -140,7 +137,7 @@ def _gemini_tool(declarations: list[Message]) -> list[Message]:
 _FILE_NAME = "document.pdf"
 
 
-def _chat_part(part: str | FileOutput) -> Message:
+def _chat_part(part: str | FileOutput) -> JSONObject:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if part.mime_type == PDF:
@@ -148,7 +145,7 @@ def _chat_part(part: str | FileOutput) -> Message:
     return {"type": "image_url", "image_url": {"url": _data_url(part)}}
 
 
-def _responses_part(part: str | FileOutput) -> Message:
+def _responses_part(part: str | FileOutput) -> JSONObject:
     if isinstance(part, str):
         return {"type": "input_text", "text": part}
     if part.mime_type == PDF:
@@ -156,14 +153,14 @@ def _responses_part(part: str | FileOutput) -> Message:
     return {"type": "input_image", "detail": "auto", "image_url": _data_url(part)}
 
 
-def _anthropic_part(part: str | FileOutput) -> Message:
+def _anthropic_part(part: str | FileOutput) -> JSONObject:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     source = {"type": "base64", "media_type": part.mime_type, "data": _base64(part)}
     return {"type": "document" if part.mime_type == PDF else "image", "source": source}
 
 
-def _gemini_part(part: str | FileOutput) -> Message:
+def _gemini_part(part: str | FileOutput) -> JSONObject:
     if isinstance(part, str):
         return {"text": part}
     return {"inlineData": {"mimeType": part.mime_type, "data": _base64(part)}}
@@ -180,25 +177,25 @@ def _data_url(file: FileOutput) -> str:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _chat_messages(outputs: list[ToolOutput]) -> list[Message]:
-    """Return a message for each call, and one of the user with the files: messages of tools have only text."""
-    messages: list[Message] = []
-    files: list[Message] = []
+def _chat_messages(outputs: list[ToolOutput]) -> list[JSONObject]:
+    """Return a tool message for each call, and one user message with all files: tool messages have only text."""
+    messages: list[JSONObject] = []
+    files: list[JSONObject] = []
     for output in outputs:
         text = f"Error: {output.text}" if output.is_error else output.text
         if output.files:
             count = many(len(output.files), "file")
-            text = "\n".join(filter(None, [text, f"[{count}: see the next message of the user]"]))
+            text = "\n".join(filter(None, [text, f"[{count}: see the next user message]"]))
             files.append(_chat_part(f"{count} in the result of {output.call.name}:"))
             files += map(_chat_part, output.files)
         messages.append({"role": "tool", "tool_call_id": output.call.id, "content": text})
     return [*messages, {"role": "user", "content": files}] if files else messages
 
 
-def _responses_items(outputs: list[ToolOutput]) -> list[Message]:
-    items: list[Message] = []
+def _responses_items(outputs: list[ToolOutput]) -> list[JSONObject]:
+    items: list[JSONObject] = []
     for output in outputs:
-        content: str | list[Message] = f"Error: {output.text}" if output.is_error else output.text
+        content: str | list[JSONObject] = f"Error: {output.text}" if output.is_error else output.text
         if output.files:
             content = [_responses_part(part) for part in output.parts]
             if output.is_error:
@@ -207,11 +204,11 @@ def _responses_items(outputs: list[ToolOutput]) -> list[Message]:
     return items
 
 
-def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
-    """Return one message of the user with all results, in the order of the calls."""
-    results: list[Message] = []
+def _anthropic_messages(outputs: list[ToolOutput]) -> list[JSONObject]:
+    """Return one user message with all results, in the order of the calls."""
+    results: list[JSONObject] = []
     for output in outputs:
-        result: Message = {"type": "tool_result", "tool_use_id": output.call.id}
+        result: JSONObject = {"type": "tool_result", "tool_use_id": output.call.id}
         if output.is_error:  # its content may have only text
             left_out = f"[{many(len(output.files), 'file')} not sent, because the call failed]" if output.files else ""
             text = "\n".join(filter(None, [output.text, left_out]))
@@ -222,12 +219,12 @@ def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
     return [{"role": "user", "content": results}] if results else []
 
 
-def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
+def _gemini_contents(outputs: list[ToolOutput]) -> list[JSONObject]:
     """Return one content with as many responses as there are calls."""
-    parts: list[Message] = []
+    parts: list[JSONObject] = []
     for output in outputs:
         text = output.text or f"[{many(len(output.files), 'file')}]"
-        response: Message = {"name": output.call.name, "response": {"error" if output.is_error else "output": text}}
+        response: JSONObject = {"name": output.call.name, "response": {"error" if output.is_error else "output": text}}
         if output.call.id:
             response["id"] = output.call.id
         if output.files:
@@ -316,7 +313,7 @@ def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[M
     """Return the API of an answer, or of a call, and the calls in it, in their order.
 
     Raises:
-        ValueError: the answer is of no known API, or not of the one that `format` names.
+        ValueError: it is not an answer of a known API, or not of the one that `format` names.
         TypeError: it is neither an object of an API's client, nor a dict or JSON.
     """
     plain = plain_value(answer)
