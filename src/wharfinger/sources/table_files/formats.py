@@ -1,4 +1,4 @@
-"""The formats of tables, by the end of a file's name."""
+"""The formats of tables, by file extension."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile, Any], TableFile]
     "xlsx": ("Excel workbook", Sheet),
     "xlsm": ("Excel workbook", Sheet),
 }
-"""Formats by the end of a file's name: their titles, and the functions that open a file of this format."""
+"""The title of each format, and the function that opens a file of it, by file extension.
+
+The third argument of the function is the encoding of a text file, the `SheetFacts` of a sheet, or None.
+"""
 WORKBOOK_FORMATS = frozenset(("xlsx", "xlsm"))
 """Formats of files with several tables."""
 TEXT_FORMATS = frozenset(("csv", "tsv", "tab"))
-"""Formats that may be in any encoding."""
+"""Formats whose files may be in any encoding. JSON Lines is always UTF-8."""
 
 
 def format_of(name: str) -> str:
