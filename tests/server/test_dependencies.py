@@ -497,6 +497,46 @@ async def test_dependencies_are_closed_even_if_no_thread_is_free() -> None:
     release.set()
 
 
+@pytest.mark.parametrize("cancelled_before", [False, True])
+async def test_a_dependency_is_closed_if_its_request_is_cancelled_while_that_waits_for_a_thread(
+    cancelled_before: bool,
+) -> None:
+    """A bug: it stayed open, because the closing was removed from the queue of the pool."""
+    server = Server("s", pool=Pool(size=1, share=1))
+    release, closed = threading.Event(), threading.Event()
+    begun, ready = asyncio.Event(), asyncio.Event()
+
+    def connection() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            EVENTS.append("close")
+            closed.set()
+
+    @server.tool
+    async def tool(it: Annotated[None, Depends(connection)]) -> None:
+        begun.set()
+        await ready.wait()
+
+    running = asyncio.create_task(call(server))
+    await begun.wait()
+    blocking = asyncio.create_task(server.pool.run("", release.wait, 10))
+    await asyncio.sleep(0)
+    if cancelled_before:
+        running.cancel()
+    else:
+        ready.set()
+    while not server.pool._waiting:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert await asyncio.to_thread(closed.wait, 10)
+    release.set()
+    await blocking
+    assert EVENTS == ["close"]
+
+
 # -- errors at registration
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import inspect
@@ -304,12 +305,18 @@ class _InThreads:
         exit_manager = functools.partial(self._exit, kind, error, trace)
         try:
             return await self._pool.run(self._owner, exit_manager)
-        except Overloaded:
+        except (Overloaded, asyncio.CancelledError) as stopped:
             if self._exiting:
                 raise
-            # It must be closed even if the pool is busy.
-            return await run_in_own_thread(exit_manager, "wharfinger-closing")
+            # It must be closed even if the pool is busy, or if the request is cancelled while this waits for a thread.
+            result = await run_in_own_thread(exit_manager, "wharfinger-closing")
+            if isinstance(stopped, asyncio.CancelledError):
+                raise
+            return result
 
     def _exit(self, *error_info: Any) -> Any:
-        self._exiting = True
+        with self._lock:
+            if self._exiting:  # a thread of the pool may still take the job of a cancelled request
+                return None
+            self._exiting = True
         return self._manager.__exit__(*error_info)
