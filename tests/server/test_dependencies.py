@@ -7,6 +7,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextlib import suppress as suppress_errors
 from typing import Annotated, Any
 
 import pytest
@@ -442,6 +443,33 @@ async def test_a_dependency_may_replace_an_error_but_not_suppress_it() -> None:
     assert await call(server, "turned") == "no such key"
     assert "Internal error (reference " in await call(server, "hidden")
     assert EVENTS == ["suppressed"]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("function", GENERATORS)
+async def test_a_dependency_sees_the_error_that_one_opened_after_it_suppresses(function: Any, inline: bool) -> None:
+    """A bug: it was closed as if the function had succeeded, so that a transaction was committed."""
+    server = Server("s")
+
+    def suppress() -> Iterator[None]:
+        with suppress_errors(ValueError):
+            yield
+
+    async def suppress_async() -> AsyncIterator[None]:
+        with suppress_errors(ValueError):
+            yield
+
+    for suppressing in (suppress, suppress_async):
+
+        async def tool(
+            first: Annotated[str, Depends(function, inline=inline)],
+            second: Annotated[None, Depends(suppressing, inline=inline)],
+        ) -> None:
+            raise ValueError
+
+        server.tools.add(tool, name=suppressing.__name__)
+        assert "Internal error (reference " in await call(server, suppressing.__name__)
+    assert EVENTS == ["open", "ValueError", "close"] * 2
 
 
 async def test_streamed_content_is_read_before_its_dependencies_are_closed() -> None:

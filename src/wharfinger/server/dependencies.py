@@ -11,7 +11,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from wharfinger.errors import Overloaded
@@ -258,13 +258,37 @@ class OpenDependencies:
         if provider.kind == "manager":
             manager = provider.call(**arguments)
             if hasattr(manager, "__aenter__"):
-                return await self._stack.enter_async_context(manager)
+                return await self._open(manager)
             if inline:
-                return self._stack.enter_context(manager)
-            return await self._stack.enter_async_context(_InThreads(self._services, self._request, manager))
+                return await self._open(_Inline(manager))
+            return await self._open(_InThreads(self._services, self._request, manager))
         if inline:
             return provider.call(**arguments)
         return await self._services.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
+
+    async def _open(self, manager: AbstractAsyncContextManager[Any]) -> Any:
+        value = await manager.__aenter__()
+
+        async def close(*error_info: Any) -> None:
+            await manager.__aexit__(*error_info)  # without its result, so that all others see the error too
+
+        self._stack.push_async_exit(close)
+        return value
+
+
+class _Inline:
+    """A plain context manager that is entered and exited on the event loop."""
+
+    __slots__ = ("_manager",)
+
+    def __init__(self, manager: AbstractContextManager[Any]) -> None:
+        self._manager = manager
+
+    async def __aenter__(self) -> Any:
+        return self._manager.__enter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        return self._manager.__exit__(kind, error, trace)
 
 
 class _InThreads:
