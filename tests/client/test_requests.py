@@ -451,6 +451,37 @@ def test_a_closed_client_reports_no_more_log_messages(revision: str) -> None:
     run(test())
 
 
+@EACH_ERA
+def test_a_function_for_log_messages_may_close_its_client(revision: str) -> None:
+    """A bug: closing cancelled the function itself, and did not finish."""
+
+    async def test() -> None:
+        reported: list[Any] = []
+        ended = asyncio.Event()
+
+        async def close(params: t.LoggingMessageNotificationParams) -> None:
+            reported.append(params.data)
+            try:
+                await client.close()
+                reported.append("closed")
+            finally:
+                ended.set()
+
+        def logs(message: Any) -> Any:
+            for data in range(3):
+                server.notify("notifications/message", level="info", data=data)
+            return text("ok")
+
+        async with Script(revision, tools__call=logs) as server:
+            client = server.client(log=close)
+            await client.open()
+            await client.call_tool("x")
+            await ended.wait()
+            assert reported == [0, "closed"]
+
+    run(test())
+
+
 def test_log_messages_for_a_slow_function_are_queued_and_the_oldest_are_dropped() -> None:
     async def test() -> None:
         reported: list[Any] = []

@@ -54,10 +54,10 @@ class CallbackQueue:
             await asyncio.wait((self._task,))
 
     def stop(self) -> None:
-        """Drop waiting calls and cancel the running one."""
+        """Drop waiting calls and cancel the running one, unless that one is the caller."""
         self._waiting.clear()
         self._size = 0
-        if self._task is not None:
+        if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     async def _work(self, result: Any) -> None:
