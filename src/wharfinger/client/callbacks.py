@@ -61,6 +61,8 @@ class CallbackQueue:
             self._task.cancel()
 
     async def _work(self, result: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while True:
                 try:
@@ -71,7 +73,10 @@ class CallbackQueue:
                     size, args = self._waiting.popleft()
                     self._size -= size
                     result = self._function(*args)
-                except Exception:
+                except (Exception, asyncio.CancelledError) as error:
+                    # The function may also have waited for a task that was cancelled.
+                    if isinstance(error, asyncio.CancelledError) and task.cancelling():
+                        raise
                     logger.exception("%r failed", self._function)
                     result = None
         finally:

@@ -1,0 +1,33 @@
+"""Functions of the user that are called with messages: in order, whatever the function does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from wharfinger.client.callbacks import CallbackQueue
+
+
+async def test_messages_are_delivered_after_a_function_waited_for_a_cancelled_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A bug: the next messages were stuck, and then delivered after later ones."""
+    delivered: list[int] = []
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+
+    async def note(number: int) -> None:
+        delivered.append(number)
+        if number == 1:
+            await cancelled
+
+    queue = CallbackQueue(note)
+    for number in (1, 2, 3):
+        queue.put(number)
+    await queue.finished()
+    queue.put(4)
+    await queue.finished()
+    assert delivered == [1, 2, 3, 4]
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(logging.ERROR, f"{note!r} failed")]
