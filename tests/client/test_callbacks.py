@@ -31,3 +31,20 @@ async def test_messages_are_delivered_after_a_function_waited_for_a_cancelled_ta
     await queue.finished()
     assert delivered == [1, 2, 3, 4]
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(logging.ERROR, f"{note!r} failed")]
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_queue_that_is_stopped_at_once_leaves_no_coroutine_unawaited() -> None:
+    """A bug: Python warned that a coroutine was never awaited."""
+    delivered: list[str] = []
+
+    async def note(text: str) -> None:
+        delivered.append(text)
+
+    queue = CallbackQueue(note)
+    queue.put("before")
+    queue.stop()
+    await queue.finished()
+    queue.put("after")
+    await queue.finished()
+    assert delivered == ["after"]

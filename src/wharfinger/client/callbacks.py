@@ -47,6 +47,8 @@ class CallbackQueue:
             return
         if inspect.isawaitable(result):
             self._task = asyncio.get_running_loop().create_task(self._work(result))
+            if inspect.iscoroutine(result):  # if the task is cancelled before it begins, nothing awaits the coroutine
+                self._task.add_done_callback(lambda _: result.close())
 
     async def finished(self) -> None:
         """Wait until all calls have returned."""
