@@ -11,9 +11,16 @@ import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, run, settle
 from tests.client.test_eras import FakeServer, handshake, stateless
-from tests.transports.client_servers import ReceivedRequest, encode_result, stub_server, write_response
+from tests.transports.client_servers import (
+    ReceivedRequest,
+    encode_event,
+    encode_result,
+    start_event_stream,
+    stub_server,
+    write_response,
+)
 from wharfinger.client import Client, Retry
-from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
+from wharfinger.errors import ConnectionFailed, ConnectionLost, RequestTimeout, WharfingerError
 
 OBJECT = {"type": "object"}
 
@@ -164,6 +171,38 @@ def test_the_headers_of_tools_are_remembered_up_to_a_number() -> None:
             assert len(await client.list_tools()) == 10_001
             assert (await client.call_tool("n9999", {"quay": 7})).data == "7"
             assert (await client.call_tool("n10000", {"quay": 7})).data is None
+
+    run(test())
+
+
+def test_a_client_can_be_closed_when_a_message_arrives_on_the_stream_of_a_call() -> None:
+    """A bug: the call raised a RuntimeError of the HTTP library."""
+
+    async def test() -> None:
+        streams: list[asyncio.StreamWriter] = []
+        arrived = asyncio.Event()
+        quays = HeaderServer()
+
+        async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            if request.message["method"] != "tools/call":
+                await quays(request, writer)
+                return
+            start_event_stream(writer)
+            streams.append(writer)
+            writer.write(encode_event(method="notifications/message", params={"level": "info", "data": "before"}))
+
+        def note(message: Any) -> None:
+            arrived.set()
+
+        async with stub_server(serve) as base:
+            client = Client(f"{base}/mcp", log=note, log_level="info")
+            await client.open()
+            calling = asyncio.ensure_future(client.call_tool("x", progress=print))
+            await arrived.wait()
+            streams[0].write(encode_event(method="notifications/message", params={"level": "info", "data": "after"}))
+            await client.close()
+            with pytest.raises(ConnectionLost):
+                await calling
 
     run(test())
 

@@ -142,6 +142,11 @@ class HttpLink:
             if isinstance(error, WharfingerError):
                 raise
             raise self._translate(error) from None
+        except RuntimeError:
+            if self._end is None:
+                raise
+            # aiohttp raises it if this link is closed while a chunk of the stream is handled.
+            raise self._end() from None
         except EventTooLarge:
             raise InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.") from None
 
