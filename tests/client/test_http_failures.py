@@ -176,10 +176,11 @@ def test_the_headers_of_tools_are_remembered_up_to_a_number() -> None:
 
 
 def test_a_client_can_be_closed_when_a_message_arrives_on_the_stream_of_a_call() -> None:
-    """A bug: the call raised a RuntimeError of the HTTP library."""
+    """Two bugs: the call raised a RuntimeError of the HTTP library, and the message was still logged."""
 
     async def test() -> None:
         streams: list[asyncio.StreamWriter] = []
+        logged: list[Any] = []
         arrived = asyncio.Event()
         quays = HeaderServer()
 
@@ -192,6 +193,7 @@ def test_a_client_can_be_closed_when_a_message_arrives_on_the_stream_of_a_call()
             writer.write(encode_event(method="notifications/message", params={"level": "info", "data": "before"}))
 
         def note(message: Any) -> None:
+            logged.append(message.data)
             arrived.set()
 
         async with stub_server(serve) as base:
@@ -203,6 +205,7 @@ def test_a_client_can_be_closed_when_a_message_arrives_on_the_stream_of_a_call()
             await client.close()
             with pytest.raises(ConnectionLost):
                 await calling
+        assert logged == ["before"]
 
     run(test())
 

@@ -220,7 +220,7 @@ class ConnectionManager:
 
     def _notify_call(self, on_notification: Callable[[Message], None], message: Message) -> None:
         on_notification(message)
-        if message.method != PROGRESS:
+        if message.method != PROGRESS and self.is_open:
             self._observer.notification_received(message)
 
     async def ping(self, link: Connection, timeout: float) -> None:
