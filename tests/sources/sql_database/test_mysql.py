@@ -159,9 +159,9 @@ def test_keys_of_every_type_identify_their_rows(
     assert len(keys) == rows.count("(")
     assert expected is None or keys == expected
     for number, row in enumerate(found):
-        rows_at_key = source.engine.rows(table, Span(where="at", key=row.key, limit=1), source.bounds).rows
+        rows_at_key = source.engine.rows(table, Span(where="at", place=row.key, limit=1), source.bounds).rows
         assert [row_at_key.cells for row_at_key in rows_at_key] == [row.cells]
-        rows_after = source.engine.rows(table, Span(where="after", key=row.place), source.bounds).rows
+        rows_after = source.engine.rows(table, Span(where="after", place=row.place), source.bounds).rows
         assert [later.key for later in rows_after] == [later.key for later in found[number + 1 :]]
         assert source.read(source.uris.of_cell(table.schema, "t", row.key, "k")).contents
 

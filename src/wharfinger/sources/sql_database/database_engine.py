@@ -55,14 +55,14 @@ class QueryBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `limit` rows of a table: the first or last ones, or those after, before or at the place `key`.
+    """At most `limit` rows of a table: the first or last ones, or those after, before or at `place`.
 
-    A place has the text of each column by which rows are ordered (see `row_order`). `offset` skips rows of a table
-    without a key.
+    A place has the text of each column that orders the rows (see `row_order`). `offset` skips rows, and is only for a
+    table without a key.
     """
 
     where: Literal["first", "after", "before", "last", "at"] = "first"
-    key: KeyTexts = ()
+    place: KeyTexts = ()
     limit: int = 1_000
     offset: int = 0
     choice: RowChoice = RowChoice()
@@ -153,7 +153,7 @@ class DatabaseEngine(ABC):
         """Read rows of a table. If `bounds.size` is reached, returns fewer than requested, and `more` is True.
 
         Raises:
-            BadKey: the key of `span` is not a key of the table.
+            BadKey: the place of `span` is not one in the table.
             InvalidArgument: the table cannot be filtered or ordered in this way.
             LookupError: the table no longer exists, or is not as in the catalogue.
         """
@@ -172,7 +172,7 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
-        """Return a text that changes with the table's rows, if the database reports changes without reading them."""
+        """Return a text that changes with the table's rows, as far as this can be seen without reading all of them."""
 
     @abstractmethod
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:

@@ -243,7 +243,7 @@ class DuckDBFile(DatabaseEngine):
         def work(cursor: Any) -> CellValue | None:
             return cell_value(table, column, cursor.execute(text, values).fetchone())
 
-        return self._read_table(table, Span(where="at", key=key), work, seconds)
+        return self._read_table(table, Span(where="at", place=key), work, seconds)
 
     def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], T], seconds: float) -> T:
         """Call `work`, and convert errors of DuckDB to those of a `DatabaseEngine`."""
@@ -262,7 +262,7 @@ class DuckDBFile(DatabaseEngine):
             except duckdb.Error as error:
                 if span.choice.filters or span.choice.order:
                     raise InvalidArgument(f"{table.name} cannot be read in this way: {_message(error)}.") from None
-                if span.key:
+                if span.place:
                     raise BadKey(_message(error)) from None
                 raise InternalError(f"DuckDB cannot read {table.name}: {_message(error)}.") from None
 

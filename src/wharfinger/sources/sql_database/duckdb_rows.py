@@ -103,7 +103,7 @@ def _value(values: Iterator[Any], kind: str, cell: int) -> object:
 
 def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) -> tuple[str, list[str]]:
     """Return the statement that reads the first `size` bytes of one value, and its whole size."""
-    span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
+    span = Span(where="at", place=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = FileStatement(table, span)
     kind = table.column(name).cast
     expression = statement.column_expression(name)

@@ -280,7 +280,7 @@ class MySQL(DatabaseEngine):
             rows = _fetch(connection, text, parameters)
             return cell_value(table, column, rows[0] if rows else None)
 
-        return self._read_table(table, Span(where="at", key=key), work, seconds)
+        return self._read_table(table, Span(where="at", place=key), work, seconds)
 
     def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], T], seconds: float) -> T:
         """Call `work`, and convert errors of the server to those of a `DatabaseEngine`."""
@@ -291,7 +291,7 @@ class MySQL(DatabaseEngine):
                 raise LookupError(table.name) from None
             if span.choice.filters or span.choice.order:
                 raise InvalidArgument(f"{table.name} cannot be read in this way: {_message(error)}.") from None
-            if span.key:
+            if span.place:
                 raise BadKey(_message(error)) from None
             reason = f"{self.dialect} cannot read {table.name}: {_message(error)}."
             raise InternalError(reason) from None  # such as a view that divides by zero or would write

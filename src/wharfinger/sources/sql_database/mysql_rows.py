@@ -209,7 +209,7 @@ def _text(value: Any) -> str:
 
 def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) -> tuple[str, dict[str, object]]:
     """Return the statement that reads the first `size` bytes of one value, and its whole size."""
-    span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
+    span = Span(where="at", place=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = SelectStatement(table, span)
     column = table.column(name)
     data = f"{_readable(column)} + 0" if column.cast == "bit" else _readable(column)

@@ -240,7 +240,7 @@ class Postgres(DatabaseEngine):
         """Read one value, or its beginning."""
         return self._read_table(
             table,
-            Span(where="at", key=key),
+            Span(where="at", place=key),
             lambda connection: read_cell(connection, table, key, column, size),
             seconds,
         )
@@ -259,13 +259,13 @@ class Postgres(DatabaseEngine):
             except (asyncpg.DataError, asyncpg.UndefinedFunctionError) as error:
                 if span.choice.filters or span.choice.order:
                     raise InvalidArgument(f"{table.name} cannot be read in this way: {_message(error)}.") from None
-                if span.key:
+                if span.place:
                     raise BadKey(_message(error)) from None
                 raise self._unreadable(table, error) from None
             except asyncpg.PostgresError as error:  # such as a view that divides by zero, or that would write
                 raise self._unreadable(table, error) from None
 
-        if any("\0" in (text or "") for text in span.key):
+        if any("\0" in (text or "") for text in span.place):
             raise BadKey("A key cannot contain NUL.")
         return self._run(with_converted_errors, seconds)
 

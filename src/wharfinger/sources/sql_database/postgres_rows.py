@@ -137,7 +137,7 @@ async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column
         BadKey: the key is not a key of the table.
         LookupError: there is no such row.
     """
-    span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
+    span = Span(where="at", place=key, limit=1, choice=RowChoice(columns=(column,)))
     statement = PostgresStatement(table, span)
     name, kind = statement.column_expression(column), table.column(column).cast
     data = name if kind == "bytea" else f"{name}::text"
@@ -215,9 +215,9 @@ async def read_by_place(connection: Any, statement: PostgresStatement, bounds: Q
 
 def _block_range(span: Span, blocks: int) -> tuple[int, int]:
     """Return the blocks that may contain rows of a span: the first, and the one after the last."""
-    if not span.key:
+    if not span.place:
         return 0, blocks
-    match = _PLACE(span.key[0] or "")
+    match = _PLACE(span.place[0] or "")
     if match is None:
         raise BadKey("The place of a row is written as (block,number).")
     block = int(match[1])

@@ -100,7 +100,7 @@ def parse_rows(uri: str) -> RowQuery:
         raise InvalidArgument(f"Rows are read by one of {_EXAMPLES}. This URI has {', '.join(other_parameters)[:200]}.")
     for name, value in other_parameters.items():
         if name in ("after", "before"):
-            span = Span(where=name, key=_key(name, value), limit=limit or DEFAULT_ROWS, choice=choice)  # type: ignore[arg-type]
+            span = Span(where=name, place=_key(name, value), limit=limit or DEFAULT_ROWS, choice=choice)  # type: ignore[arg-type]
             return RowQuery(span, limit is not None)
         if limit is not None:
             raise InvalidArgument(f"{name} already states the number of rows: leave limit out.")

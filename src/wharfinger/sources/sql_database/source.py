@@ -353,7 +353,7 @@ class Database(Watched[SqlWatch], Source):
             raise ResourceNotFound(uri)
         try:
             bounds = msgspec.structs.replace(self.bounds, cell=max(ROW_CELL_LENGTH, self.bounds.cell))
-            row_query = RowQuery(Span(where="at", key=target.key, limit=1), True)
+            row_query = RowQuery(Span(where="at", place=target.key, limit=1), True)
             window = read_window(self.engine, table, row_query, bounds, self.uris)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None

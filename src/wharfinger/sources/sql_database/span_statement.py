@@ -31,7 +31,7 @@ class SpanStatement(ABC):
     """The statement that reads a span and one more row: the columns of its order, then the chosen ones.
 
     Raises:
-        BadKey: the key of the span is not a key of the table.
+        BadKey: the place of the span is not one in the table.
         InvalidArgument: the table cannot be filtered or ordered in this way.
     """
 
@@ -47,13 +47,13 @@ class SpanStatement(ABC):
         """The parameters of the statement."""
         self.conditions: list[str] = []
         self.expressions = [self.order_expression(column) for column in self.order]
-        if span.key:
+        if span.place:
             if table.key is None:
                 raise BadKey("")
-            cursor_columns = columns_of_cursor(table.key, self.order, span.key)
+            cursor_columns = columns_of_cursor(table.key, self.order, span.place)
             placeholders = [
                 None if text is None else self.key_value(column.name, text)
-                for text, column in zip(span.key, cursor_columns, strict=True)
+                for text, column in zip(span.place, cursor_columns, strict=True)
             ]
             plain = not self.row_values_use_index
             self.conditions.append(

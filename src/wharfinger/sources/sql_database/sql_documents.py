@@ -87,7 +87,7 @@ def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTa
             key = split_key(value)
         except ValueError:
             return []
-        spans = [Span(where="at", key=key, limit=1), Span(where="after", key=key, limit=MAX_KEYS)]
+        spans = [Span(where="at", place=key, limit=1), Span(where="after", place=key, limit=MAX_KEYS)]
     keys: dict[str, None] = {}
     for span in spans:
         try:
@@ -176,7 +176,7 @@ def _windows(
         return
     bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))
     while rows < MAX_ROWS:
-        span = Span(where="after", key=split_key(last), limit=WINDOW_ROWS) if last else Span(limit=WINDOW_ROWS)
+        span = Span(where="after", place=split_key(last), limit=WINDOW_ROWS) if last else Span(limit=WINDOW_ROWS)
         query = f"after={quote_part(last)}&limit={WINDOW_ROWS}" if last else f"limit={WINDOW_ROWS}"
         try:
             window = read_window(engine, table, RowQuery(span, True), bounds)

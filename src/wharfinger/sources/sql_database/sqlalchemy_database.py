@@ -209,12 +209,12 @@ class SQLAlchemyDatabase(DatabaseEngine):
         key_columns = order_columns if table.key is not None else []
         selected = [source.c[column.name] for column in span.columns(table)]
         statement = sa.select(*key_columns, *selected).limit(span.limit + 1).offset(span.offset or None)
-        if span.key:
+        if span.place:
             if table.key is None:
                 raise BadKey("")
-            cursor_columns = columns_of_cursor(table.key, order, span.key)
+            cursor_columns = columns_of_cursor(table.key, order, span.place)
             values = [
-                _convert(table.column(one.name), text) for one, text in zip(cursor_columns, span.key, strict=True)
+                _convert(table.column(one.name), text) for one, text in zip(cursor_columns, span.place, strict=True)
             ]
             statement = statement.where(_beyond(sa, cursor_columns, order_columns, values, span.where))
         for condition in span.choice.filters:
@@ -235,7 +235,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         """Read one value, or its beginning."""
         sa = import_sqlalchemy()
         source = _table_clause(sa, table)
-        span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
+        span = Span(where="at", place=key, limit=1, choice=RowChoice(columns=(column,)))
         if table.key is None:
             raise BadKey("")
         cursor_columns = columns_of_cursor(table.key, order_of(table, span), key)

@@ -188,7 +188,7 @@ class SQLite(DatabaseEngine):
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
         with self._connection() as connection, self._time_limit(connection, seconds), _dropped_as_lookup_error(table):
-            span = Span(where="at", key=key, limit=1)
+            span = Span(where="at", place=key, limit=1)
             select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
                 row = connection.execute(*select.statement([quoted(column)])).fetchone()
@@ -379,7 +379,7 @@ def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span
     key = table.key
     if key is None or not key.tie:
         return False
-    if None in span.key or len(span.key) > len(order_of(table, span)):
+    if None in span.place or len(span.place) > len(order_of(table, span)):
         return True
     null = " OR ".join([f"{quoted(name)} IS NULL" for name in key.columns])
     statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} WHERE {null})"  # noqa: S608 - the catalogue's names
@@ -464,7 +464,7 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
     assert key is not None
     for place in connection.execute(*select.statement([])).fetchall():
         texts = key_of(key, select.order, tuple([write_value(value) for value in place]))
-        span = Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
+        span = Span(where="at", place=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
         row_select = _Select(table, span, ties=None in texts)
         try:
             for row in connection.execute(*row_select.statement()).fetchall():
