@@ -108,6 +108,17 @@ def test_new_connections_use_a_renewed_certificate_and_open_ones_continue(
     assert all(record.levelno >= logging.WARNING for record in caplog.records)
 
 
+def test_a_key_whose_permissions_have_changed_is_read_again(authority: Authority) -> None:
+    """A bug: a renewed key that became readable only later was never loaded."""
+    cert, key = authority.issue("permissions")
+    certificate = Certificate(str(cert), str(key))
+    assert not certificate.has_changed()
+    key.chmod(0o640)
+    assert certificate.has_changed()
+    certificate.reload()
+    assert not certificate.has_changed()
+
+
 def test_versions_older_than_tls_1_2_are_refused(authority: Authority) -> None:
     cert, key = authority.issue("versions")
     with ServerThread(tls_cert=str(cert), tls_key=str(key)) as http:

@@ -24,7 +24,8 @@ _REASONS = {
     "CA_MD_TOO_WEAK": "{cert} is signed with a weak digest: have it signed with SHA-256",
 }
 
-Version = tuple[tuple[int, int, int], ...]
+Version = tuple[tuple[int, int, int, int], ...]
+"""Of each file: inode, size, and the times at which its content and its owner or permissions changed."""
 
 
 class UnusableCertificate(CannotListen):
@@ -63,13 +64,13 @@ class Certificate:
         connection.context = self._newest
 
     def _version(self) -> Version:
-        versions: list[tuple[int, int, int]] = []
+        versions: list[tuple[int, int, int, int]] = []
         for path in (self._cert, self._key or self._cert):
             try:
                 status = os.stat(path)
             except OSError:
                 return ()
-            versions.append((status.st_ino, status.st_size, status.st_mtime_ns))
+            versions.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
         return tuple(versions)
 
     def _load(self) -> ssl.SSLContext:
