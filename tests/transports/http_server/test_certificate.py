@@ -119,6 +119,28 @@ def test_a_key_whose_permissions_have_changed_is_read_again(authority: Authority
     assert not certificate.has_changed()
 
 
+def test_a_certificate_may_vanish_while_it_is_being_loaded(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: the server then read no certificate again, and closed no idle connection."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    install(authority.issue("old"), (cert, key))
+    load = ssl.SSLContext.load_cert_chain
+
+    def load_late(*arguments: Any) -> None:
+        cert.unlink()
+        load(*arguments)
+
+    with ServerThread(tls_cert=str(cert), tls_key=str(key)) as http:
+        with monkeypatch.context() as patched:
+            patched.setattr(ssl.SSLContext, "load_cert_chain", load_late)
+            cert.touch()
+            wait_until(lambda: not cert.exists(), "the certificate is being loaded")
+            wait_until(lambda: "The old certificate stays" in caplog.text, "the missing file is reported")
+        install(authority.issue("new"), (cert, key))
+        wait_until(lambda: connect(authority, http.port) == "new", "the new certificate is used")
+
+
 def test_versions_older_than_tls_1_2_are_refused(authority: Authority) -> None:
     cert, key = authority.issue("versions")
     with ServerThread(tls_cert=str(cert), tls_key=str(key)) as http:

@@ -102,4 +102,8 @@ class Certificate:
             elif reason is None:
                 reason = "{cert} must contain a certificate and {key} its private key, both in PEM (-----BEGIN …)"
             raise UnusableCertificate(f"HTTPS is not possible: {reason.format(cert=cert, key=key)}.") from None
+        except OSError as error:  # a file has gone since it was opened above
+            raise UnusableCertificate(
+                f"The certificate {cert} or its key {key} cannot be read: {error.strerror or error}."
+            ) from None
         return context

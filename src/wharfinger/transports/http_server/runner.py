@@ -306,13 +306,13 @@ class HttpServer:
 
     def _tick(self) -> None:
         """Sweep the connections, and do the other work that is due once a second."""
+        self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)  # first, so that an error ends nothing
         self.connections.sweep()
         if self.certificate is not None and self.certificate.has_changed():
             self.certificate.reload()
         self.collector.tick(self.open_count)
         if self._server is not None:
             self.exhaustion.check()
-        self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)
 
 
 def _set_backlog(descriptor: int, backlog: int) -> None:
