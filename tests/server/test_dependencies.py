@@ -702,6 +702,31 @@ def test_overrides_are_validated() -> None:
     assert not server.overrides
 
 
+async def test_an_override_that_needs_what_it_replaces_is_refused() -> None:
+    """A bug: each request failed with a RecursionError."""
+    server = Server("s")
+
+    def outer(it: Annotated[str, Depends(plain)]) -> str:
+        return it
+
+    def fake(real: Annotated[str, Depends(plain)]) -> str:
+        return real
+
+    def fake_of_outer(it: Annotated[str, Depends(outer)]) -> str:
+        return it
+
+    @server.tool
+    async def tool(it: Annotated[str, Depends(plain)]) -> str:
+        return it
+
+    with pytest.raises(TypeError, match=r"circle: plain\(\) → fake\(\) → plain\(\)"):
+        server.overrides[plain] = fake
+    with pytest.raises(TypeError, match=r"plain\(\) → fake_of_outer\(\) → outer\(\) → plain\(\)"):
+        server.overrides[plain] = fake_of_outer
+    server.overrides[plain] = plain
+    assert await call(server) == "plain"
+
+
 def test_depends_as_a_default_value_is_refused() -> None:
     def database() -> int:
         return 1

@@ -173,7 +173,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
     """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: as for `plan`.
+        TypeError: as for `plan`; also if a function needs the dependency that it replaces.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
         return self.providers[function].function
 
     def __setitem__(self, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
-        self.providers[function] = Provider(fake)
+        self.providers[function] = Provider(fake, () if fake == function else (function,))
 
     def __delitem__(self, function: Callable[..., Any]) -> None:
         del self.providers[function]
