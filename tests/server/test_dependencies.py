@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextlib import suppress as suppress_errors
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -659,6 +660,20 @@ async def test_dependencies_are_created_again_after_an_input_request() -> None:
 def test_only_functions_are_dependencies() -> None:
     with pytest.raises(TypeError, match="takes a function, not str"):
         Depends("database")  # type: ignore[arg-type]
+
+
+def test_a_dependency_without_a_hash_is_refused() -> None:
+    """A bug: it was accepted, and each request failed."""
+
+    @dataclass
+    class Database:
+        url: str
+
+        def __call__(self) -> str:
+            return self.url
+
+    with pytest.raises(TypeError, match=r"give the class Database a __hash__, or write @dataclass\(eq=False\)"):
+        Depends(Database("sqlite:"))
 
 
 # -- overrides

@@ -41,6 +41,13 @@ class Depends:
     def __init__(self, function: Callable[..., Any], *, cache: bool = True, inline: bool = False) -> None:
         if not callable(function):
             raise TypeError(f"Depends() takes a function, not {type(function).__name__}: Depends(database)")
+        try:
+            hash(function)
+        except TypeError:
+            raise TypeError(
+                "Depends() takes a function with a hash, by which its value is found again: give the class "
+                f"{type(function).__name__} a __hash__, or write @dataclass(eq=False)."
+            ) from None
         self.function = function
         self.cache = cache
         self.inline = inline
