@@ -607,6 +607,35 @@ def test_a_dependency_with_an_unknown_parameter_is_refused_at_registration() -> 
             register()
 
 
+def test_a_positional_only_context_or_dependency_is_refused_at_registration() -> None:
+    """A bug: it was accepted, and then each call failed."""
+
+    def with_context(ctx: Context[Any], /) -> str:
+        return ""
+
+    def with_dependency(it: Annotated[str, Depends(plain)], /) -> str:
+        return it
+
+    def with_either(it: Annotated[str, Depends(with_context)]) -> str:
+        return it
+
+    def complete(typed: str, ctx: Context[Any], /) -> list[str]:
+        return []
+
+    for function, name in ((with_context, "ctx"), (with_dependency, "it"), (with_either, "ctx")):
+        registrations: list[Callable[..., Any]] = [
+            Server("s").tools.add,
+            functools.partial(Server("s").tools.add, input_schema={"type": "object", "properties": {}}),
+            Server("s").prompts.add,
+            functools.partial(Server("s").resources.add, "a:b"),
+        ]
+        for register in registrations:
+            with pytest.raises(TypeError, match=rf"\(\) must take '{name}' by name"):
+                register(function)
+    with pytest.raises(TypeError, match=r"complete\(\) must take 'ctx' by name"):
+        Complete(complete)
+
+
 async def test_only_an_async_dependency_can_send_input_requests() -> None:
     def elicit_in_function(ctx: Context[Any]) -> Any:
         return ctx.elicit("Sure?", bool)

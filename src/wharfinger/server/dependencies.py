@@ -23,7 +23,17 @@ from wharfinger.server.threads import is_async, run_in_own_thread
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
-__all__ = ["Depends", "Needs", "OpenDependencies", "Overrides", "depends_of", "needs_of", "plan", "refuse_default"]
+__all__ = [
+    "Depends",
+    "Needs",
+    "OpenDependencies",
+    "Overrides",
+    "depends_of",
+    "needs_of",
+    "plan",
+    "refuse_default",
+    "refuse_positional_only",
+]
 
 
 class Depends:
@@ -125,6 +135,12 @@ def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -
         )
 
 
+def refuse_positional_only(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    """Raise TypeError for a parameter that the server fills by name, but that has no name for callers."""
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise TypeError(f"{_name(function)}() must take {parameter.name!r} by name.")
+
+
 def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]:
     """Return the name of the parameter that takes the `Context`, and the parameters that dependencies fill.
 
@@ -151,10 +167,10 @@ def _inspect(
         refuse_default(function, parameter)
         annotation = hints.get(parameter.name, parameter.annotation)
         if (depends := depends_of(annotation)) is not None:
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                raise TypeError(f"{_name(function)}() must take {parameter.name!r} by name.")
+            refuse_positional_only(function, parameter)
             needs[parameter.name] = Need(depends, Provider(depends.function, path))
         elif is_context(annotation):
+            refuse_positional_only(function, parameter)
             context = parameter.name
         elif isinstance(annotation, str) and "Depends(" in annotation:
             raise TypeError(

@@ -90,7 +90,7 @@ class HandlerFunction:
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
-        from wharfinger.server.dependencies import depends_of, plan, refuse_default
+        from wharfinger.server.dependencies import depends_of, plan, refuse_default, refuse_positional_only
         from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 
         context: str | None = None
@@ -102,15 +102,16 @@ class HandlerFunction:
             refuse_default(self.function, parameter)
             annotation = hints.get(parameter.name, parameter.annotation)
             if (depends := depends_of(annotation)) is not None:
+                refuse_positional_only(self.function, parameter)
                 self._needs[parameter.name] = plan(depends)
             elif is_context(annotation):
+                refuse_positional_only(self.function, parameter)
                 context = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
                 takes_any = True
             elif parameter.name in variables:
                 taken.add(parameter.name)
-                if parameter.kind is parameter.POSITIONAL_ONLY:
-                    raise TypeError(f"{name}() must take {parameter.name!r} by name.")
+                refuse_positional_only(self.function, parameter)
                 self._plan_variable(parameter.name, annotation)
             elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
                 raise TypeError(f"{name}() takes {parameter.name!r}, which is not a variable of the URI.")

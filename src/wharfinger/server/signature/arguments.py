@@ -30,7 +30,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger.content.text import printable
-from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default
+from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default, refuse_positional_only
 from wharfinger.server.features.result_errors import location_of
 from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members
@@ -133,8 +133,10 @@ class Signature:
                     "request, or ctx: str for an argument of that name."
                 )
             if (depends := depends_of(annotation)) is not None:
+                refuse_positional_only(function, parameter)
                 self.needs[parameter.name] = plan(depends)
             elif is_context(annotation):
+                refuse_positional_only(function, parameter)
                 self.context = parameter.name
             else:
                 argument = self.parameters[parameter.name] = self._analyse(parameter, annotation, descriptions)
