@@ -63,7 +63,25 @@ async def async_generator() -> AsyncIterator[str]:
 
 manager = contextmanager(generator)
 async_manager = asynccontextmanager(async_generator)
-GENERATORS = [generator, async_generator, manager, async_manager]
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def decorate(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return decorate
+
+
+def decorated_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def decorate(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    return decorate
+
+
+GENERATORS = [generator, async_generator, manager, async_manager, decorated(generator), decorated(async_generator)]
 
 
 class Settings:
@@ -98,6 +116,11 @@ async def call(server: Server, name: str = "tool", revision: str = "2026-07-28",
         (async_generator, "async_generator"),
         (manager, "generator"),
         (async_manager, "async_generator"),
+        (decorated(plain), "plain"),
+        (decorated(generator), "generator"),
+        (decorated(async_generator), "async_generator"),
+        (decorated(manager), "generator"),
+        (decorated_async(coroutine), "coroutine"),
         (CallableObject(), "called"),
         (CallableObject().method, "method"),
         (functools.partial(Settings, "given"), "given"),

@@ -101,12 +101,24 @@ class Provider:
             self.call = contextlib.asynccontextmanager(function)
         elif inspect.isgeneratorfunction(body):
             self.call = contextlib.contextmanager(function)
-        if self.call is not function or is_manager:
+        elif is_manager:
+            self.call = functools.partial(_make_manager, function)
+        if self.call is not function:
             self.kind = "manager"
         else:
             self.kind = "async" if is_async(function) else "plain"
         self.context, self.needs = _inspect(function, (*path, function))
         self.may_ask = is_async(function) or inspect.isasyncgenfunction(inner)
+
+
+def _make_manager(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Call a decorated generator function. Unless the decorator makes context managers, the result is a generator."""
+    result = function(**arguments)
+    if inspect.isgenerator(result):
+        return contextlib.contextmanager(lambda: result)()
+    if inspect.isasyncgen(result):
+        return contextlib.asynccontextmanager(lambda: result)()
+    return result
 
 
 def plan(depends: Depends) -> Need:
