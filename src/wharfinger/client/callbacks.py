@@ -15,7 +15,8 @@ logger = logging.getLogger("wharfinger.client")
 
 MAX_WAITING_MESSAGES = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-"""The maximum number and size of messages that wait for a slow async function; beyond it, the oldest are dropped."""
+"""The maximum number of messages that wait for a slow async function, and of their bytes. Beyond either, the oldest are
+dropped, without a log entry."""
 
 
 class CallbackQueue:
