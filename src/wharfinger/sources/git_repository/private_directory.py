@@ -134,9 +134,8 @@ class PrivateDirectory:
             found = {*os.listdir(self.path), *os.listdir(os.path.join(self.path, "objects"))}
         except OSError:
             return False
-        expected = _FILES | _OBJECTS
-        expected |= {"reftable"} if self.found.reftable else set()
-        expected |= {"shallow"} if self._shallow else set()
+        optional = (("reftable", self.found.reftable), ("shallow", bool(self._shallow)))
+        expected = _FILES | _OBJECTS | {name for name, is_expected in optional if is_expected}
         return expected <= found
 
     def _fill(self) -> None:
