@@ -114,10 +114,14 @@ class Provider:
 def _make_manager(function: Callable[..., Any], **arguments: Any) -> Any:
     """Call a decorated generator function. Unless the decorator makes context managers, the result is a generator."""
     result = function(**arguments)
+
+    def return_result() -> Any:
+        return result
+
     if inspect.isgenerator(result):
-        return contextlib.contextmanager(lambda: result)()
+        return contextlib.contextmanager(return_result)()
     if inspect.isasyncgen(result):
-        return contextlib.asynccontextmanager(lambda: result)()
+        return contextlib.asynccontextmanager(return_result)()
     return result
 
 
