@@ -290,7 +290,15 @@ def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
 def test_a_pipelined_head_does_not_time_out_while_reading_is_paused(rest_arrives: bool) -> None:
     """A bug: the connection closed without the answer to a request that took longer than `header_time`."""
     with ServerThread() as ours, ours.connect() as client:
-        client.write(read_request("wait") + HEALTH + HEALTH[:-2])
+        # In a session, a request that waits does not read, to find out whether its client has disconnected.
+        session = client.initialize().encode()
+        body = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "test://wait"}}
+        ).encode()
+        head = HEALTH.replace(b"GET /healthz", b"POST /mcp")[:-2]
+        head += b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        head += b"Mcp-Session-Id: %b\r\nContent-Length: %d\r\n\r\n" % (session, len(body))
+        client.write(head + body + HEALTH + HEALTH[:-2])
         assert ours.service.arrived.acquire(timeout=20)
         (connection,) = find_server(ours).connections.open
         wait_until(lambda: connection.reading_paused and connection.in_head, "the third head has begun")
