@@ -111,6 +111,16 @@ def test_the_last_line_of_a_rotated_file_is_read_without_a_line_end(log: Path) -
     assert follower.read() == [b"three 3", b"four 4\n"]
 
 
+def test_lines_after_an_empty_rotated_file_are_read(log: Path) -> None:
+    """A bug: nothing was read until the file with the position was deleted."""
+    follower = Follower(log)
+    log.rename(f"{log}.2")
+    Path(f"{log}.1").touch()
+    log.write_bytes(b"three 3\n")
+    assert follower.read() == [b"three 3\n"]
+    assert not follower.lost
+
+
 def test_a_rewritten_log_that_is_longer_than_before_is_read_from_its_beginning(log: Path) -> None:
     follower = Follower(log)
     log.write_bytes(b"a whole new line 3\nand one more line 4\n")

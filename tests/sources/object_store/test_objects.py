@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +17,7 @@ from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import VERSION, version_of
+from wharfinger.sources import objects
 from wharfinger.sources.object_store import Objects
 from wharfinger.sources.windows.window import NEXT
 from wharfinger.testing.source_suite.driver import ChangeRecorder
@@ -245,3 +249,27 @@ def test_pages_list_each_kept_object_once_while_others_are_added_and_removed(
     assert len(found) == len(set(found))
     assert {source.uri_of(name) for name in kept} <= set(found)
     store.fs.rm(f"/{store.name}", recursive=True)
+
+
+class PlainListing(MemoryFileSystem):  # type: ignore[misc]
+    """A store whose `ls` takes no options, as over SFTP."""
+
+    protocol = "plain-listing"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("plain-listing:", "memory:")))
+
+    def ls(self, path: str, detail: bool = False) -> Any:
+        return super().ls(path, detail=detail)
+
+
+def test_a_missing_directory_of_a_store_that_lists_without_options_is_not_found() -> None:
+    """A bug: it was an internal error."""
+    fsspec.register_implementation("plain-listing", PlainListing, clobber=True)
+    store = MemoryStore()
+    store.put("a.txt", b"a")
+    source = objects(f"plain-listing://{store.name}/prefix")
+    assert source.read(f"{source.uri}a.txt").contents[0].text == "a"
+    with pytest.raises(ResourceNotFound):
+        source.read(f"{source.uri}missing")

@@ -80,7 +80,7 @@ def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
     while True:
         content = log.content(index)
         begin = position_of(content, offset)
-        newer = index > 0 and log.files[index - 1].size > 0
+        newer = any(file.size for file in log.files[:index])  # an empty file may be rotated too
         data, more = _lines(content, offset, remaining, finished=newer)
         ahead = 0
         if newer and not more:

@@ -94,9 +94,10 @@ class LibraryStore:
         """List the entries of a directory in order, without those whose name cannot be part of a URI."""
         path = self._prefix + directory
         try:
-            entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
-        except TypeError:  # this `ls` has no `refresh`, and therefore no cache
-            entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
+            try:
+                entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
+            except TypeError:  # this `ls` has no `refresh`, and therefore no cache
+                entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
         except FileNotFoundError:
             return []
         children: list[ObjectInfo] = []
