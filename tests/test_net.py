@@ -21,6 +21,7 @@ from wharfinger.net import (
     join_headers,
     make_resolver,
     origin_of,
+    page_host,
     proxy_for,
     read_limited,
     seconds_to_wait,
@@ -230,3 +231,21 @@ def test_a_date_becomes_unix_time() -> None:
 def test_any_retry_after_is_read_without_an_error(text: str) -> None:
     seconds = seconds_to_wait(text, 0.0)
     assert seconds is None or 0 <= seconds < 1e12
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://bank.test@evil.test/", "evil.test"),
+        ("http://a.test:80/", "a.test"),
+        ("HTTPS://A.test", "a.test"),
+        ("https://evil.test\\@bank.test/", ""),
+        ("javascript:alert(1)", ""),
+        ("file:///etc/passwd", ""),
+        ("https://", ""),
+        ("http://[", ""),
+        ("data:text/html,x", ""),
+    ],
+)
+def test_the_host_of_a_page_is_the_one_that_a_browser_goes_to(url: str, host: str) -> None:
+    assert page_host(url) == host

@@ -27,6 +27,7 @@ __all__ = [
     "join_url",
     "make_resolver",
     "origin_of",
+    "page_host",
     "proxy_for",
     "read_limited",
     "seconds_to_wait",
@@ -149,6 +150,21 @@ def origin_of(url: str) -> str | None:
     bracketed = f"[{host}]" if ":" in host else host
     port = parts.port
     return f"{parts.scheme}://{bracketed}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
+
+
+def page_host(url: str) -> str:
+    """Return the host that a browser goes to for an http(s) URL.
+
+    Returns an empty string for any other URL, and if the host is in doubt: a browser takes `a` from `https://a\\@b`,
+    and `urlsplit` takes `b`.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or "\\" in parts.netloc:
+        return ""
+    return parts.hostname or ""
 
 
 def proxy_for(scheme: str, host: str) -> str | None:

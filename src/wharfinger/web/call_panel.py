@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.errors import ToolError, WharfingerError
+from wharfinger.net import page_host
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.html_elements import HtmlElement, name_text, node
@@ -223,7 +223,7 @@ class CallPanel:
             if not answer.done():
                 answer.set_result(value)
 
-        host = _host_of(url)
+        host = page_host(url)
         if host:
             link = node("a", f"Open {name_text(host)}", href=url, target="_blank", rel="noopener noreferrer")
             link.on("click", lambda: set_answer(True), args=[])
@@ -243,17 +243,6 @@ class CallPanel:
         for preview in self._previews:
             preview.close()
         self._previews.clear()
-
-
-def _host_of(url: str) -> str:
-    """Return the host that a browser opens, or an empty string if there is none, or it is not certain."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    if parts.scheme not in ("http", "https") or "\\" in parts.netloc:  # of https://a\@b browsers open a, not b
-        return ""
-    return parts.hostname or ""
 
 
 def _multiline_text(text: str) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.text import escape_controls
+from wharfinger.net import page_host
 
 __all__ = ["TerminalForms", "choices_of", "read_field"]
 
@@ -100,12 +100,12 @@ class TerminalForms:
 
     async def _ask_consent(self, question: t.ElicitRequestParams) -> dict[str, Any]:
         url = question.url if isinstance(question.url, str) else ""
-        host, secure = host_of(url)
+        host = page_host(url)
         if not host:
-            show(f"{asker(question)} asks to open a page with an address that is not http:// or https://: {url}")
+            show(f"{asker(question)} asks to open a page without a clear http:// or https:// address: {url}")
             raise FormDeclined
         show(f"{asker(question)} asks to open a page: {question.message}")
-        show(f"  Host: {plain_host(host)}{'' if secure else '  (not encrypted)'}")
+        show(f"  Host: {plain_host(host)}{'' if url.lower().startswith('https:') else '  (not encrypted)'}")
         show(f"  Page: {url}")
         while True:
             answer = await self._read_line("If you trust this host, open the page and type y; n declines> ")
@@ -222,15 +222,6 @@ def show(line: str) -> None:
     """Print a line with the control characters escaped."""
     sys.stderr.write(escape_controls(line) + "\n")
     sys.stderr.flush()
-
-
-def host_of(url: str) -> tuple[str, bool]:
-    """Return the host of a web page, and whether it is reached over HTTPS; an empty host for any other URL."""
-    try:
-        parts = urlsplit(url)
-        return (parts.hostname or "", parts.scheme == "https") if parts.scheme in ("http", "https") else ("", False)
-    except ValueError:
-        return "", False
 
 
 def plain_host(host: str) -> str:
