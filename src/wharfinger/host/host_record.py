@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from msgspec import UNSET
-
 from wharfinger.client import Call
 from wharfinger.errors import Cancelled, Declined
-from wharfinger.protocol.observing import outcome_of_error
+from wharfinger.protocol.observing import outcome_of_error, outcome_of_result
 from wharfinger.record import AuditLog
 from wharfinger.record.audit_line import AuditLine, action_of, rfc3339
 
@@ -92,7 +90,7 @@ class HostRecord:
 def outcome_of_call(error: BaseException | None, result: object) -> str:
     """Return the outcome of a call that raised this error, or returned this result."""
     if error is None:
-        return "failed" if getattr(result, "is_error", UNSET) is True else "allowed"
+        return outcome_of_result(result)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return "refused" if isinstance(error, Declined | Cancelled) else outcome_of_error(error)

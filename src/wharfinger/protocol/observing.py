@@ -9,7 +9,7 @@ from wharfinger.errors import PermissionDenied, ProtocolError
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import Request, input_needed
 
-__all__ = ["Observation", "Outcome", "Refusal", "RequestObserver", "outcome_of_error"]
+__all__ = ["Observation", "Outcome", "Refusal", "RequestObserver", "outcome_of_error", "outcome_of_result"]
 
 Outcome = Literal["allowed", "refused", "failed", "cancelled", "limited"]
 """How a request ended. A request that asks its client for input is `allowed`."""
@@ -71,13 +71,18 @@ class Observation:
         failure = request.failure or error
         if failure is not None:
             return "allowed" if input_needed(failure) is not None else outcome_of_error(failure)
-        return "failed" if getattr(self.result, "is_error", False) is True else "allowed"
+        return outcome_of_result(self.result)
 
     @property
     def code(self) -> int | None:
         """The JSON-RPC code of the error; None without an error, or if it has no code."""
         failure = self.request.failure or self.error
         return failure.code if isinstance(failure, ProtocolError) else None
+
+
+def outcome_of_result(result: object) -> Outcome:
+    """Return `failed` for the result of a tool that failed, `allowed` for any other result."""
+    return "failed" if getattr(result, "is_error", False) is True else "allowed"
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
