@@ -11,7 +11,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from wharfinger.errors import Overloaded
@@ -296,44 +296,32 @@ class OpenDependencies:
             return await provider.call(**arguments)
         if provider.kind == "manager":
             manager = provider.call(**arguments)
-            if hasattr(manager, "__aenter__"):
-                return await self._open(manager)
-            if inline:
-                return await self._open(_Inline(manager))
-            return await self._open(_InThreads(self._services, self._request, manager))
+            if inline or hasattr(manager, "__aenter__"):
+                return await self._enter(manager)
+            return await self._stack.enter_async_context(_InThreads(self._services, self._request, manager))
         if inline:
             return provider.call(**arguments)
         return await self._services.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
 
-    async def _open(self, manager: AbstractAsyncContextManager[Any]) -> Any:
-        value = await manager.__aenter__()
+    async def _enter(self, manager: Any) -> Any:
+        """Enter a context manager on the event loop. It cannot suppress an error: the other dependencies see it too."""
+        is_async = hasattr(manager, "__aenter__")
+        value = await manager.__aenter__() if is_async else manager.__enter__()
 
-        async def close(*error_info: Any) -> None:
-            await manager.__aexit__(*error_info)  # without its result, so that all others see the error too
+        async def leave(*error_info: Any) -> None:
+            if is_async:
+                await manager.__aexit__(*error_info)
+            else:
+                manager.__exit__(*error_info)
 
-        self._stack.push_async_exit(close)
+        self._stack.push_async_exit(leave)
         return value
-
-
-class _Inline:
-    """A plain context manager that is entered and exited on the event loop."""
-
-    __slots__ = ("_manager",)
-
-    def __init__(self, manager: AbstractContextManager[Any]) -> None:
-        self._manager = manager
-
-    async def __aenter__(self) -> Any:
-        return self._manager.__enter__()
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        return self._manager.__exit__(kind, error, trace)
 
 
 class _InThreads:
     """A plain context manager that is entered and exited in threads.
 
-    If its request is cancelled while it is being entered, it is exited at once.
+    It cannot suppress an error. If its request is cancelled while it is being entered, it is exited at once.
     """
 
     __slots__ = ("_abandoned", "_entered", "_exiting", "_lock", "_manager", "_owner", "_pool")
@@ -364,22 +352,21 @@ class _InThreads:
             self._manager.__exit__(None, None, None)
         return value
 
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         exit_manager = functools.partial(self._exit, kind, error, trace)
         try:
-            return await self._pool.run(self._owner, exit_manager)
+            await self._pool.run(self._owner, exit_manager)
         except (Overloaded, asyncio.CancelledError) as stopped:
             if self._exiting:
                 raise
             # It must be closed even if the pool is busy, or if the request is cancelled while this waits for a thread.
-            result = await run_in_own_thread(exit_manager, "wharfinger-closing")
+            await run_in_own_thread(exit_manager, "wharfinger-closing")
             if isinstance(stopped, asyncio.CancelledError):
                 raise
-            return result
 
-    def _exit(self, *error_info: Any) -> Any:
+    def _exit(self, *error_info: Any) -> None:
         with self._lock:
             if self._exiting:  # a thread of the pool may still take the job of a cancelled request
-                return None
+                return
             self._exiting = True
-        return self._manager.__exit__(*error_info)
+        self._manager.__exit__(*error_info)
