@@ -125,9 +125,9 @@ async def _asking_user(call: Call) -> AsyncGenerator[None]:
 
 
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """Return the visits to URLs that must come before the call is sent again.
+    """Return the URLs that a person must visit before the call is sent again.
 
-    The list is empty if there are none, or too many.
+    Returns an empty list if the error names no URLs, or too many.
     """
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations

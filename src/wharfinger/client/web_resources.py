@@ -123,7 +123,7 @@ def _content(uri: str, kind: str, answer: HttpResponse) -> t.ResourceContents:
 
 
 def _text_of(answer: HttpResponse) -> str | None:
-    """Return the text of a body in its declared encoding, or in the one that its bytes suggest; None if it is none."""
+    """Decode a body in its declared encoding, or in the one that its bytes suggest. Returns None if it is not text."""
     encoding = declared_encoding(mime.charset_of(answer.headers.get("content-type", "")))
     with suppress(LookupError, ValueError):  # no charset, not a codec of text, or other bytes than it allows
         text = answer.body.decode(encoding)

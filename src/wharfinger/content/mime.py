@@ -402,7 +402,7 @@ _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORE
 
 
 def charset_of(mime: str) -> str:
-    """Return the charset among the parameters of a MIME type; empty if there is none."""
+    """Return the `charset` parameter of a MIME type, or an empty string if it has none."""
     match = _CHARSET(mime)
     return match[1] if match else ""
 

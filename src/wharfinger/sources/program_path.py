@@ -9,7 +9,7 @@ __all__ = ["program_path"]
 
 
 def program_path(name: str) -> str | None:
-    """Return the absolute path of a program in PATH, or None if there is none.
+    """Return the absolute path of a program, or None if it is not in PATH.
 
     Relative folders in PATH, such as `.`, are left out: they depend on where the server was started, and could be the
     folder that is published, with a program of this name in it.
