@@ -137,9 +137,11 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     merged: list[tuple[tuple[int, int], tuple[int, int]]] = sheet.merged_cell_ranges or []
     rows = _rows(sheet, errors, first_column)
     first: list[tuple[int, list[Any]]] = []
-    for row_number, cells in rows:  # until enough rows have content
+    rows_with_content = 0
+    for row_number, cells in rows:
         first.append((row_number, cells))
-        if sum(any(cell is not None for cell in cells) for _, cells in first) == HEADER_ROWS:
+        rows_with_content += any(cell is not None for cell in cells)
+        if rows_with_content == HEADER_ROWS:
             break
     header_index = header_position([cells for _, cells in first])
     width = max((len(cells) for _, cells in first), default=0)
