@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +18,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.breaker import BreakerState
 from wharfinger.server.app import Server
-from wharfinger.server.source_calls import PROBE_RATIO, SourceCalls
+from wharfinger.server.source_calls import MAX_LATE_PAGES, PROBE_RATIO, SourceCalls
 from wharfinger.source import Source, SourceUnavailable, outage_of
 
 
@@ -325,7 +327,7 @@ async def test_a_list_of_templates_waits_for_a_source_at_most_for_its_patience()
     await server.close()
 
 
-async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
+async def test_a_late_page_is_used_by_the_same_owner() -> None:
     buoy = Buoy()
     arrived = asyncio.Event()
     async with calls_of(buoy) as calls:
@@ -338,12 +340,136 @@ async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
         buoy.gate.set()
         await arrived.wait()
         await wait_until_async(lambda: buoy.breaker.state is BreakerState.CLOSED, "the outage ends")
-        page = calls._state(buoy).late
-        assert page is not None
         buoy.gate.clear()  # a new request would not be answered
-        found, key = await calls.first_page(buoy, "ann", 10, arrived.set)
-        assert ([resource.uri for resource in found], key) == (["buoy:1", "buoy:2"], None)
-        assert calls._state(buoy).late is None
+        for _ in range(2):
+            found, key = await calls.first_page(buoy, "ann", 10, arrived.set)
+            assert ([resource.uri for resource in found], key) == (["buoy:1", "buoy:2"], None)
+
+
+async def late_page(calls: SourceCalls, buoy: Buoy, owner: str) -> None:
+    """List a source that answers after the list has ended, and wait for the page."""
+    arrived = asyncio.Event()
+    buoy.gate.clear()
+    with pytest.raises(SourceUnavailable):
+        await calls.first_page(buoy, owner, 10, arrived.set)
+    buoy.gate.set()
+    await arrived.wait()
+    await wait_until_async(lambda: buoy.breaker.state is BreakerState.CLOSED, "the outage ends")
+
+
+async def test_callers_who_list_a_slow_source_at_each_notice_soon_need_no_more_requests() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        await late_page(calls, buoy, "ann")
+        await late_page(calls, buoy, "ben")  # the notice for ben lets ann list the source again
+        buoy.gate.clear()
+        for owner in ("ann", "ben", "ann"):
+            found, _ = await calls.first_page(buoy, owner, 10, lambda: None)
+            assert len(found) == 2
+
+
+async def test_a_late_page_is_not_used_after_a_change_of_the_source_nor_after_its_time() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        await late_page(calls, buoy, "ann")
+        pages = calls._state(buoy).late
+        page = await calls.first_page(buoy, "ann", 10, lambda: None)
+        until = pages["ann", 10].used_until
+        assert until is not None
+        buoy.breaker.clock = lambda: math.nextafter(until, 0)
+        assert await calls.first_page(buoy, "ann", 10, lambda: None) is page
+        buoy.breaker.clock = lambda: until
+        assert await calls.first_page(buoy, "ann", 10, lambda: None) is not page
+        buoy.breaker.clock = time.monotonic
+
+        await late_page(calls, buoy, "ann")
+        page = await calls.first_page(buoy, "ann", 10, lambda: None)
+        calls.forget_late_pages(buoy)
+        assert await calls.first_page(buoy, "ann", 10, lambda: None) is not page
+
+
+async def test_the_list_is_requested_again_after_a_watched_source_has_changed() -> None:
+    class ChangingBuoy(Buoy):
+        def watch(self, uri: str | None, changed: Callable[[str | None], None]) -> None:
+            self.changed = changed
+
+    buoy = ChangingBuoy()
+    server = Server("sea")
+    server.include(buoy)
+    await server.start()
+    calls = server.resources.calls
+    server.source_watches.attach(None)
+    await late_page(calls, buoy, "ann")
+    page = await calls.first_page(buoy, "ann", 10, lambda: None)
+    buoy.changed("buoy:1")
+    assert await calls.first_page(buoy, "ann", 10, lambda: None) is page
+    buoy.changed(None)
+    assert await calls.first_page(buoy, "ann", 10, lambda: None) is not page
+    await server.close()
+
+
+async def test_the_number_of_late_pages_is_bounded() -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        lists = [calls.first_page(buoy, f"caller {number}", 10, lambda: None) for number in range(MAX_LATE_PAGES)]
+        buoy.gate.clear()
+        await asyncio.gather(*lists, return_exceptions=True)
+        pages = calls._state(buoy).late
+        assert len(pages) == MAX_LATE_PAGES
+        first = pages["caller 0", 10].answer
+        buoy.gate.set()
+        await asyncio.wait([page.answer for page in pages.values()])
+        await wait_until_async(lambda: buoy.breaker.state is BreakerState.CLOSED, "the outage ends")
+        assert len(pages) == MAX_LATE_PAGES
+        await late_page(calls, buoy, "one more")
+        assert len(pages) == MAX_LATE_PAGES
+        assert first not in [page.answer for page in pages.values()]
+
+
+async def test_lists_of_one_caller_at_the_same_time_leave_one_request() -> None:
+    buoy = Buoy()
+    before = asyncio.all_tasks()
+    async with calls_of(buoy) as calls:
+        buoy.gate.clear()
+        lists = [calls.first_page(buoy, "ann", 10, lambda: None) for _ in range(3)]
+        assert {type(error) for error in await asyncio.gather(*lists, return_exceptions=True)} == {SourceUnavailable}
+        assert list(calls._state(buoy).late) == [("ann", 10)]
+    await wait_until_async(lambda: asyncio.all_tasks() == before, "all requests end")
+
+
+async def test_a_source_that_cannot_start_stays_unavailable() -> None:
+    starts = 0
+    failing = asyncio.Event()
+
+    class FailingBuoy(Buoy):
+        async def start(self) -> None:
+            nonlocal starts
+            starts += 1
+            await failing.wait()
+            raise ValueError("the configuration is not valid")
+
+    buoy = FailingBuoy()
+    async with calls_of(buoy) as calls:
+        failing.set()
+        await wait_until_async(lambda: buoy.breaker.down, "the failure is noticed")
+        await calls.probe([buoy])
+        assert starts == 2
+        assert buoy.breaker.down
+        assert "(it did not start)" in calls.why_missing(buoy)
+
+
+async def test_a_source_that_answers_a_call_with_an_ordinary_error_is_back() -> None:
+    buoy = Buoy()
+    server = Server("sea")  # not started: the callers probe
+    server.include(buoy)
+    calls = server.resources.calls
+    buoy.breaker.failed("it cannot be read")
+    now = buoy.breaker.clock() + 60
+    buoy.breaker.clock = lambda: now
+    buoy.error = ResourceNotFound("buoy:1")
+    with pytest.raises(ResourceNotFound):
+        await calls.call(buoy, buoy.read, "owner", "buoy:1")
+    assert not buoy.breaker.down
 
 
 async def test_closing_a_server_leaves_no_task_running() -> None:

@@ -4,7 +4,8 @@ Each source has a `patience` and a `breaker` (`protocol.breaker`). Servers that 
 rules are:
 
 - A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
-  reported as changed, and the next list uses this page, so that a source that is always slow is listed too.
+  reported as changed, and the next lists of the same caller use this page for a while, so that a source that is always
+  slow is listed too. A change of the source ends this.
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
   the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
   breaker opens, and all calls that wait for the source fail at once, with the reason.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,7 +43,10 @@ MISSING_META_KEY = "wharfinger/missing"
 START_SECONDS = 0.25
 """The maximum time for which a starting server waits for its sources; slower ones start in the background."""
 LATE_PAGE_SECONDS = 30.0
-"""How long a page that came too late for its list is kept for the next one."""
+"""How long a page that came too late for its list is used for the next ones. If only the next one used it, and several
+callers list the source at each notice, each would request its page again, and cause the notice for the others."""
+MAX_LATE_PAGES = 64
+"""Maximum number of late pages of one source."""
 PROBE_RATIO = 0.9
 """If a caller gives up a call after this share of the patience, the source is probed."""
 MIN_PROBE_SECONDS = 0.1
@@ -59,12 +64,10 @@ def missing_from_list(why: str) -> str:
 class _LatePage:
     """A first page that did not arrive in time for its list."""
 
-    def __init__(self, list_key: tuple[str, int], answer: asyncio.Task[Page]) -> None:
-        self.list_key = list_key
-        """The owner of the list, and its limit."""
+    def __init__(self, answer: asyncio.Task[Page]) -> None:
         self.answer = answer
-        self.arrived = 0.0
-        """When it arrived; 0 if it has not arrived yet."""
+        self.used_until: float | None = None
+        """When it expires, by the breaker's clock; None if it has not arrived yet."""
 
 
 class _SourceState:
@@ -81,7 +84,8 @@ class _SourceState:
         """Probes the source because a call takes long, or until the source is back."""
         self.probe_answer: asyncio.Future[Any] | None = None
         """The result of `Source.probe`, which may come long after the probe has failed."""
-        self.late: _LatePage | None = None
+        self.late: dict[tuple[str, int], _LatePage] = {}
+        """The late pages by the owner of the list and its limit; the oldest first."""
         self.starting: asyncio.Task[None] | None = None
         self.start_failed = False
         """Whether the source failed to start, so that a probe first tries to start it again."""
@@ -136,6 +140,10 @@ class SourceCalls:
             if breaker.clock() - began >= PROBE_RATIO * source.patience:  # a search gives up before our timer
                 self._probe_once(source, state)
             raise
+        except Exception as error:
+            if probes and not isinstance(error, (InternalError, OSError)):  # another error is an answer too
+                breaker.succeeded()
+            raise
         finally:
             if probes:
                 breaker.give_up_probe()
@@ -173,14 +181,14 @@ class SourceCalls:
             SourceUnavailable: the page did not come in time, an earlier request is pending, or the source cannot be
                 listed.
         """
-        state = self._state(source)
-        late = state.late
-        if late is not None and not late.arrived:
-            raise self.unavailable(source)
-        if late is not None and late.list_key == (owner, limit):
-            state.late = None
-            if source.breaker.clock() - late.arrived < LATE_PAGE_SECONDS:
+        state, list_key, clock = self._state(source), (owner, limit), source.breaker.clock
+        late = state.late.get(list_key)
+        if late is not None and late.used_until is not None:
+            if clock() < late.used_until and not source.breaker.down:
                 return late.answer.result()
+            del state.late[list_key]
+        if any(page.used_until is None for page in state.late.values()):
+            raise self.unavailable(source)
         answer = asyncio.get_running_loop().create_task(self.page(source, owner, None, limit))
         try:
             done, _ = await asyncio.wait((answer,), timeout=source.patience)
@@ -189,20 +197,37 @@ class SourceCalls:
             raise
         if done:
             return answer.result()
-        state.late = late = _LatePage((owner, limit), answer)
-        answer.add_done_callback(partial(self._late_page_arrived, source, late, arrived))
+        if list_key in state.late:  # of another list of the same owner, which began at the same time
+            answer.cancel()
+        else:
+            if len(state.late) >= MAX_LATE_PAGES:
+                state.late.pop(next(iter(state.late))).answer.cancel()
+            state.late[list_key] = _LatePage(answer)
+            answer.add_done_callback(partial(self._late_page_arrived, source, list_key, arrived))
         raise self.unavailable(source)
 
     def _late_page_arrived(
-        self, source: Source, late: _LatePage, arrived: Callable[[], None], answer: asyncio.Future[Page]
+        self, source: Source, list_key: tuple[str, int], arrived: Callable[[], None], answer: asyncio.Future[Page]
     ) -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            state = self._state(source)
-            if state.late is late:  # otherwise another list has taken its place
-                state.late = None
+        late = self._state(source).late
+        page = late.get(list_key)
+        if page is None or page.answer is not answer:  # others have taken its place
+            retrieve(answer)
+        elif answer.cancelled() or answer.exception() is not None:
+            del late[list_key]
         else:
-            late.arrived = source.breaker.clock()
+            page.used_until = source.breaker.clock() + LATE_PAGE_SECONDS
             arrived()
+
+    def forget_late_pages(self, source: Source) -> None:
+        """Stop using the late pages of a source whose list has changed. Can be called from any thread.
+
+        Those that are still requested are used: otherwise, a source that changes often would never be listed.
+        """
+        state = self._states.get(source)
+        for page in () if state is None else tuple(state.late.values()):
+            if page.used_until is not None:
+                page.used_until = -math.inf
 
     # -- missing sources
 
@@ -222,7 +247,7 @@ class SourceCalls:
         state = self._states.get(source)
         if outage or state is None:
             return outage
-        if state.late is not None and not state.late.arrived:
+        if any(page.used_until is None for page in state.late.values()):
             return f"{source.noun} {source.uri or source.name!r} has not answered within {source.patience:g} s"
         return f"{source.noun} {source.uri or source.name!r} is starting" if state.starting is not None else ""
 
@@ -254,10 +279,10 @@ class SourceCalls:
 
     def _give_up(self, source: Source, state: _SourceState) -> None:
         """Fail the calls that wait for a source if its breaker is open. A late page has no caller, and continues."""
-        late = None if state.late is None else state.late.answer
         if not source.breaker.admits():
+            late = {page.answer for page in state.late.values()}
             for task in state.waiting:
-                if task is not late and not task.cancelling():  # otherwise it ends anyway
+                if task not in late and not task.cancelling():  # otherwise it ends anyway
                     state.given_up.add(task)
                     task.cancel()
 
@@ -311,6 +336,8 @@ class SourceCalls:
         if isinstance(error, (InternalError, OSError)) and not isinstance(error, Overloaded):
             reason = " ".join(str(error).split()) if isinstance(error, InternalError) else "it cannot be read"
             source.breaker.failed(reason, began)
+        elif error is not None and self._state(source).start_failed:  # it failed to start once more
+            source.breaker.failed("it did not start", began)
         elif source.breaker.down and error is not None:  # another error is an answer too
             source.breaker.succeeded()
 
@@ -447,10 +474,8 @@ class SourceCalls:
         for state in self._states.values():
             if state.timer is not None:
                 state.timer.cancel()
-            late = None if state.late is None else state.late.answer
-            pending += [
-                task for task in (state.starting, state.probe_answer, late) if task is not None and not task.done()
-            ]
+            tasks = (state.starting, state.probe_answer, *[page.answer for page in state.late.values()])
+            pending += [task for task in tasks if task is not None and not task.done()]
         self._states.clear()
         for task in pending:
             task.cancel()

@@ -117,6 +117,7 @@ class SourceWatches:
         if source.breaker.down:  # perhaps it is back
             self._resources.calls.look_again(source)
         if uri is None:
+            self._resources.calls.forget_late_pages(source)
             self._services.watching.list_changed("resources")
         else:
             self._services.watching.updated(uri)
