@@ -49,3 +49,9 @@ def test_text_of_all_scripts_stays_as_it_is() -> None:
     text = "é e\u0301 中文 עברית 🚢\n\tindented | table"
     assert plain(text) == text
     assert plain("a\r\nb\rc\u2028d\x0be \n\n\n\n\nf\0\ud800") == "a\nb\nc\nd\ne\n\n\nf"
+
+
+def test_spaces_are_removed_at_the_ends_of_lines_in_linear_time() -> None:
+    """In quadratic time, this number of spaces would take hours."""
+    spaces = " \t" * 1_000_000
+    assert plain(f"a{spaces}b{spaces}\nc \t\n") == f"a{spaces}b\nc"

@@ -152,7 +152,9 @@ def test_only_pages_that_exist_are_counted(pages_of: PagesOf, papers: Path, publ
     assert pages_of("a.pdf", pdf_of_objects(kids)) == [""]
     if count == 100_000:
         remark = published.read(f"{published.uri}/a.pdf?text").contents[1].text
-        assert remark == "\n[9,999 of its 100,000 pages are damaged, and empty or left out here.]\n"
+        assert remark == (
+            "\n[9,999 of its first 10,000 pages are damaged, and empty or left out here. Later pages were not read.]\n"
+        )
 
 
 @pytest.mark.parametrize("extra_pages", [0, 1])

@@ -15,7 +15,8 @@ MAX_TEXT_CHARACTERS = 8 << 20
 
 _LINE_ENDS = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _UNSHOWN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
-_SPACE_AT_ENDS = re.compile(r"[ \t]+(?=\n|\Z)")
+_SPACE_AT_ENDS = re.compile(r"(?<![ \t])[ \t]+(?=\n|\Z)")
+"""A match begins only at the first of several spaces: otherwise, long spaces inside a line take quadratic time."""
 _MANY_EMPTY_LINES = re.compile(r"\n{4,}")
 
 

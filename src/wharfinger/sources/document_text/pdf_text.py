@@ -50,7 +50,10 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         raise Refused("it is damaged: none of its pages can be read")
     if unreadable:
         del pages.pages[readable:]  # the document only claims to have these pages
-        pages.cut = f"{unreadable:,} of its {page_count:,} pages are damaged, and empty or left out here."
+        pages_read, rest = f"{page_count:,}", ""
+        if page_count > MAX_PAGES:
+            pages_read, rest = f"first {MAX_PAGES:,}", " Later pages were not read."
+        pages.cut = f"{unreadable:,} of its {pages_read} pages are damaged, and empty or left out here.{rest}"
     elif page_count > MAX_PAGES:
         pages.add("")  # raises TooMuchText, with the sentence about missing pages
 
