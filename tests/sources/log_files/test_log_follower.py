@@ -121,6 +121,22 @@ def test_lines_after_an_empty_rotated_file_are_read(log: Path) -> None:
     assert not follower.lost
 
 
+@pytest.mark.parametrize("rest", [b"", b"five 5"])
+def test_a_line_after_a_rotation_is_whole_if_the_window_is_almost_full(tmp_path: Path, rest: bytes) -> None:
+    """A bug: it was cut where the window ended."""
+    path = tmp_path / "app.log"
+    older = [b"%0*d\n" % (1 << 19, 1), b"%0*d\n" % ((1 << 19) - 8, 2)]
+    path.touch()
+    follower = Follower(path)
+    append(path, b"".join(older))
+    path.rename(f"{path}.1")
+    path.write_bytes(b"three 3\nfour 4\n" + rest)
+    assert follower.read() == [*older, b"three 3\n", b"four 4\n"]
+    append(path, b"\n")
+    assert follower.read() == [rest + b"\n"]
+    assert not follower.lost
+
+
 def test_a_rewritten_log_that_is_longer_than_before_is_read_from_its_beginning(log: Path) -> None:
     follower = Follower(log)
     log.write_bytes(b"a whole new line 3\nand one more line 4\n")

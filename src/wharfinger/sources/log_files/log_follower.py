@@ -81,22 +81,23 @@ def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
         content = log.content(index)
         begin = position_of(content, offset)
         newer = any(file.size for file in log.files[:index])  # an empty file may be rotated too
-        data, more = _lines(content, offset, remaining, finished=newer)
-        ahead = 0
+        data, more = _lines(content, offset, remaining, finished=newer, may_cut=not pieces)
+        next_offset = 0
         if newer and not more:
-            data, ahead = _finish_file(content, log.content(index - 1), offset, data)
-        if data or reached is None:  # not an empty newer file
+            data, next_offset = _finish_file(content, log.content(index - 1), offset, data)
+        if data or reached is None:  # if a newer file has no complete line, stay at the end of the older one
             reached = position_of(content, offset + len(data))
         _check_unchanged(content, begin, data)
         if data:
             pieces.append(Piece(content.file, offset, data))
             remaining = FollowBounds(remaining.bytes - len(data), remaining.lines - data.count(b"\n"))
         if more or not newer or remaining.bytes <= 0 or remaining.lines <= 0:
-            # A file that was read from its beginning may have been copied and truncated in between.
+            # The position at offset 0 fits any content. If a file was copied and truncated since the listing, the copy
+            # comes before what was read, but is not in `log`.
             if any(not piece.start for piece in pieces) and not log.is_current():
                 raise LogMoved
             return LogRead(pieces, reached, lost, more or newer)
-        index, offset = index - 1, ahead
+        index, offset = index - 1, next_offset
 
 
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
@@ -125,18 +126,20 @@ def _check_unchanged(content: LogContent, begin: LogPosition, data: bytes) -> No
         raise LogMoved
 
 
-def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool) -> tuple[bytes, bool]:
+def _lines(
+    content: LogContent, offset: int, bounds: FollowBounds, *, finished: bool, may_cut: bool
+) -> tuple[bytes, bool]:
     """Read complete lines from `offset`. Returns them, and whether more follow.
 
-    If the file is `finished`, its last line is complete even without a line end. A line that is longer than a window is
-    returned in parts.
+    If the file is `finished`, its last line is complete even without a line end. A line that is longer than the
+    bounds is returned in parts if `may_cut` is True, and otherwise left for the next window.
     """
     data = content.read(offset, bounds.bytes)
     reaches_end = offset + len(data) >= content.size
     cut = len(data)
     if not (reaches_end and finished):
         cut = data.rfind(b"\n") + 1
-        if not cut and len(data) >= bounds.bytes:
+        if not cut and may_cut and len(data) >= bounds.bytes:
             cut = len(data)
     if data.count(b"\n", 0, cut) > bounds.lines:
         cut = 0
