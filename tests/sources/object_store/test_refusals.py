@@ -6,6 +6,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 
 from wharfinger.source import UnusableSource
 from wharfinger.sources import objects
@@ -26,7 +27,10 @@ from wharfinger.sources import objects
         ("simplecache://s3", "wraps another store"),
         ("dir:///etc", "wraps another store"),
         ("reference://x", "wraps another store"),
-        ("tar:///x.tar", "wraps another store"),
+        ("tar:///x.tar", "give an archive as tar:FILE"),
+        ("git:///charts", "give a repository as git:PATH"),
+        ("data://,x", "contains its content itself"),
+        ("hdfs://name/x", "give webhdfs://HOST:PORT/PATH"),
         ("zip://x", "zip:FILE"),
         ("nobody://x/y", "fsspec does not support"),
         ("s3:bucket", "needs two slashes"),
@@ -45,6 +49,13 @@ def test_an_unsupported_url_is_refused_with_advice(url: str, message: str) -> No
         objects(url)
     assert message in str(caught.value)
     assert "word" not in str(caught.value)
+
+
+def test_a_wrapper_of_another_store_is_refused_whatever_its_scheme() -> None:
+    """A bug: the reason was that it has files of this machine."""
+    fsspec.register_implementation("charts", DirFileSystem, clobber=True)
+    with pytest.raises(UnusableSource, match="wraps another store"):
+        objects("charts://x", path="/x", target_protocol="memory")
 
 
 @pytest.mark.parametrize("scheme", ["zip", "tar"])

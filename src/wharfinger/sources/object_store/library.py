@@ -1,6 +1,6 @@
 """Objects in any store of fsspec. Each directory is listed completely: most of these stores have no pages.
 
-Schemes that read this machine's files, wrap other stores or fetch web pages are refused.
+Schemes that read this machine's files, wrap other stores or fetch web pages are refused, and those of other sources.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ _PAGES = "web pages cannot be listed"
 _WRAPS = "it wraps another store: give that one"
 _REFUSED = {
     **dict.fromkeys(("file", "local", "asynclocal", "root"), _FILES),
-    **dict.fromkeys(("http", "https", "jupyter", "jlab", "webdav"), _PAGES),
+    **dict.fromkeys(("http", "https", "jupyter", "jlab", "webdav", "pyscript"), _PAGES),
     **dict.fromkeys(
         ("simplecache", "filecache", "blockcache", "cached", "dir", "reference", "generic", "dask"), _WRAPS
     ),
-    **dict.fromkeys(("async_wrapper", "asyncwrapper", "tar", "libarchive", "data", "pyscript", "git", "dvc"), _WRAPS),
+    **dict.fromkeys(("async_wrapper", "asyncwrapper", "libarchive", "dvc"), _WRAPS),
+    # Without a configuration, Hadoop's library reads the files of this machine.
+    **dict.fromkeys(("hdfs", "arrow_hdfs"), "give webhdfs://HOST:PORT/PATH"),
+    "data": "such a URL contains its content itself",
+    "git": "give a repository as git:PATH",
+    "tar": "give an archive as tar:FILE",
     "zip": "give an archive as zip:FILE",
 }
 _VERSIONS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
@@ -49,7 +54,7 @@ def refuse_scheme(scheme: str) -> None:
     """Refuse schemes that are not stores of objects.
 
     Raises:
-        UnusableSource: it is for files, web pages, or a wrapper of another store.
+        UnusableSource: it is for files, web pages or a wrapper of another store, or another source publishes it.
     """
     reason = _REFUSED.get(scheme)
     if reason:
@@ -187,8 +192,11 @@ def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str
         raise UnusableSource(f"fsspec does not support {location}.") from None
     except Exception as error:
         raise UnusableSource(f"{location} cannot be opened: {type(error).__name__}.") from None
-    if getattr(fs, "local_file", False) or hasattr(fs, "fs"):
+    # Programs can register further schemes.
+    if getattr(fs, "local_file", False):
         raise UnusableSource(f"{location} cannot be published as objects: {_FILES}.")
+    if hasattr(fs, "fs"):
+        raise UnusableSource(f"{location} cannot be published as objects: {_WRAPS}.")
     return fs, str(path)
 
 
