@@ -8,6 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.utils import infer_storage_options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -273,3 +274,46 @@ def test_a_missing_directory_of_a_store_that_lists_without_options_is_not_found(
     assert source.read(f"{source.uri}a.txt").contents[0].text == "a"
     with pytest.raises(ResourceNotFound):
         source.read(f"{source.uri}missing")
+
+
+class UnrootedStore(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """A store whose paths do not begin with a slash, like GitHub."""
+
+    protocol = "unrooted"
+    entries = {"": [("README.md", "file"), ("docs", "directory")], "docs": [("docs/a.txt", "file")]}  # noqa: RUF012
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        if path not in self.entries:
+            raise FileNotFoundError(path)
+        return [{"name": name, "type": kind, "size": 4} for name, kind in self.entries[path]]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        return b"text"[start:end]
+
+
+class HostStore(UnrootedStore):
+    """A store whose paths are those of a host, as over SFTP."""
+
+    protocol = "host"
+    entries = {"/": [("/README.md", "file"), ("/docs", "directory")], "/docs": [("/docs/a.txt", "file")]}  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(infer_storage_options(path)["path"])
+
+
+@pytest.mark.parametrize("url", ["unrooted://", "host://example", "host://example/"])
+def test_the_top_of_a_store_is_published(url: str) -> None:
+    """A bug: it had no objects."""
+    fsspec.register_implementation("unrooted", UnrootedStore, clobber=True)
+    fsspec.register_implementation("host", HostStore, clobber=True)
+    source = objects(url)
+    assert list_paths(source, 10) == ["", "README.md", "docs/", "docs/a.txt"]
+    assert source.read(f"{source.uri}docs/a.txt").contents[0].text == "text"
+
+
+def test_the_top_of_memory_is_published() -> None:
+    store = MemoryStore()
+    store.put("a.txt", b"a")
+    source = objects("memory://")
+    assert source.read(f"{source.uri}{store.name}/prefix/a.txt").contents[0].text == "a"

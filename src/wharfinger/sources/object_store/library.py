@@ -72,7 +72,8 @@ class LibraryStore:
         self.location = location
         self._lock = threading.Lock()
         self._fs, self._root = _open(url, location, options)
-        self._prefix = self._root.rstrip("/") + "/"
+        # Paths below an empty root begin with a slash in some stores (memory), and without one in others (GitHub).
+        self._prefix = self._root.rstrip("/") + "/" if self._root else str(self._fs.root_marker)
 
     # Listing
 
@@ -97,12 +98,12 @@ class LibraryStore:
 
     def _list(self, directory: str) -> list[ObjectInfo]:
         """List the entries of a directory in order, without those whose name cannot be part of a URI."""
-        path = self._prefix + directory
+        path = (self._prefix + directory).rstrip("/") or self._root
         try:
             try:
-                entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True, refresh=True))
+                entries = self._call(lambda: self._fs.ls(path, detail=True, refresh=True))
             except TypeError:  # this `ls` has no `refresh`, and therefore no cache
-                entries = self._call(lambda: self._fs.ls(path.rstrip("/"), detail=True))
+                entries = self._call(lambda: self._fs.ls(path, detail=True))
         except FileNotFoundError:
             return []
         children: list[ObjectInfo] = []
