@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import fsspec
@@ -317,3 +319,33 @@ def test_the_top_of_memory_is_published() -> None:
     store.put("a.txt", b"a")
     source = objects("memory://")
     assert source.read(f"{source.uri}{store.name}/prefix/a.txt").contents[0].text == "a"
+
+
+class OneConnection(MemoryFileSystem):  # type: ignore[misc]
+    """A store whose calls share a connection, as over FTP. Records whether two of them overlap."""
+
+    protocol = "one-connection"
+    both = threading.Barrier(2)
+    overlapped = False
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("one-connection:", "memory:")))
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            self.both.wait(0.2)
+            type(self).overlapped = True
+        return super().cat_file(path, start, end)
+
+
+def test_a_store_that_may_not_support_threads_is_called_by_one_at_a_time() -> None:
+    """A bug: with FTP, the answers of two reads at the same time could be confused."""
+    fsspec.register_implementation("one-connection", OneConnection, clobber=True)
+    store = MemoryStore()
+    store.put("a.txt", b"a")
+    source = objects(f"one-connection://{store.name}/prefix")
+    with ThreadPoolExecutor(2) as pool:
+        reads = [pool.submit(source.read, f"{source.uri}a.txt") for _ in range(2)]
+    assert [read.result().contents[0].text for read in reads] == ["a", "a"]
+    assert not OneConnection.overlapped

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from importlib import import_module
 from itertools import islice
@@ -70,8 +71,9 @@ class LibraryStore:
 
     def __init__(self, url: str, location: str, options: Mapping[str, Any]) -> None:
         self.location = location
-        self._lock = threading.Lock()
         self._fs, self._root = _open(url, location, options)
+        # Only asynchronous file systems may be called from several threads at once: FTP has a single connection.
+        self._lock: AbstractContextManager[object] = nullcontext() if self._fs.async_impl else threading.Lock()
         # Paths below an empty root begin with a slash in some stores (memory), and without one in others (GitHub).
         self._prefix = self._root.rstrip("/") + "/" if self._root else str(self._fs.root_marker)
 
@@ -167,7 +169,8 @@ class LibraryStore:
 
     def _call(self, call: Callable[[], T]) -> T:
         try:
-            return call()
+            with self._lock:
+                return call()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise FileNotFoundError from None
         except PermissionError:
