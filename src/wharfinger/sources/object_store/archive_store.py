@@ -62,8 +62,8 @@ class ArchiveStore(Generic[F, M]):
     """One archive. A subclass opens it, and reads its members."""
 
     noun = "archive"
-    every = 1.0
-    rest = 20.0
+    poll_seconds = 1.0
+    pause_ratio = 20.0
     format_name = "archive"
     """The format, for messages."""
     withheld_kinds = "links or unsafe"

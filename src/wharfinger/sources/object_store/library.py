@@ -66,8 +66,8 @@ class LibraryStore:
     """The objects below one path of a store. To list a page, each directory that has objects on this page is listed."""
 
     noun = "store"
-    every = 2.0
-    rest = 5.0
+    poll_seconds = 2.0
+    pause_ratio = 5.0
 
     def __init__(self, url: str, location: str, options: Mapping[str, Any]) -> None:
         self.location = location

@@ -77,9 +77,9 @@ class ObjectStore(Protocol):
     """The address of the store for people, without credentials."""
     noun: str
     """The kind of store, such as bucket or archive."""
-    every: float
+    poll_seconds: float
     """Seconds between two rounds of polling."""
-    rest: float
+    pause_ratio: float
     """Minimum pause between rounds of polling, as a multiple of the duration of a round."""
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:

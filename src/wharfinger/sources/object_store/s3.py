@@ -45,8 +45,8 @@ class S3Store:
     """A bucket, or the objects below a prefix of it. Credentials are found in the same places as by AWS's own tools."""
 
     noun = "bucket"
-    every = 1.5
-    rest = 1.0
+    poll_seconds = 1.5
+    pause_ratio = 1.0
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, Any]) -> None:
         if find_spec("s3fs") is None:
