@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -170,6 +174,46 @@ def test_a_stored_index_is_reused(tmp_path: Path) -> None:
     put(second, "x:2", "alpha")
     assert uris(second, "alpha") == ["x:2", "x:1"]
     second.close()
+
+
+KILLED = """
+    import os, sys
+    from pathlib import Path
+    from wharfinger.sources.search import index_store
+
+    class Killed(index_store.IndexStore):
+        def _connect(self):
+            connection = super()._connect()
+            connection.create_function("exit", 0, lambda: os._exit(9))
+            return connection
+
+    index_store._TABLES = index_store._TABLES.replace(sys.argv[2], f"SELECT exit(); {sys.argv[2]}")
+    Killed(Path(sys.argv[1]))
+"""
+STEPS = ["CREATE TABLE documents", "CREATE TABLE parts", "INSERT INTO", "CREATE VIRTUAL TABLE terms", "COMMIT"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_index_whose_process_was_killed_while_it_made_the_tables_is_usable(tmp_path: Path, step: str) -> None:
+    """A bug: some tables were missing forever, and each search failed."""
+    path = tmp_path / "index.sqlite"
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(path), step]
+    assert subprocess.run(command, check=False).returncode == 9
+    store = IndexStore(path)
+    put(store, "x:1", "alpha")
+    assert uris(store, "alpha") == ["x:1"]
+    store.close()
+
+
+def test_a_failure_while_the_tables_are_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "index.sqlite"
+    broken = index_store._TABLES.replace("CREATE VIRTUAL TABLE terms", "CREATE VIRTUAL TABLE documents")
+    monkeypatch.setattr(index_store, "_TABLES", broken)
+    with pytest.raises(sqlite3.OperationalError, match="documents already exists"):
+        IndexStore(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
+        assert connection.execute("PRAGMA application_id").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 500, b"SQLite format 3\0" + b"\xff" * 8000])

@@ -64,7 +64,9 @@ KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "ty
 NAME_ONLY, WHOLE, BEGINNING = range(3)
 """The part of a document's text that is indexed: none, because the index is full; all; or the beginning."""
 
+# In one transaction: some of the tables, as a process leaves them that is killed here, would look like an index.
 _TABLES = f"""
+BEGIN IMMEDIATE;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {LAYOUT_VERSION};
 CREATE TABLE documents (
@@ -82,6 +84,7 @@ CREATE VIRTUAL TABLE grams USING fts5 (
     text, content='', detail='none', columnsize=0, tokenize='trigram case_sensitive 1'
 );
 CREATE VIRTUAL TABLE terms USING fts5vocab (grams, 'instance');
+COMMIT;
 """  # noqa: S608
 _KNOWN = """
 SELECT uri, id, version, extent, title, kind FROM documents
