@@ -38,7 +38,7 @@ __all__ = [
 
 APPLICATION_ID = 0x57686173
 """`PRAGMA application_id` of an index file."""
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """`PRAGMA user_version`: the layout of its tables."""
 PART_CHARACTERS = 1 << 18
 """Characters of one part of a document."""
@@ -55,10 +55,10 @@ BATCH_CHARACTERS = 4 << 20
 CHECK_BYTES = 1 << 26
 """A smaller file is checked when it is opened; damage in a larger one shows when it is used."""
 END = "\n" * (GRAM_CHARACTERS - 1)
-"""Appended to every part, so that each character begins a trigram."""
+"""Appended to each part, so that a trigram begins at each of its characters, even at the last."""
 LAST_CHARACTER = "\U0010ffff"
 FEW_DOCUMENTS = 200
-"""If at most this many documents have each word, all of them are read, so definitions are not looked for first."""
+"""If no word is in more documents than this, all of them can be read, so likely definitions are not looked for."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
@@ -78,8 +78,8 @@ CREATE TABLE parts (
     id INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL,
     UNIQUE (document, number)
 );
-CREATE TABLE made (parts INTEGER NOT NULL);
-INSERT INTO made VALUES (0);
+CREATE TABLE counters (parts_made INTEGER NOT NULL);
+INSERT INTO counters VALUES (0);
 CREATE VIRTUAL TABLE grams USING fts5 (
     text, content='', detail='none', columnsize=0, tokenize='trigram case_sensitive 1'
 );
@@ -185,7 +185,7 @@ class IndexStore:
             raise sqlite3.DatabaseError("it is not an index of this version")
         if self.path.stat().st_size < CHECK_BYTES and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
-        self._parts_made: int = execute("SELECT parts FROM made").fetchone()[0]
+        self._parts_made: int = execute("SELECT parts_made FROM counters").fetchone()[0]
         self._size = self._measure()
         self._clock: int = execute("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
@@ -279,7 +279,7 @@ class IndexStore:
         """Remove everything."""
         self.commit()
         self._writer.executescript(
-            "BEGIN; DELETE FROM parts; DELETE FROM documents; UPDATE made SET parts = 0; "
+            "BEGIN; DELETE FROM parts; DELETE FROM documents; UPDATE counters SET parts_made = 0; "
             "INSERT INTO grams (grams) VALUES ('delete-all'); COMMIT;"
         )
         self._parts_made = 0
@@ -293,7 +293,7 @@ class IndexStore:
         """Commit, so that searches find everything indexed so far."""
         if self._writer.in_transaction:
             self._flush()
-            self._writer.execute("UPDATE made SET parts = ?", (self._parts_made,))
+            self._writer.execute("UPDATE counters SET parts_made = ?", (self._parts_made,))
             self._writer.execute("COMMIT")
 
     # -- sizes
@@ -328,9 +328,9 @@ class IndexStore:
     def find(self, query: Query, filters: Filters, limit: int) -> IndexRows:
         """Return up to `limit` documents that may have the words in their name or text.
 
-        A word that few documents have weighs more. Documents with most of the weight come first. A name that has the
-        words adds to it, as does a text that may define one of them or have two side by side. Among equals, the newest
-        come first. Documents with too few of the words (`search_ranking`), or without a phrase, are left out.
+        Documents with most of the words come first; a rare word weighs more. A document is also promoted if its name
+        has the words, or if its text may define a word or have two words side by side. Among equals, the newest come
+        first. Documents with too few of the words (`search_ranking`), or without a phrase of the query, are left out.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -346,19 +346,20 @@ class IndexStore:
             phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
             likely = " OR ".join(f"({_fts_query(phrase)})" for phrase in phrases)
             numbers = range(len(query.words))
-            joins = " ".join(f"LEFT JOIN held{number} ON held{number}.document = documents.id" for number in numbers)
+            joins = " ".join(f"LEFT JOIN word{number} ON word{number}.document = documents.id" for number in numbers)
             weight = " + ".join(
-                f"{word.weight:.6f} * (held{number}.document IS NOT NULL)" for number, word in enumerate(query.words)
+                f"{word.weight:.6f} * (word{number}.document IS NOT NULL)" for number, word in enumerate(query.words)
             )
+            # `Word.base` is the weight regardless of rarity. The sums are compared with a margin for the six digits.
             base = " + ".join(
-                f"{word.base:.6f} * (held{number}.document IS NOT NULL)"
+                f"{word.base:.6f} * (word{number}.document IS NOT NULL)"
                 for number, word in enumerate(query.words)
                 if word.weight
             )
             least = f"({weight} >= {MIN_SHARE * query.weight:.6f} - 1e-5 OR {base} >= ?)"
-            named = " + ".join(f"coalesce(held{number}.named, 0)" for number in numbers)
+            named = " + ".join(f"coalesce(word{number}.named, 0)" for number in numbers)
             needed = "".join(
-                f" AND held{number}.document IS NOT NULL" for number, word in enumerate(query.words) if word.phrase
+                f" AND word{number}.document IS NOT NULL" for number, word in enumerate(query.words) if word.phrase
             )
             is_likely = f"(documents.id IN ({_DOCUMENTS_WITH}))" if likely else "0"
             statement = f"""
@@ -373,18 +374,18 @@ class IndexStore:
             return IndexRows(rows, query, counts)
 
     def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
-        """Write the documents that may have each word to one temporary table per word: `held0`, `held1` and so on."""
+        """Write the documents that may have each word to one temporary table per word: `word0`, `word1` and so on."""
         reader.execute("PRAGMA temp_store = MEMORY")
         for number, word in enumerate(query.words):
-            held = f"held{number}"
-            reader.execute(f"CREATE TEMP TABLE {held} (document INTEGER PRIMARY KEY, named INTEGER NOT NULL)")
+            table = f"word{number}"
+            reader.execute(f"CREATE TEMP TABLE {table} (document INTEGER PRIMARY KEY, named INTEGER NOT NULL)")
             named = " OR ".join(["instr(name, ?)"] * len(word.probes))
             reader.execute(
-                f"INSERT INTO {held} SELECT id, 1 FROM documents WHERE {named}",  # noqa: S608
+                f"INSERT INTO {table} SELECT id, 1 FROM documents WHERE {named}",  # noqa: S608
                 tuple(map(_clean, word.probes)),
             )
             for documents, arguments in map(_documents_with, word.probes):
-                reader.execute(f"INSERT OR IGNORE INTO {held} SELECT *, 0 FROM ({documents})", arguments)  # noqa: S608
+                reader.execute(f"INSERT OR IGNORE INTO {table} SELECT *, 0 FROM ({documents})", arguments)  # noqa: S608
 
     def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
         """Return the filters as a condition on `documents`, and its values."""
@@ -427,7 +428,7 @@ def _count_documents(
     """Return the number of documents that pass the filters, and for each word the number that may have it."""
     columns = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
     for number in range(words):
-        joined = f"held{number} JOIN documents ON id = document" if where != "1" else f"held{number}"
+        joined = f"word{number} JOIN documents ON id = document" if where != "1" else f"word{number}"
         columns.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
     total, *counts = reader.execute(f"SELECT {', '.join(columns)}", [*filter_values] * len(columns)).fetchone()
     return total, counts
