@@ -20,8 +20,10 @@ from wharfinger.errors import HandlerFailed, InvalidArgument, ResourceNotFound, 
 from wharfinger.source import VERSION, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources import openapi, resource_tools
 from wharfinger.sources.http_api import HttpApi
+from wharfinger.sources.http_api.api_client import ApiClient
 from wharfinger.sources.http_api.api_credentials import ApiCredentials, SentCredentials
 from wharfinger.sources.http_api.api_operations import read_document
+from wharfinger.sources.http_api.asgi_transport import AsgiTransport
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.testing.source_suite.driver import ChangeRecorder, SourceDriver
 
@@ -125,6 +127,30 @@ def test_an_answer_that_may_no_longer_be_kept_replaces_the_kept_one(later: str) 
                 await source.read("api://quay/a")
         else:
             assert text(await source.read("api://quay/a")) == '"fog"'
+
+    asyncio.run(check())
+
+
+def test_an_api_that_sends_too_much_is_not_down() -> None:
+    """A bug: it stayed down until another answer was small enough."""
+    is_up = False
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and is_up:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"calm"})
+
+    async def check() -> None:
+        nonlocal is_up
+        client = ApiClient(AsgiTransport(app, timeout=40, max_body_bytes=3), "quay")
+        with pytest.raises(SourceUnavailable):
+            await client.get("api://quay/a", "http://quay/a", {})
+        assert client.down
+        is_up = True
+        with pytest.raises(HandlerFailed, match="sent more than"):
+            await client.get("api://quay/a", "http://quay/a", {})
+        assert not client.down
+        await client.close()
 
     asyncio.run(check())
 

@@ -192,6 +192,7 @@ class ApiClient:
         try:
             response = await self._transport.request(method, url, headers=headers, body=body)
         except TooLarge:
+            self.down = ""
             raise HandlerFailed(
                 f"{self._name} sent more than {MAX_ANSWER_BYTES >> 20} MiB, which is not read: ask for less of it."
             ) from None
