@@ -131,6 +131,32 @@ def test_an_answer_that_may_no_longer_be_kept_replaces_the_kept_one(later: str) 
     asyncio.run(check())
 
 
+def test_an_answer_is_requested_each_time_once_the_api_says_no_cache() -> None:
+    """A bug: an answer of 304 with `no-cache` kept the earlier `max-age`."""
+    requests: list[bytes] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            condition = dict(scope["headers"]).get(b"if-none-match", b"")
+            requests.append(condition)
+            headers = [(b"etag", b'"1"'), (b"cache-control", b"no-cache" if condition else b"max-age=600")]
+            await send({"type": "http.response.start", "status": 304 if condition else 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if condition else b"calm"})
+
+    async def check() -> None:
+        source = openapi(QUAY, app=app, label="quay")
+        await source.read("api://quay/a")
+        await source.read("api://quay/a")
+        assert requests == [b""]
+        await source._look("api://quay/a")
+        result = await source.read("api://quay/a")
+        assert requests == [b"", b'"1"', b'"1"']
+        assert text(result) == "calm"
+        assert result.ttl_ms == 0
+
+    asyncio.run(check())
+
+
 def test_an_api_that_sends_too_much_is_not_down() -> None:
     """A bug: it stayed down until another answer was small enough."""
     is_up = False

@@ -156,8 +156,13 @@ class ApiClient:
         conditions = {} if cached is None else conditional_headers(cached.etag, cached.last_modified)
         response = await self.send("GET", url, {**headers, **conditions}, None)
         if response.status == 304 and cached is not None:
-            rest = cached.fresh_until if cached.fresh_until > time.monotonic() else 0.0
-            answer = cached._replace(fresh_until=_fresh_until(response.headers) or rest)
+            answer = cached
+            if "cache-control" in response.headers:  # it replaces the earlier one (RFC 9111 §3.2)
+                answer = cached._replace(
+                    fresh_until=_fresh_until(response.headers),
+                    private=cached.private or "private" in response.headers["cache-control"].lower(),
+                    has_no_cache_control=False,
+                )
         elif response.status // 100 == 2:
             answer = self._answer(response)
         else:
