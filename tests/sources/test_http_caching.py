@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
+from wharfinger.sources.http_caching import conditional_headers, dated_validator, fresh_seconds
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,30 @@ def test_an_answer_is_fresh_for_the_rest_of_its_max_age(control: str, age: str, 
 def test_any_header_is_read_without_an_error(first: str, second: str) -> None:
     seconds = fresh_seconds({"cache-control": first, "age": second})
     assert seconds is None or seconds >= 0
+    assert dated_validator({"last-modified": first, "date": second}) in ("", first.strip())
+
+
+THEN, LATER = "Tue, 14 Nov 2023 22:13:20 GMT", "Tue, 14 Nov 2023 22:13:21 GMT"
+
+
+@pytest.mark.parametrize(
+    ("last_modified", "date", "validator"),
+    [
+        (THEN, LATER, THEN),
+        (THEN, THEN, ""),
+        (LATER, THEN, ""),
+        (THEN, "", THEN),
+        (THEN, "soon", THEN),
+        ("Fri, 14 Nov 2223 22:13:20 GMT", "", ""),
+        ("soon", LATER, ""),
+        ("", LATER, ""),
+    ],
+)
+def test_a_date_is_a_condition_unless_the_content_could_change_again_in_its_second(
+    last_modified: str, date: str, validator: str
+) -> None:
+    """RFC 9110 §8.8.2.2."""
+    assert dated_validator({"last-modified": last_modified, "date": date}) == validator
 
 
 def test_a_request_has_the_conditions_that_the_answer_allows() -> None:

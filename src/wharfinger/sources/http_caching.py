@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 
-__all__ = ["conditional_headers", "fresh_seconds"]
+from wharfinger.net import unix_time
+
+__all__ = ["conditional_headers", "dated_validator", "fresh_seconds"]
 
 _MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?([0-9]{1,9})").search
 _SECONDS = re.compile(r"[0-9]{1,9}").fullmatch
@@ -15,6 +18,17 @@ def conditional_headers(etag: str, last_modified: str) -> dict[str, str]:
     """Return the headers with which a request asks whether a kept answer has changed. A value may be empty."""
     headers = {"if-none-match": etag, "if-modified-since": last_modified}
     return {name: value for name, value in headers.items() if value}
+
+
+def dated_validator(headers: Mapping[str, str]) -> str:
+    """Return the `Last-Modified` of an answer, if a later request can ask by it for changes; otherwise an empty string.
+
+    An answer of the same second is left out: a second change in that second has the same date (RFC 9110 §8.8.2.2).
+    """
+    last_modified = headers.get("last-modified", "").strip()
+    modified = unix_time(last_modified)
+    answered = unix_time(headers.get("date", "")) or time.time()
+    return last_modified if modified is not None and answered - modified >= 1 else ""
 
 
 def fresh_seconds(headers: Mapping[str, str]) -> int | None:

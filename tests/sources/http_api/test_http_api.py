@@ -157,6 +157,26 @@ def test_an_answer_is_requested_each_time_once_the_api_says_no_cache() -> None:
     asyncio.run(check())
 
 
+def test_a_second_change_in_the_second_of_last_modified_is_noticed() -> None:
+    """A bug: the API confirmed the first content by its date, forever (RFC 9110 §8.8.2.2)."""
+    texts = [b"calm", b"fog"]
+    date = b"Tue, 14 Nov 2023 22:13:20 GMT"
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            unchanged = dict(scope["headers"]).get(b"if-modified-since") == date
+            headers = [(b"content-type", b"text/plain"), (b"last-modified", date), (b"date", date)]
+            await send({"type": "http.response.start", "status": 304 if unchanged else 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if unchanged else texts.pop(0)})
+
+    async def check() -> None:
+        source = openapi(QUAY, app=app, label="quay")
+        assert text(await source.read("api://quay/a")) == "calm"
+        assert text(await source.read("api://quay/a")) == "fog"
+
+    asyncio.run(check())
+
+
 def test_an_api_that_sends_too_much_is_not_down() -> None:
     """A bug: it stayed down until another answer was small enough."""
     is_up = False

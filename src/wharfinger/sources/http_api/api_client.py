@@ -28,7 +28,7 @@ from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
+from wharfinger.sources.http_caching import conditional_headers, dated_validator, fresh_seconds
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
@@ -82,6 +82,7 @@ class KeptAnswer(NamedTuple):
     private: bool
     etag: str
     last_modified: str
+    """`Last-Modified`, if the next request can ask by it for changes; otherwise empty."""
     fresh_until: float
     """By the monotonic clock; 0 if it must be requested each time."""
     has_no_cache_control: bool
@@ -235,7 +236,7 @@ class ApiClient:
             modified=modified,
             private="private" in headers.get("cache-control", "").lower(),
             etag=etag,
-            last_modified=last_modified if modified is not None else "",
+            last_modified=dated_validator(headers),
             fresh_until=_fresh_until(headers),
             has_no_cache_control="cache-control" not in headers,
         )

@@ -35,7 +35,7 @@ from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
 from wharfinger.sources.etag import digest
 from wharfinger.sources.html_reader import PageText
-from wharfinger.sources.http_caching import conditional_headers, fresh_seconds
+from wharfinger.sources.http_caching import conditional_headers, dated_validator, fresh_seconds
 from wharfinger.sources.loop_thread import LoopThread
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 from wharfinger.sources.web_pages.page_lists import (
@@ -436,7 +436,7 @@ class WebSite:
             if page_list.truncated:
                 remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
             headers = dict(answer.headers)
-            self._files[url] = _KeptFile(headers.get("etag", ""), headers.get("last-modified", ""), page_list)
+            self._files[url] = _KeptFile(headers.get("etag", ""), dated_validator(headers), page_list)
         return page_list
 
     # -- pages
@@ -462,7 +462,7 @@ class WebSite:
         elif len(self._mime_types) < MAX_PAGES:
             self._mime_types[url] = page.mime_type
         fresh_seconds = max(self._reuse, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
-        etag, modified = answer.headers.get("etag", ""), answer.headers.get("last-modified", "")
+        etag, modified = answer.headers.get("etag", ""), dated_validator(answer.headers)
         if kept is not None and answer.status == 304:
             etag, modified = etag or kept.etag, modified or kept.modified
         self._pages.put(
