@@ -35,7 +35,10 @@ def normalized(url: str) -> str | None:
         parts = urlsplit(url)
     except ValueError:
         return None
-    path = quote(_ESCAPE.sub(_normal_escape, parts.path), safe=_PATH_CHARACTERS) or "/"
+    path = parts.path
+    if "/." in path and "//" not in path:  # two slashes are refused below
+        path = urlsplit(join_url("http://host/", path)).path  # without dot segments (RFC 3986 §6.2.2.3)
+    path = quote(_ESCAPE.sub(_normal_escape, path), safe=_PATH_CHARACTERS) or "/"
     query = quote(_ESCAPE.sub(_normal_escape, parts.query), safe=_QUERY_CHARACTERS)
     origin = origin_of(f"{parts.scheme.lower()}://{parts.netloc}/")
     result = f"{origin}{path}{'?' if query else ''}{query}"
