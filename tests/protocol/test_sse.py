@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge, Pulse, encode_event, encode_pieces
+from wharfinger.protocol.sse import (
+    MAX_EVENT_ID_CHARACTERS,
+    Event,
+    EventDecoder,
+    EventTooLarge,
+    Pulse,
+    encode_event,
+    encode_pieces,
+)
 
 LIMIT = 1 << 20
 
@@ -235,3 +243,10 @@ def test_the_deadline_is_three_intervals_and_at_least_30_seconds() -> None:
         assert pulse.beat(100, b":\n\n") is None  # an interval of 0 is ignored
         assert pulse.beat(100 + gap, b":\n\n") == 100 + gap + seconds
         assert pulse.beat(100 + gap, b"") == 100 + gap + seconds
+
+
+@pytest.mark.parametrize("size", [MAX_EVENT_ID_CHARACTERS, MAX_EVENT_ID_CHARACTERS + 1])
+def test_an_event_id_can_be_sent_back_up_to_a_length(size: int) -> None:
+    decoder = EventDecoder(10_000)
+    decoder.feed(b"id: " + b"x" * size + b"\n")
+    assert decoder.resume_id == ("x" * size if size == MAX_EVENT_ID_CHARACTERS else "")

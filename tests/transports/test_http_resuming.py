@@ -198,6 +198,79 @@ def test_a_gap_in_a_session_stream_without_event_ids_is_reported() -> None:
     run(test())
 
 
+def test_a_session_stream_that_breaks_after_each_message_stays_open() -> None:
+    """As behind a proxy that closes the stream without its last chunk. Five times are more than the attempts in a row
+    that may fail."""
+    arrived: asyncio.Queue[Any] = asyncio.Queue()
+    lost: list[WharfingerError] = []
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        body = b"retry: 1\n\n" + encode_event(method="notifications/tools/list_changed")
+        writer.write(b"%x\r\n%s\r\n" % (len(body), body))
+        writer.close()
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            link.events.on_notification = lambda _, message: arrived.put_nowait(message.method)
+            link.events.on_lost = lambda _, error: lost.append(error)
+            await link.open_session_stream(5)
+            for _ in range(5):
+                assert await arrived.get() == "notifications/tools/list_changed"
+            assert not lost
+
+    run(test())
+
+
+def test_a_session_stream_that_always_breaks_without_a_message_is_lost() -> None:
+    get_count = 0
+    lost: asyncio.Queue[WharfingerError] = asyncio.Queue()
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        nonlocal get_count
+        get_count += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"a\r\nretry: 1\n\n\r\n")
+        writer.close()
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            link.events.on_lost = lambda _, error: lost.put_nowait(error)
+            await link.open_session_stream(5)
+            assert "closed the session's stream" in str(await lost.get())
+        assert get_count == 3
+
+    run(test())
+
+
+@pytest.mark.parametrize("id", ["é7", "a\tb", "a" * 4097])
+def test_an_event_id_that_cannot_be_sent_back_counts_as_none(id: str) -> None:
+    verbs: list[str] = []
+    missed: asyncio.Queue[None] = asyncio.Queue()
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        assert "last-event-id" not in request.headers
+        verbs.append(request.verb)
+        start_event_stream(writer)
+        writer.write(f"id: {id}\nretry: 1\ndata: \n\n".encode())
+        await writer.drain()
+        if verbs.count("GET") < 2:
+            writer.close()
+        else:
+            await asyncio.sleep(30)
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            with pytest.raises(ConnectionLost, match="before it was complete"):
+                await send_request(link)
+            assert verbs == ["POST"]
+            link.events.on_missed = lambda _: missed.put_nowait(None)
+            await link.open_session_stream(5)
+            await missed.get()
+
+    run(test())
+
+
 # Requests from the server.
 
 

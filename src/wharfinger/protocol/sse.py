@@ -13,6 +13,9 @@ __all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "Pulse", "encode
 COMMENT = b":\n\n"
 """A comment line, which keeps an idle stream open; readers ignore it."""
 
+MAX_EVENT_ID_CHARACTERS = 4096
+"""The maximum number of characters of an event id that a client sends back."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -82,6 +85,12 @@ class EventDecoder:
         self._event = ""
         self._skip_lf = False  # the last chunk ended in CR: an LF that opens the next one belongs to it
         self._started = False
+
+    @property
+    def resume_id(self) -> str:
+        """`last_id` if a client can send it back in a Last-Event-ID header; otherwise an empty string."""
+        can_be_sent = len(self.last_id) <= MAX_EVENT_ID_CHARACTERS and self.last_id.isascii()
+        return self.last_id if can_be_sent and self.last_id.isprintable() else ""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Decode the next bytes and return the events that they complete.

@@ -32,8 +32,6 @@ __all__ = ["SESSION", "SessionStream", "resume_stream", "session_gone"]
 logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
 SESSION = "Mcp-Session-Id"
-MAX_EVENT_ID_CHARACTERS = 4096
-"""The maximum number of characters of an event id that is sent back."""
 LIVE_SECONDS = 5.0
 """A session's stream that lasted less than this, without a message, is opened again with a longer delay each time."""
 
@@ -51,7 +49,7 @@ async def open_stream(origin: Origin, headers: dict[str, str], last_id: str) -> 
     """
     headers = {**headers, "Accept": EVENTS}
     headers.pop("Content-Type", None)
-    if last_id and len(last_id) <= MAX_EVENT_ID_CHARACTERS and last_id.isprintable() and last_id.isascii():
+    if last_id:
         headers["Last-Event-ID"] = last_id
     response = await origin.send("GET", headers, None)
     if response.status != 200 or content_type(response) != EVENTS:
@@ -71,15 +69,14 @@ async def resume_stream(
 ) -> None:
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
-    Returns although `post` is not done if the server does not resume the stream, or resumes it several times in a row
-    without a new event.
+    Returns although `post` is not done if the stream has no event id that can be sent back, or if the server does not
+    resume the stream, or resumes it several times in a row without a new event.
 
     Raises:
         NoMessage: the session no longer exists (404).
     """
     failures = 0
-    while failures < MAX_RECONNECTS and not post.done:
-        last_id = decoder.last_id
+    while failures < MAX_RECONNECTS and not post.done and (last_id := decoder.resume_id):
         await asyncio.sleep(reconnect_delay(decoder))
         decoder = resumed_decoder(decoder, origin.limits.message)
         try:
@@ -96,7 +93,7 @@ async def resume_stream(
             if isinstance(error, WharfingerError):
                 raise
             logger.debug("the stream of %s broke again: %r", origin.name, error)
-        failures = 0 if decoder.last_id != last_id else failures + 1
+        failures = 0 if decoder.resume_id != last_id else failures + 1
 
 
 class SessionStream:
@@ -122,6 +119,8 @@ class SessionStream:
         self._missed = missed
         self._opened: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._lived = False
+        """Whether the last stream had a message or lasted for some time."""
 
     async def open(self, rules: Revision, ids: count[int]) -> None:
         """Open the stream, unless it is open.
@@ -154,9 +153,10 @@ class SessionStream:
         decoder = EventDecoder(origin.limits.message)
         failures = short_streams = 0
         while failures < MAX_RECONNECTS:
+            self._lived = False
             try:
-                lived = await self._read(decoder, peer, opened)
-                failures, short_streams = 0, 0 if lived else short_streams + 1
+                await self._read(decoder, peer, opened)
+                failures = 0
             except (origin.http.ClientError, OSError, WharfingerError) as error:
                 session_ended = isinstance(error, NoMessage) and error.status == 404 and SESSION in self._headers()
                 if not opened.done():
@@ -167,30 +167,29 @@ class SessionStream:
                     self._lost(session_gone(origin))
                 if session_ended or self._opened is None:
                     return
-                failures += 1
+                failures = 0 if self._lived else failures + 1
                 logger.debug("the stream of %s broke off: %r", origin.name, error)
+            short_streams = 0 if self._lived else short_streams + 1
             growth = 2.0 ** min(max(0, short_streams - 1), 16)
             await asyncio.sleep(min(reconnect_delay(decoder) * growth, MAX_RECONNECT_DELAY))
             decoder = resumed_decoder(decoder, origin.limits.message)
         self._lost(lambda: ConnectionLost(f"{origin.name} closed the session's stream."))
 
-    async def _read(self, decoder: EventDecoder, peer: ClientPeer[PendingPost], opened: asyncio.Future[None]) -> bool:
-        """Read the stream to its end. Returns whether it had a message or lasted for some time."""
-        response = await open_stream(self._origin, self._headers(), decoder.last_id)
-        has_message = False
+    async def _read(self, decoder: EventDecoder, peer: ClientPeer[PendingPost], opened: asyncio.Future[None]) -> None:
+        """Read the stream to its end."""
+        response = await open_stream(self._origin, self._headers(), decoder.resume_id)
 
         def handle(event: Event[PendingPost], post: PendingPost | None) -> None:
-            nonlocal has_message
-            has_message = True
+            self._lived = True
             self._handle(event, post)
 
         began = time.monotonic()
         try:
             if not opened.done():
                 opened.set_result(None)
-            elif not decoder.last_id:
+            elif not decoder.resume_id:
                 self._missed()
             await read_events(response, decoder, peer, None, handle)
         finally:
             response.close()
-        return has_message or time.monotonic() - began >= LIVE_SECONDS
+            self._lived = self._lived or time.monotonic() - began >= LIVE_SECONDS

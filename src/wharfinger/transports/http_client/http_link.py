@@ -244,9 +244,9 @@ class HttpLink:
         try:
             await read_events(response, decoder, peer, post, self._dispatch)
         except (self._origin.http.ClientError, OSError) as error:
-            if not (resumable and decoder.last_id) or isinstance(error, WharfingerError):
+            if not (resumable and decoder.resume_id) or isinstance(error, WharfingerError):
                 raise
-        if post.done or not (resumable and decoder.last_id):
+        if post.done or not (resumable and decoder.resume_id):
             return
         response.close()
         try:
