@@ -48,6 +48,18 @@ def log() -> list[Content]:
     return [Content("one\\n"), Content("More.", uri="a://log/end", meta=meta)]
 
 
+@server.resource("a://loop")
+def loop() -> list[Content]:
+    meta = {"wharfinger/summary": True, "wharfinger/remark": "More.", "wharfinger/next": "a://loop"}
+    return [Content("one\\n"), Content("More.", uri="a://loop", meta=meta)]
+
+
+@server.resource("a://scan")
+def scan() -> list[Content]:
+    meta = {"wharfinger/summary": True, "wharfinger/remark": "A page is missing."}
+    return [Content("one\\n"), Content("A page is missing.", meta=meta)]
+
+
 @server.resource("a://log/end")
 def end() -> ReadResourceResult:
     return ReadResourceResult(contents=[])
@@ -123,6 +135,17 @@ def test_a_resource_read_in_windows_is_written_whole(start: Start, tmp_path: Pat
 def test_a_window_without_contents_is_the_end(run_cli: RunCli, harbour: str) -> None:
     """A bug: the command ended with an IndexError."""
     assert run_cli("read", "-o", "-", harbour, "a://log")[:2] == (0, "one\n")
+
+
+def test_windows_that_follow_each_other_without_end_are_an_error(run_cli: RunCli, harbour: str) -> None:
+    status, _, reported = run_cli("read", "-o", "loop.txt", harbour, "a://loop")
+    assert status == 1
+    assert "The server names the window a://loop twice, so the resource has no end." in reported
+
+
+def test_remarks_about_missing_content_are_shown_with_a_written_file(run_cli: RunCli, harbour: str) -> None:
+    assert run_cli("read", "-o", "-", harbour, "a://scan") == (0, "one\n", "A page is missing.\n")
+    assert run_cli("read", harbour, "a://scan") == (0, "one\n", "A page is missing.\n")
 
 
 @pytest.mark.parametrize(

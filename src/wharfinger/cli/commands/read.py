@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,31 +72,48 @@ def read(ctx: click.Context, /, words: tuple[str, ...], output: str | None, as_j
         save_all(ctx, Path(output), contents)
     elif not output:
         show(contents)
-    if remarks and not as_json and (into_folder or not output):
-        from wharfinger.content.text import escape_controls
-
-        for remark in remarks:
-            click.echo(escape_controls(str(remark.text).strip()), err=True)
+    if not as_json and (into_folder or not output):
+        print_remarks(remarks)
 
 
 def split_remarks(contents: list[ResourceContents]) -> tuple[list[ResourceContents], list[ResourceContents]]:
     """Separate the contents from the remarks about them, such as the one that names the next window."""
     from wharfinger.sources.windows.window import is_remark
 
-    remarks = [content for content in contents[1:] if is_remark(content)]
-    return [content for content in contents if content not in remarks], remarks
+    separated: tuple[list[ResourceContents], list[ResourceContents]] = contents[:1], []
+    for content in contents[1:]:
+        separated[is_remark(content)].append(content)
+    return separated
+
+
+def print_remarks(remarks: Iterable[ResourceContents]) -> None:
+    """Print remarks to stderr."""
+    from wharfinger.content.text import escape_controls
+
+    for remark in remarks:
+        click.echo(escape_controls(str(remark.text).strip()), err=True)
 
 
 async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
-    """Yield the bytes of the contents, and then of each window that follows them."""
+    """Yield the bytes of the contents, and then of each window that follows them. Print the other remarks.
+
+    Raises:
+        CommandError: the server names a window twice, which would have no end.
+    """
+    from wharfinger.cli.error_report import CommandError
     from wharfinger.sources.windows.window import is_continuation
 
+    read: set[str] = set()
     while True:
         contents, remarks = split_remarks(contents)
         yield b"".join(map(bytes_of, contents))
+        print_remarks(filterfalse(is_continuation, remarks))
         next_window = next(filter(is_continuation, remarks), None)
         if next_window is None:
             return
+        if next_window.uri in read:
+            raise CommandError(f"The server names the window {next_window.uri} twice, so the resource has no end.")
+        read.add(next_window.uri)
         contents = (await client.read_resource(next_window.uri)).result.contents
 
 
