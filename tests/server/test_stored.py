@@ -26,7 +26,13 @@ from wharfinger import types as t
 from wharfinger.errors import RemoteError
 from wharfinger.protocol.request import Base64, ChunkedMessage
 from wharfinger.source import Source
-from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone, send_json
+from wharfinger.transports.http_server.asgi_response import (
+    ABORTABLE,
+    ClientGone,
+    EventStream,
+    FlushQueue,
+    send_json,
+)
 
 MIB = 1 << 20
 PATTERN = bytes(range(256)) * 4096  # 1 MiB
@@ -224,7 +230,9 @@ def test_an_open_blob_is_closed_after_its_answer() -> None:
     assert closed.wait(5)
 
 
-def test_no_more_of_a_blob_is_read_after_a_disconnect() -> None:
+@pytest.mark.parametrize("streams", [False, True])
+def test_no_more_of_a_blob_is_read_after_a_disconnect(streams: bool) -> None:
+    """Bug: the last event of a stream was read to its end."""
     read: list[int] = []
 
     class RecordingTiles(Tiles):
@@ -236,9 +244,14 @@ def test_no_more_of_a_blob_is_read_after_a_disconnect() -> None:
         if len(read) == 3 and ABORTABLE in message:
             raise ClientGone
 
-    asyncio.run(
-        send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.StoredBlob(RecordingTiles(64 * MIB))), b'"}')))
-    )
+    async def answer() -> None:
+        body = ChunkedMessage((b'{"blob":"', Base64(t.StoredBlob(RecordingTiles(64 * MIB))), b'"}'))
+        if streams:
+            await EventStream(send, 1000, 0, FlushQueue()).finish(body)
+        else:
+            await send_json(send, 200, body)
+
+    asyncio.run(answer())
     assert len(read) == 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ from tests.transports.http_support import STATELESS, RawClient, SampleService, S
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import ChunkedMessage
 from wharfinger.protocol.subscriptions import LISTS, ChangeNotification, list_changed, updated
 from wharfinger.transports.http_server import asgi_response
+from wharfinger.transports.http_server.asgi_response import EventStream, FlushQueue
+from wharfinger.transports.serving import PART_BYTES
 
 TAG = {"io.modelcontextprotocol/subscriptionId": 1}
 
@@ -243,3 +248,20 @@ def test_streams_above_the_limit_of_one_loop_iteration_are_written_in_the_next_o
                 updated_notification("test://b"),
             ]
             client.close()
+
+
+@pytest.mark.parametrize("size", [100, 3 * PART_BYTES])
+def test_the_last_event_of_a_stream_is_sent_in_parts(size: int) -> None:
+    """Bug: a large part of a result was one write."""
+    written: list[bytes] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        written.append(message.get("body", b""))
+
+    async def finish() -> None:
+        stream = EventStream(send, 1000, 0, FlushQueue())
+        await stream.finish(ChunkedMessage((b'{"a":"', memoryview(b"x" * size), b'"}')))
+
+    asyncio.run(finish())
+    assert b"".join(written) == b'event: message\ndata: {"a":"%b"}\n\n' % (b"x" * size)
+    assert max(map(len, written)) < 1.5 * PART_BYTES

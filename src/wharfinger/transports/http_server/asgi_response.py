@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from wharfinger.protocol.request import ChunkedMessage
@@ -54,6 +54,13 @@ def split_message(message: bytes) -> ChunkedMessage:
     """Return a large message in parts, which are views of it."""
     view = memoryview(message)
     return ChunkedMessage(tuple(view[start : start + PART_BYTES] for start in range(0, len(view), PART_BYTES)))
+
+
+async def _parts_of(message: ChunkedMessage) -> AsyncIterator[bytes | memoryview]:
+    """Yield a message in parts of at most `PART_BYTES`."""
+    async for piece in message:
+        for start in range(0, len(piece), PART_BYTES):
+            yield piece[start : start + PART_BYTES]
 
 
 async def send_json(send: Send, status: int, body: bytes | ChunkedMessage, headers: Iterable[Pair] = ()) -> None:
@@ -262,9 +269,16 @@ class EventStream:
         if isinstance(message, bytes):
             pieces.append(encode_event(message, id=id))
         elif message is not None:
-            async for piece in encode_pieces(message, id=id):
-                pieces.append(piece)
-                if sum(map(len, pieces)) >= _MAX_JOINED_BYTES:
-                    await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
-                    pieces.clear()
+            parts = message if len(message) <= PART_BYTES else _parts_of(message)
+            try:
+                async for piece in encode_pieces(parts, id=id):
+                    pieces.append(piece)
+                    if sum(map(len, pieces)) >= _MAX_JOINED_BYTES:
+                        body = b"".join(pieces)
+                        await self._send(
+                            {"type": "http.response.body", "body": body, "more_body": True, ABORTABLE: True}
+                        )
+                        pieces.clear()
+            except ClientGone:  # a lazy blob is not read any further
+                return
         await self._send({"type": "http.response.body", "body": b"".join(pieces)})
