@@ -616,12 +616,34 @@ def test_a_call_fails_after_max_timeout_while_the_user_is_asked_to_visit_a_url()
     run(test())
 
 
-@pytest.mark.parametrize("data", [None, {}, {"elicitations": 3}, {"elicitations": []}])
-def test_an_elicitation_error_without_a_url_fails_the_call(data: Any) -> None:
+FORM = {"type": "object", "properties": {}}
+VISIT = {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e0"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"elicitations": 3},
+        {"elicitations": []},
+        {"elicitations": [VISIT, {"message": "?", "mode": "url", "url": "https://a.test"}]},
+        {"elicitations": [VISIT, {"message": "?", "mode": "url", "elicitationId": "e1"}]},
+        {"elicitations": [VISIT, {"message": "?", "mode": "form", "requestedSchema": FORM, "elicitationId": "e1"}]},
+        {"elicitations": [VISIT, {"message": "?", "requestedSchema": FORM}]},
+        {"elicitations": [VISIT, {**VISIT, "requestedSchema": FORM}]},
+    ],
+)
+def test_an_elicitation_error_without_a_valid_url_fails_the_call(data: Any) -> None:
+    """Bug: a form was shown for nothing, and a URL without an id made the call wait for its timeout."""
+
+    async def fail(_: Any) -> Any:
+        raise AssertionError("the user was asked")
+
     async def test() -> None:
         async with (
             Script(TASKS_ERA, tools__call=Refusal(-32042, "go there", data)) as server,
-            server.client(consent=consent) as client,
+            server.client(consent=fail, elicitation=fail) as client,
         ):
             with pytest.raises(RemoteError, match="go there"):
                 await client.call_tool("x")

@@ -6,7 +6,8 @@ with the answers and the state, until there is a result (multi round-trip reques
 that call only, and the number of rounds is bounded.
 
 A server of 2025-11-25 may refuse a call until the user has visited a URL (`URLElicitationRequired`). Then the client
-asks for consent, waits until the server reports that the visit is complete, and sends the call once more.
+asks for consent, waits until the server reports that the visit is complete, but at most the `timeout` of the call, and
+sends the call once more: not every server reports it.
 
 The time that the user takes to answer does not count towards the call's `timeout`, but does towards `max_timeout`.
 """
@@ -127,13 +128,20 @@ async def _asking_user(call: Call) -> AsyncGenerator[None]:
 def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
     """Return the URLs that a person must visit before the call is sent again.
 
-    Returns an empty list if the error names no URLs, or too many.
+    Returns an empty list if the error names no URLs, too many, or one that is invalid or has no id.
     """
     try:
         visits = msgspec.convert(error.data, t.URLElicitationRequiredData).elicitations
     except msgspec.ValidationError:
         return []
-    return visits if len(visits) <= MAX_URLS else []
+    valid = all(
+        each.mode == "url"
+        and isinstance(each.url, str)
+        and isinstance(each.elicitation_id, str)  # the server reports the visit by its id
+        and each.requested_schema is UNSET
+        for each in visits
+    )
+    return visits if valid and len(visits) <= MAX_URLS else []
 
 
 class URLCompletions:
