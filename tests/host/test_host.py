@@ -13,7 +13,7 @@ import pytest
 
 from tests.upstreams.test_upstreams import PROGRAM, is_alive
 from wharfinger import Host, Server
-from wharfinger.client import HostClientOptions
+from wharfinger.client import Call, HostClientOptions, Next
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound, ToolError
 from wharfinger.host import HostOptions
 from wharfinger.record import AuditLog
@@ -119,6 +119,36 @@ async def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> N
         ("read", "failed", "docs://none", "docs"),
     ]
     assert "secret" not in file.read_text()
+
+
+class StatusError(Exception):
+    """An error whose code is a method, as in gRPC."""
+
+    def code(self) -> int:
+        return 14
+
+
+class SystemCallError(Exception):
+    code = "ECONNRESET"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StatusError(), None), (SystemCallError(), None), (InvalidArgument("no"), -32602)]
+)
+async def test_only_json_rpc_codes_are_recorded(error: Exception, code: int | None, tmp_path: Path) -> None:
+    """Bug: another `code` of an exception replaced that exception by a `TypeError`, or was recorded."""
+    file = tmp_path / "audit.jsonl"
+
+    async def fail(call: Call, next: Next) -> Any:
+        if call.method == "resources/read":
+            raise error
+        return await next(call)
+
+    async with Host({"docs": docs()}, audit=AuditLog(file), middleware=[fail]) as host:
+        with pytest.raises(type(error)):
+            await host.servers["docs"].client.read_resource("docs://a")
+    (line,) = read_records(file)
+    assert (line["action"], line["outcome"], line.get("error")) == ("read", "failed", code)
 
 
 async def test_calls_are_refused_while_the_audit_log_cannot_be_written(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from wharfinger.client import Call
-from wharfinger.errors import Cancelled, Declined
+from wharfinger.errors import Cancelled, Declined, ProtocolError, RemoteError
 from wharfinger.protocol.observing import outcome_of_error, outcome_of_result
 from wharfinger.record import AuditLog
 from wharfinger.record.audit_line import AuditLine, action_of, rfc3339
@@ -49,7 +49,7 @@ class HostRecord:
             server=server,
             bytes=size,
             ms=round(seconds * 1000, 3),
-            error=getattr(error, "code", 0),
+            error=error.code if isinstance(error, ProtocolError | RemoteError) else 0,
         )
         self.audit.add(line)
 
