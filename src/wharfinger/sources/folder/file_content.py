@@ -96,7 +96,7 @@ def type_of(name: str, descriptor: int) -> str:
     if type_by_name:
         return type_by_name
     try:
-        head = os.read(descriptor, mime.SNIFFED_BYTES)
+        head = read_at(descriptor, mime.SNIFFED_BYTES, 0)
     except OSError:
         return mime.OCTETS
     return mime.classify(name, head, bool(mime.encoding_of(head, len(head) < mime.SNIFFED_BYTES)))
