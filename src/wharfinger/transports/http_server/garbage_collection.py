@@ -23,7 +23,10 @@ _thresholds_before: tuple[int, int, int] = (0, 0, 0)
 
 
 class Collector:
-    """A context manager that tunes the collector, and restores it; does nothing if other code has tuned it already."""
+    """A context manager that tunes the collector, and restores its settings.
+
+    Does nothing if other code has disabled the collector or frozen objects. Other thresholds are replaced.
+    """
 
     def __init__(self) -> None:
         self._count_at_freeze = 0
