@@ -18,7 +18,7 @@ from tests.sources.git_repository.histories import PublishedRepository
 from wharfinger import Client
 from wharfinger.errors import ResourceNotFound
 from wharfinger.source import UnusableSource
-from wharfinger.sources.git_repository import git
+from wharfinger.sources.git_repository import git, git_directory
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 SECRET = "the combination of the safe"
@@ -268,6 +268,45 @@ def test_a_submodule_with_a_named_git_directory_is_published(history: GitReposit
         assert inner.head in source.read_text("git://repo/tree/HEAD/lib")
         with pytest.raises(ResourceNotFound):
             source.read("git://repo/tree/HEAD/lib/inside.txt")
+
+
+@pytest.mark.parametrize("name", ["c#lib", "c;lib"])
+def test_the_name_of_a_submodule_may_contain_a_comment_sign(history: GitRepository, tmp_path: Path, name: str) -> None:
+    """Bug: its configuration was cut at a `#` or `;` in quotes, so that it did not lead back to the submodule."""
+    inner = GitRepository(tmp_path / "inner").init()
+    inner.commit("Inside", inside__txt="inside\n")
+    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--name", "lib", "--")
+    history.git(*add, str(inner.path), name)
+    for path in (history.path / name, history.path / ".git/modules/lib"):
+        with PublishedRepository(path, git_dir=history.path / ".git") as source:
+            assert source.read_text("git://repo/tree/HEAD/inside.txt") == "inside\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[a]\nkey = x # y", "x"),
+        ("[a]\nkey = x ; y\n", "x"),
+        ("[a] key = x\n", "x"),
+        ("[a]\nkey = one \\\n two\n", "one  two"),
+        ('[a]\nkey = "one \\\n# two" # three\n', "one # two"),
+        ('[a]\nkey = one "; two" three ; four\n', "one ; two three"),
+        ('[a]\nkey = one \\"; two\n', 'one "'),
+        ('[a]\nkey = "C:\\\\" # two\n', "C:\\"),
+        ('# "one \\\n[a]\nkey = x\n', "x"),
+        ('[b "c # \\" d"]\nkey = y\n[a]\nkey = x\n', "x"),
+        ("\ufeff[a]\nkey = x\n", "x"),
+    ],
+)
+def test_a_configuration_is_read_as_git_reads_it(text: str, value: str, tmp_path: Path) -> None:
+    """git-config(1): what is quoted contains no comment, and a comment does not continue on the next line."""
+    file = tmp_path / "config"
+    file.write_text(text, encoding="utf-8", newline="\n")
+    printed = subprocess.run(
+        [GIT or "git", "config", "-f", file, "a.key"], capture_output=True, text=True, check=True
+    ).stdout
+    assert git_directory._configured(git_directory.GitDirectory(str(tmp_path)), "a") == {"key": value}
+    assert printed == f"{value}\n"
 
 
 def test_a_submodule_whose_directory_names_another_folder_is_refused(history: GitRepository, tmp_path: Path) -> None:

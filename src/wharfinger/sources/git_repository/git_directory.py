@@ -33,7 +33,9 @@ from wharfinger.sources.labels import UnusableFolder, resolve_root
 
 _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
-_COMMENT = re.compile(r"[#;].*").sub
+_QUOTED_OR_DROPPED = re.compile(r"""("(?:[^"\\\n]+|\\[\s\S])*"?|\\.)|[#;].*|\\\n""").sub
+"""What is quoted or escaped in a configuration (group 1), or a comment, or the end of a line that continues."""
+_QUOTE_OR_ESCAPE = re.compile(r'"|\\(.)').sub
 
 __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
@@ -313,15 +315,16 @@ def _configured(directory: GitDirectory, section_name: str) -> dict[str, str]:
         text = directory.read("config").decode("utf-8", "surrogateescape")
     except NotServed:
         return {}
+    text = _QUOTED_OR_DROPPED(lambda match: (match[1] or "").replace("\\\n", ""), text.removeprefix("\ufeff"))
     values: dict[str, str] = {}
     section = ""
-    for line in text.replace("\\\n", "").split("\n"):
+    for line in text.split("\n"):
         header = _SECTION(line)
         if header is not None:
             section, line = header[1].strip().lower(), header[2]
         elif line.lstrip().startswith("[") or "\0" in line:
             raise ValueError("no configuration")
-        name, _, value = _COMMENT("", line).partition("=")
+        name, _, value = line.partition("=")
         if section == section_name and name.strip():
-            values[name.strip().lower()] = value.strip().strip('"')
+            values[name.strip().lower()] = _QUOTE_OR_ESCAPE(r"\1", value.strip())
     return values
