@@ -889,3 +889,69 @@ def test_hits_in_a_long_document_link_to_their_windows(tmp_path: Path, start_ser
             assert first.snippet == "900- nothing\n901: the depth\n902- nothing\n903- nothing"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        sqlite3.OperationalError("no such table: notes"),
+        sqlite3.DatabaseError("file is not a database"),
+        sqlite3.OperationalError("database is locked"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["page", "text"])
+def test_an_sqlite_error_of_a_source_does_not_affect_the_index(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture, error: Exception, method: str
+) -> None:
+    """A bug: the index was taken for damaged or unusable, and no source was indexed."""
+
+    class FailingShelf(Shelf):
+        name, uri, failed = "failing", "failing://", False
+
+        def matches(self, uri: str) -> bool:
+            return uri.startswith("failing://")
+
+        def _fail(self, *_: object) -> Any:
+            self.failed = True
+            raise error
+
+    failing = FailingShelf(broken="")
+    setattr(failing, method, failing._fail)
+
+    async def main() -> None:
+        shelf = Shelf(one="alpha")
+        async with start_server(failing, shelf) as indexed_server:
+            await wait_until_async(lambda: failing.failed, "a failure")
+            await wait_until_async(
+                lambda: shelf.uri not in indexed_server.index._indexing.progress.pending, "the shelf is indexed"
+            )
+            assert "shelf://one" in await indexed_server.uris("alpha")
+
+    asyncio.run(main())
+    assert "The search index" not in caplog.text
+    assert "There is no search index" not in caplog.text
+
+
+def test_an_index_without_one_of_its_tables_is_rebuilt(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: it was taken for a Python without FTS5, and there was no index until the server was restarted."""
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        shelf = Shelf(one="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            with closing(sqlite3.connect(indexed_server.index._store.path)) as database:
+                database.execute("DROP TABLE parts")
+            shelf.texts["two"] = "omega"
+            indexed_server.index.refresh()
+
+            async def found() -> bool:
+                return await indexed_server.uris("omega") == ["shelf://two"]
+
+            await wait_until_async(found, "the new text is found")
+
+    asyncio.run(main())
+    assert "The search index is rebuilt: no such table" in caplog.text

@@ -14,7 +14,8 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 
 from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source, SourceUnavailable
@@ -38,6 +39,10 @@ REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
 MAX_NOTIFIED_URIS = 1_000
 """Maximum number of URIs that wait to be indexed; if there are more, all sources are walked."""
+
+
+class SourceFailed(Exception):
+    """A source raised an error of SQLite. The index itself is not damaged."""
 
 
 class Progress:
@@ -120,12 +125,13 @@ class Indexing:
             except Stopped:
                 return
             except (sqlite3.Error, OSError) as error:
-                if isinstance(error, sqlite3.Error) and "no such" in str(error):
+                text = str(error)
+                if "no such module" in text or "no such tokenizer" in text:
                     log.warning("There is no search index, since this Python's SQLite has no FTS5: %s", error)
                     self.progress.ready.set()
                     return
-                # An OperationalError or OSError may be temporary, such as a full disk.
-                rebuild = not isinstance(error, sqlite3.OperationalError | OSError)
+                # An OperationalError or OSError may be temporary, such as a full disk. A missing table stays missing.
+                rebuild = "no such table" in text or not isinstance(error, sqlite3.OperationalError | OSError)
                 log.warning("The search index %s: %s", "is rebuilt" if rebuild else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
@@ -171,12 +177,13 @@ class Indexing:
         while self._notified and not self._reader.stopped.is_set():
             uri, _ = self._notified.popitem()
             try:
-                key, source = next(
-                    ((key, source) for key, source in sources.items() if source.matches(uri)), ("", None)
-                )
-                if source is None:
-                    continue
-                document = self._reader.document(source, uri)
+                with _errors_of_source():
+                    key, source = next(
+                        ((key, source) for key, source in sources.items() if source.matches(uri)), ("", None)
+                    )
+                    if source is None:
+                        continue
+                    document = self._reader.document(source, uri)
                 if document is not None and uri in store.known(key, [uri]):
                     self._index(store, key, source, document)
             except (sqlite3.Error, Stopped):
@@ -227,7 +234,8 @@ class Indexing:
         began = time.monotonic()
         reread = began >= self._reread_at.get(key, 0.0)
         while True:
-            documents, after = self._reader.documents(source, after, PAGE_DOCUMENTS)
+            with _errors_of_source():
+                documents, after = self._reader.documents(source, after, PAGE_DOCUMENTS)
             known_versions = store.known(key, [document.uri for document in documents])
             for document in documents:
                 self._yield_cpu(store)
@@ -256,8 +264,12 @@ class Indexing:
 
     def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size
-        text = self._reader.text(source, document.uri) if has_text(document) else ()
+        text = self._text(source, document.uri) if has_text(document) else ()
         return store.put(key, document, text, 0 if full else MAX_TEXT_CHARACTERS)
+
+    def _text(self, source: Source, uri: str) -> Iterator[str]:
+        with _errors_of_source():
+            yield from self._reader.text(source, uri)
 
     def _yield_cpu(self, store: IndexStore) -> None:
         """If it is time, sleep, so that other threads run, and commit, so that searches find what was indexed."""
@@ -270,3 +282,12 @@ class Indexing:
         if now - self._rested_at > WORK_SECONDS:
             time.sleep(REST_SECONDS)
             self._rested_at = time.monotonic()
+
+
+@contextmanager
+def _errors_of_source() -> Generator[None]:
+    """Raise an error of SQLite that a source raises as `SourceFailed`, so that it is not taken for one of the index."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise SourceFailed(repr(error)) from error
