@@ -955,3 +955,43 @@ def test_an_index_without_one_of_its_tables_is_rebuilt(
 
     asyncio.run(main())
     assert "The search index is rebuilt: no such table" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ValueError("a damaged PDF"), InternalError("It changes while it is read.")], ids=str)
+def test_a_document_that_cannot_be_read_is_indexed_by_name_and_the_others_completely(
+    start_server: StartServer, error: Exception
+) -> None:
+    """A bug: no other document of its source was indexed."""
+
+    class FailingShelf(Shelf):
+        broken = True
+
+        def text(self, uri: str) -> Any:
+            if self.broken and uri == "shelf://broken":
+                raise error
+            return super().text(uri)
+
+    async def main() -> None:
+        shelf = FailingShelf(broken="alpha", other="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            hits = await indexed_server.find("alpha")
+            assert [hit.uri for hit in hits] == ["shelf://other"]
+            assert hits.truncated == (
+                "1 document is indexed only by name or in part: it is very large or cannot be read."
+            )
+            hits = await indexed_server.find("broken")
+            assert [hit.uri for hit in hits] == ["shelf://broken"]
+            shelf.broken = False
+            indexed_server.index.refresh()
+
+            async def found() -> bool:
+                return len(await indexed_server.uris("alpha")) == 2
+
+            await wait_until_async(found, "the document is read again")
+            shelf.broken = True
+            hits = await indexed_server.find("alpha")
+            assert [hit.uri for hit in hits] == ["shelf://other"]
+            assert hits.truncated == "1 document that may match cannot be read now."
+
+    asyncio.run(main())

@@ -200,7 +200,7 @@ class SearchIndex:
         why = (
             f"the index is full ({self._max_size / MIB:,g} MiB)"
             if indexing.progress.full
-            else ("it is very large" if partly == 1 else "they are very large")
+            else ("it is very large or cannot be read" if partly == 1 else "they are very large or cannot be read")
         )
         documents = "1 document is" if partly == 1 else f"{partly:,} documents are"
         return f"{documents} indexed only by name or in part: {why}."

@@ -9,7 +9,7 @@ from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word
 from wharfinger.errors import InternalError
-from wharfinger.server.document_search import BoundedPieces, SourceReader, has_text
+from wharfinger.server.document_search import BoundedPieces, SourceReader, Stopped, has_text
 from wharfinger.server.search import not_searched
 from wharfinger.server.search_ranking import (
     ENOUGH_FACTOR,
@@ -20,7 +20,7 @@ from wharfinger.server.search_ranking import (
     is_secondary,
     name_text,
 )
-from wharfinger.source import Document, Hits, Source
+from wharfinger.source import Document, Hits, Source, SourceUnavailable
 from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, Filters, IndexRow, IndexStore
 
 __all__ = ["find"]
@@ -54,6 +54,8 @@ class IndexedSearch:
         self._limit = limit
         self._deadline = time.monotonic() + READING_SECONDS
         self._down: dict[str, Source] = {}
+        self._unreadable: set[str] = set()
+        """URIs of documents whose text cannot be read now, although their source is not down."""
 
     def hits(self, query: Query, complete: bool) -> Hits:
         """Return at most `limit` hits, best first. If the index is `complete`, unknown words are corrected.
@@ -65,7 +67,7 @@ class IndexedSearch:
         rows, weighted, counts = self._store.find(query, self._filters, max_rows)
         ranking = Ranking(weighted, self._limit)
         read = self._read(rows, ranking)
-        read_all = len(query.words) == 1 and read == len(rows) and not self._down
+        read_all = len(query.words) == 1 and read == len(rows) and not (self._down or self._unreadable)
         states = zip(query.words, counts, ranking.seen, strict=True)
         unseen = [word for word, count, seen in states if not seen and (read_all or self._is_unknown(word, count))]
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
@@ -81,6 +83,9 @@ class IndexedSearch:
             hits.truncated = (
                 f"The search ended after {READING_SECONDS:g} s: {unread:,} more documents that may match were not read."
             )
+        if unreadable := len(self._unreadable):
+            documents = "1 document" if unreadable == 1 else f"{unreadable:,} documents"
+            hits.truncated = hits.truncated or f"{documents} that may match cannot be read now."
         if len(rows) >= max_rows:
             hits.truncated = hits.truncated or f"More than {max_rows:,} documents may match: narrow the search."
         if self._down:
@@ -115,12 +120,13 @@ class IndexedSearch:
         name_matches = query.match_name(name_text(row.title, row.uri), row.name)
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
-            match = match_text(
-                BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._deadline),
-                query,
-                name_matches,
-                prose=is_prose(row.title),
-            )
+            pieces = BoundedPieces(self._reader.text(source, row.uri), MAX_TEXT_CHARACTERS, self._deadline)
+            try:
+                match = match_text(pieces, query, name_matches, prose=is_prose(row.title))
+            except (SourceUnavailable, Stopped):
+                raise
+            except Exception:  # it may match by its name, and the other documents are searched
+                self._unreadable.add(row.uri)
         if match is None and not (all(name_matches) and self._reader.document(source, row.uri) is not None):
             return None
         return FoundDocument(source, row.uri, row.title, row.kind, name_matches, match, row.changed)
@@ -128,14 +134,14 @@ class IndexedSearch:
     def _is_unknown(self, word: Word, count: int) -> bool:
         """Return whether a word occurs nowhere. The index knows only parts of words, so a few documents are read.
 
-        Returns False if a source that may have the word is down.
+        Returns False if a source or document that may have the word cannot be read.
         """
-        if count > MAX_DOUBTFUL_DOCUMENTS or self._down:
+        if count > MAX_DOUBTFUL_DOCUMENTS or self._down or self._unreadable:
             return False
         query = Query((word,))
         ranking = Ranking(query, MAX_DOUBTFUL_DOCUMENTS)
         self._read(self._store.find(query, self._filters, count).rows if count else [], ranking)
-        return not ranking.added and not self._down
+        return not (ranking.added or self._down or self._unreadable)
 
     def _nearest_spelling(self, word: Word) -> str:
         """Return the word most similar to this one in the documents that may have such a word."""
@@ -151,7 +157,9 @@ class IndexedSearch:
                 for piece in pieces:
                     near_words.add(piece)
                 left -= pieces.read
-            except (InternalError, OSError):
+            except Stopped:
+                raise
+            except Exception:  # noqa: S112  # the other documents may have the word
                 continue
         return near_words.best()
 

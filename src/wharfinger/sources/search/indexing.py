@@ -265,7 +265,13 @@ class Indexing:
     def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size
         text = self._text(source, document.uri) if has_text(document) else ()
-        return store.put(key, document, text, 0 if full else MAX_TEXT_CHARACTERS)
+        try:
+            return store.put(key, document, text, 0 if full else MAX_TEXT_CHARACTERS)
+        except (sqlite3.Error, Stopped, SourceUnavailable):
+            raise
+        except Exception as error:  # the other documents of the source are indexed
+            log.debug("%s is indexed only by name: %r", document.uri, error)
+            return store.put(key, document, ("?",), 0)  # as `NAME_ONLY`, so that the next walk reads it again
 
     def _text(self, source: Source, uri: str) -> Iterator[str]:
         with _errors_of_source():
