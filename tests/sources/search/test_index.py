@@ -995,3 +995,53 @@ def test_a_document_that_cannot_be_read_is_indexed_by_name_and_the_others_comple
             assert hits.truncated == "1 document that may match cannot be read now."
 
     asyncio.run(main())
+
+
+def test_a_search_whose_last_document_takes_too_long_says_that_its_end_may_be_missing(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: it said that 0 more documents were not read."""
+    monkeypatch.setattr(index_search, "READING_SECONDS", 0.05)
+
+    class SlowShelf(Shelf):
+        delay = 0.0
+
+        def text(self, uri: str) -> Any:
+            time.sleep(self.delay)
+            return super().text(uri)
+
+    async def main() -> None:
+        shelf = SlowShelf(one="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.delay = 0.1
+            hits = await indexed_server.find("alpha")
+            assert hits.truncated == "The search ended after 0.05 s: the end of a document may not have been read."
+
+    asyncio.run(main())
+
+
+def test_looking_for_other_spellings_leaves_time_to_read_the_documents(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the time for the spelling of each word was not limited by that of the search."""
+    monkeypatch.setattr(index_search, "READING_SECONDS", 1.0)
+    monkeypatch.setattr(index_search, "NEAR_SECONDS", 60.0)
+
+    class EndlessShelf(Shelf):
+        endless = False
+
+        def text(self, uri: str) -> Any:
+            yield self.texts[uri.removeprefix("shelf://")]
+            while self.endless:
+                time.sleep(0.01)
+                yield "\n"
+
+    async def main() -> None:
+        shelf = EndlessShelf(one="the heartbeat of it")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.endless = True
+            assert await indexed_server.uris("heartbaet") == ["shelf://one"]
+
+    asyncio.run(main())

@@ -67,6 +67,7 @@ class IndexedSearch:
         rows, weighted, counts = self._store.find(query, self._filters, max_rows)
         ranking = Ranking(weighted, self._limit)
         read = self._read(rows, ranking)
+        late = time.monotonic() > self._deadline
         read_all = len(query.words) == 1 and read == len(rows) and not (self._down or self._unreadable)
         states = zip(query.words, counts, ranking.seen, strict=True)
         unseen = [word for word, count, seen in states if not seen and (read_all or self._is_unknown(word, count))]
@@ -76,13 +77,17 @@ class IndexedSearch:
             rows, weighted, _ = self._store.find(corrected, self._filters, max_rows)
             ranking = Ranking(weighted, self._limit)
             read = self._read(rows, ranking)
+            late = time.monotonic() > self._deadline
         hits = ranking.hits(self._reader, self._deadline)
         hits.remark = remark or hits.remark
-        if time.monotonic() > self._deadline:
+        if late:
             unread = len(rows) - read
-            hits.truncated = (
-                f"The search ended after {READING_SECONDS:g} s: {unread:,} more documents that may match were not read."
+            documents = (
+                f"{unread:,} more documents that may match were not read"
+                if unread
+                else "the end of a document may not have been read"
             )
+            hits.truncated = f"The search ended after {READING_SECONDS:g} s: {documents}."
         if unreadable := len(self._unreadable):
             documents = "1 document" if unreadable == 1 else f"{unreadable:,} documents"
             hits.truncated = hits.truncated or f"{documents} that may match cannot be read now."
@@ -146,7 +151,9 @@ class IndexedSearch:
     def _nearest_spelling(self, word: Word) -> str:
         """Return the word most similar to this one in the documents that may have such a word."""
         near_words = NearWords(word.text)
-        left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        now = time.monotonic()
+        # At most half of the remaining time, so that some is left to read the documents with the new spelling.
+        left, deadline = NEAR_CHARACTERS, now + min(NEAR_SECONDS, (self._deadline - now) / 2)
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
             near_words.add(row.title)
             source = self._sources.get(row.source)
