@@ -1045,3 +1045,33 @@ def test_looking_for_other_spellings_leaves_time_to_read_the_documents(
             assert await indexed_server.uris("heartbaet") == ["shelf://one"]
 
     asyncio.run(main())
+
+
+def test_a_source_that_failed_stays_pending_until_it_is_walked_again(start_server: StartServer) -> None:
+    """A bug: the next walk took it for covered from its beginning."""
+
+    class FailingShelf(Shelf):
+        failures, fails = 0, False
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            if self.fails:
+                self.failures += 1
+                self.gate.wait(20)
+                raise OSError("no route to it")
+            return super().page(after, limit)
+
+    async def main() -> None:
+        shelf = FailingShelf(one="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.fails = True
+            indexed_server.index.refresh()
+            await wait_until_async(lambda: indexed_server.index.pending, "a failure")
+            shelf.gate.clear()
+            failures = shelf.failures
+            indexed_server.index.refresh()
+            await wait_until_async(lambda: shelf.failures > failures, "another walk")
+            assert indexed_server.index.pending
+            shelf.gate.set()
+
+    asyncio.run(main())

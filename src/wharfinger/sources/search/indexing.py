@@ -222,6 +222,7 @@ class Indexing:
                     # The server logs an unavailable source itself.
                     level = logging.DEBUG if isinstance(error, SourceUnavailable) else logging.WARNING
                     log.log(level, "%s cannot be indexed now; retrying: %r", key, error)
+                self._walked.discard(key)
                 self.progress.pending = self.progress.pending | {key}
         store.commit()
         if not self.progress.pending - self._failed:
