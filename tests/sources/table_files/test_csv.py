@@ -94,6 +94,11 @@ def test_the_encoding_is_detected_by_a_byte_at_the_end_of_a_large_file(tmp_path:
     assert read(tmp_path / "x.csv", lines, "?tail=1") == [{"a": "på €", "b": 2}]
 
 
+def test_accents_and_quotes_in_a_row_late_in_a_large_file_are_windows_1252(tmp_path: Path) -> None:
+    lines = b"a,b\n" + b"1,2\n" * 400_000 + ("il a été cité,1\n" * 300 + "“cité”…,2\n").encode("cp1252")
+    assert read(tmp_path / "x.csv", lines, "?tail=1") == [{"a": "“cité”…", "b": 2}]
+
+
 def test_the_encoding_can_be_configured(tmp_path: Path) -> None:
     content = "имя;б\nпривет;1,5\n".encode("koi8-r")
     assert read(tmp_path / "x.csv", content, encoding="koi8-r") == [{"имя": "привет", "б": 1.5}]
@@ -488,3 +493,20 @@ def test_values_of_files_with_many_columns_have_the_same_types(tmp_path: Path, c
 def test_the_name_of_a_column_takes_precedence_over_a_range(tmp_path: Path) -> None:
     assert read(tmp_path / "x.csv", "1-2,b,c\n7,8,x\n", "?columns=1-2") == [{"1-2": 7}]
     assert read(tmp_path / "x.csv", "a,b,c\n7,8,x\n", "?columns=1-2") == [{"a": 7, "b": 8}]
+
+
+@pytest.mark.parametrize("repeat", [5, 120_000], ids=["small", "large"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "marked"])
+@pytest.mark.parametrize("text", ["Zoé,Genève\n", "имя,город\n"])
+def test_utf_8_with_a_damaged_byte_is_refused_with_its_line(tmp_path: Path, text: str, mark: str, repeat: int) -> None:
+    """A bug: the whole file was read as windows-1252, or its first line was reported."""
+    content = f"{mark}name,city\n{text * repeat}".encode() + b"x,\xff\n"
+    with pytest.raises(UnreadableTable, match=f"line {repeat + 2}") as caught:
+        read(tmp_path / "x.csv", content, "?tail=1")
+    assert "1252" not in str(caught.value)
+
+
+def test_text_of_another_script_late_in_a_large_file_is_refused(tmp_path: Path) -> None:
+    """A bug: it was read as windows-1252, which the same text near the beginning is not."""
+    with pytest.raises(UnreadableTable, match="does not show its encoding"):
+        read(tmp_path / "x.csv", b"a,b\n" * 300_000 + "Москва,Россия\n".encode("cp1251"), "?tail=1")

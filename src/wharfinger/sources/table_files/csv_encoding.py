@@ -1,7 +1,8 @@
 """Detects the encoding of a CSV file, and writes a copy of it in UTF-8. DuckDB itself reads only a few encodings.
 
 A byte order mark decides. Without one, a text that is valid UTF-8 is UTF-8, and any other is windows-1252, unless it
-looks like another script. Several encodings of Cyrillic, for example, look alike: the operator must name the right one.
+looks like another script or like damaged UTF-8. Several encodings of Cyrillic, for example, look alike: the operator
+must name the right one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ MAX_CSV_COLUMNS = 500
 _BLOCK_BYTES = 1 << 20
 _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
 """Matches bytes that Western texts rarely have: three accented letters or signs in a row, and control characters."""
+_OTHER_SCRIPT = re.compile(rb"[\x80-\xff]{3}").search
 
 
 def checked_encoding(name: str) -> str:
@@ -63,14 +65,20 @@ def detected_encoding(file: OpenFile) -> str:
     size = file.content.size
     head = file.content.read(0, HEAD_BYTES)
     encoding = mime.encoding_of(head, len(head) == size)
-    if encoding == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and not _is_utf8(file):
-        return encodings.WESTERN
+    sample = head
+    if encoding == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and (block := _invalid_block(file)):
+        sample = block
+        decoded = encodings.decode(block) if head.isascii() else None
+        encoding = encodings.WESTERN if decoded and decoded[1] == encodings.WESTERN else ""
     if encoding or not size:
         return encoding or UTF8
     if (position := head.find(b"\0")) >= 0:
         line = head.count(b"\n", 0, position) + 1
         raise UnreadableTable(f"{file.name} is not text: line {line:,} has a NUL byte. Convert it to UTF-8.")
-    if not _NOT_WESTERN(head):
+    if _is_damaged_utf8(head) or _is_damaged_utf8(sample):
+        return UTF8  # DuckDB reports the line of the damaged bytes
+    # The line of a single odd byte after the head is reported when the file is copied.
+    if not (_NOT_WESTERN if sample is head else _OTHER_SCRIPT)(sample):
         return encodings.WESTERN
     raise UnreadableTable(
         f"{file.name} does not show its encoding: convert it to UTF-8, or publish it with --encoding NAME."
@@ -87,15 +95,26 @@ def wide_delimiter(file: OpenFile) -> str:
     return delimiter if counts[delimiter] >= MAX_CSV_COLUMNS else ""
 
 
-def _is_utf8(file: OpenFile) -> bool:
+def _invalid_block(file: OpenFile) -> bytes:
+    """Return the first block of a file that is not valid UTF-8, or no bytes if the whole file is."""
     decoder = codecs.getincrementaldecoder(UTF8)()
-    try:
-        for offset in range(0, file.content.size, _BLOCK_BYTES):
-            decoder.decode(file.content.read(offset, _BLOCK_BYTES))
-        decoder.decode(b"", True)
-    except UnicodeDecodeError:
-        return False
-    return True
+    for offset in range(0, file.content.size, _BLOCK_BYTES):
+        block = file.content.read(offset, _BLOCK_BYTES)
+        try:
+            decoder.decode(block, offset + _BLOCK_BYTES >= file.content.size)
+        except UnicodeDecodeError:
+            return block
+    return b""
+
+
+def _is_damaged_utf8(data: bytes) -> bool:
+    """Return whether data with invalid bytes has a byte order mark of UTF-8, or more characters of it than such bytes.
+
+    Only characters beyond ASCII count.
+    """
+    text = data.decode(UTF8, "replace")
+    characters = len(text) - len(text.encode("ascii", "ignore"))
+    return data.startswith(codecs.BOM_UTF8) or characters > 2 * text.count("\ufffd")
 
 
 def copy_as_utf8(file: OpenFile, encoding: str, out: IO[bytes]) -> None:
