@@ -510,3 +510,17 @@ def test_text_of_another_script_late_in_a_large_file_is_refused(tmp_path: Path) 
     """A bug: it was read as windows-1252, which the same text near the beginning is not."""
     with pytest.raises(UnreadableTable, match="does not show its encoding"):
         read(tmp_path / "x.csv", b"a,b\n" * 300_000 + "Москва,Россия\n".encode("cp1251"), "?tail=1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_the_error_for_a_missing_byte_order_mark_suggests_encodings_without_one(tmp_path: Path, encoding: str) -> None:
+    """A bug: it was a bare UnicodeError."""
+    with pytest.raises(UnreadableTable, match=f"Try {encoding}-le or {encoding}-be"):
+        read(tmp_path / "x.csv", TEXT.encode(f"{encoding}-le"), encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["idna", "punycode", "unicode-escape", "raw-unicode-escape"])
+def test_an_encoding_that_is_not_for_documents_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "x.csv").write_text(TEXT)
+    with pytest.raises(UnusableSource, match="is not an encoding"):
+        tables(tmp_path / "x.csv", encoding=encoding)

@@ -50,9 +50,11 @@ def checked_encoding(name: str) -> str:
     """
     try:
         "".encode(name)
-        codec_name = codecs.lookup(name).name
+        codec_name = encodings.declared_encoding(name)
     except (LookupError, ValueError):
-        raise UnusableSource(f"{name[:40]!r} is not an encoding: give one such as windows-1252 or koi8-r.") from None
+        codec_name = ""
+    if not codec_name:
+        raise UnusableSource(f"{name[:40]!r} is not an encoding: give one such as windows-1252 or koi8-r.")
     return encodings.WESTERN if codec_name == "cp1252" else codec_name
 
 
@@ -138,5 +140,9 @@ def copy_as_utf8(file: OpenFile, encoding: str, out: IO[bytes]) -> None:
             line += error.object[: error.start].decode(encoding, "replace").count("\n")
             bad = error.object[error.start : error.start + 1].hex()
             raise UnreadableTable(f"{file.name}: line {line:,} is not {encoding}: it has the byte {bad}.") from None
+        except UnicodeError:  # from the codecs of UTF-16 and UTF-32 without a byte order
+            raise UnreadableTable(
+                f"{file.name} is not {encoding}: it has no byte order mark. Try {encoding}-le or {encoding}-be."
+            ) from None
         line += text.count("\n")
         out.write((text if offset else text.removeprefix("\ufeff")).encode("utf-8", "surrogatepass"))
