@@ -524,3 +524,18 @@ def test_an_encoding_that_is_not_for_documents_is_refused(tmp_path: Path, encodi
     (tmp_path / "x.csv").write_text(TEXT)
     with pytest.raises(UnusableSource, match="is not an encoding"):
         tables(tmp_path / "x.csv", encoding=encoding)
+
+
+def test_commas_in_quotes_are_not_counted_as_columns(tmp_path: Path) -> None:
+    """A bug: a text of 600 commas in the first row made a table of 601 columns."""
+    text = "lorem, " * 600
+    rows = read(tmp_path / "x.csv", f'1;"{text}"\n2;x\n3;y\n')
+    assert [list(row.values()) for row in rows][-2:] == [[2, "x"], [3, "y"]]
+
+
+def test_a_file_with_cr_line_ends_is_not_taken_for_a_wide_one(tmp_path: Path, temporary: Path) -> None:
+    """A bug: all its rows were counted as one line, and it was copied."""
+    (tmp_path / "x.csv").write_bytes(b"id,name,city\r" + b"1,n,Rome\r" * 400)
+    with publish(tmp_path / "x.csv") as source:
+        assert rows_of(source, "x.csv", "?rows=400-") == [{"id": 1, "name": "n", "city": "Rome"}]
+        assert not list(temporary.glob("*/*"))

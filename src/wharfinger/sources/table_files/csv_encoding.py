@@ -89,9 +89,10 @@ def detected_encoding(file: OpenFile) -> str:
 
 def wide_delimiter(file: OpenFile) -> str:
     """Return the delimiter of a file in UTF-8 with more than `MAX_CSV_COLUMNS` columns; otherwise an empty string."""
-    line = file.content.read(0, MAX_LINE_BYTES).partition(b"\n")[0]
+    line = re.split(rb"[\r\n]", file.content.read(0, MAX_LINE_BYTES), maxsplit=1)[0]
     if len(line) < MAX_CSV_COLUMNS:
         return ""
+    line = re.sub(rb'"[^"]*"', b"", line)
     counts = {delimiter: line.count(delimiter.encode()) for delimiter in ",;\t|"}
     delimiter = max(counts, key=lambda each: counts[each])
     return delimiter if counts[delimiter] >= MAX_CSV_COLUMNS else ""
