@@ -31,9 +31,9 @@ UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
 """Bytes at the beginning of a file from which its encoding is detected."""
 MAX_CHECKED_BYTES = 64 << 20
-"""Maximum bytes of a file that is checked completely for valid UTF-8. In a larger one, DuckDB reports invalid lines."""
+"""Maximum size in bytes of a file that is checked for valid UTF-8. In a larger one, DuckDB reports invalid lines."""
 MAX_COPIED_BYTES = 256 << 20
-"""Maximum bytes of a file in another encoding that is read."""
+"""Maximum size in bytes of a file in another encoding. A larger one is refused."""
 MAX_CSV_COLUMNS = 500
 """Maximum number of columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20
@@ -76,7 +76,10 @@ def detected_encoding(file: OpenFile) -> str:
         return encoding or UTF8
     if (position := head.find(b"\0")) >= 0:
         line = head.count(b"\n", 0, position) + 1
-        raise UnreadableTable(f"{file.name} is not text: line {line:,} has a NUL byte. Convert it to UTF-8.")
+        raise UnreadableTable(
+            f"{file.name} is not text: line {line:,} has a NUL byte. Remove it, or convert the file to UTF-8 "
+            "if it is in UTF-16 or UTF-32."
+        )
     if _is_damaged_utf8(head) or _is_damaged_utf8(sample):
         return UTF8  # DuckDB reports the line of the damaged bytes
     # The line of a single odd byte after the head is reported when the file is copied.
