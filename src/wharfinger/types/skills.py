@@ -1,6 +1,6 @@
 """Skills (extension `io.modelcontextprotocol/skills`) and `resources/directory/read`.
 
-Import this module to use them: the extension is not part of the core protocol, nor of `wharfinger.types`.
+Import this module itself to use them: `wharfinger.types` exports only the core protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SkillResource(WireStruct, kw_only=True):
 class Skill(WireStruct, kw_only=True):
     """A skill: the URI of its SKILL.md, the frontmatter of that file as JSON, and its files.
 
-    `resources` lists all files, or is `dynamic` if the manifest lists none.
+    `resources` lists all its files (the manifest), or is `dynamic` if the server does not list them.
     """
 
     uri: str

@@ -54,7 +54,7 @@ MAX_SESSION_ID_CHARACTERS = 4096
 CLOSE_SECONDS = 2.0
 """Seconds for ending the session at the server."""
 ONE_WAY_SECONDS = 10.0
-"""Seconds for sending another message that has no response."""
+"""Seconds for sending a message that has no response."""
 
 
 class HttpLink:
@@ -318,7 +318,7 @@ class HttpLink:
         return headers
 
     async def _wait_notified(self, method: str, timeout: float | None) -> float | None:
-        """Wait until the server has received every notification before. Returns how many seconds of `timeout` remain.
+        """Wait until the server has received every earlier notification. Returns how many seconds of `timeout` remain.
 
         The time in which a person signs in, so that a notification can be sent, does not count.
 
@@ -340,7 +340,7 @@ class HttpLink:
     async def _post_one_way(
         self, data: bytes, clock: PausableTimeout | None = None, before: asyncio.Task[None] | None = None
     ) -> None:
-        """Send a message that has no response, after `before`, which sends another one.
+        """Send a message that has no response, when the task `before`, which sends the previous one, has ended.
 
         A failure is only logged: the next request will raise it.
         """
