@@ -538,7 +538,7 @@ async def test_an_endless_list_of_duplicates_is_cut(monkeypatch: pytest.MonkeyPa
     assert list(server_list.resources) == ["x://1"]
     assert server_list.notes == (
         "The list of resources is not complete: only the first 50 pages are read.",
-        "49 resources are left out: their URIs are listed more than once.",
+        "Left out: 49 resources with a URI that was listed before.",
     )
 
 
@@ -561,7 +561,11 @@ async def test_huge_entries_are_shortened_and_invalid_uris_are_left_out() -> Non
     assert len(msgspec.json.encode(entry)) < 1_000
     assert (entry.mime_type, entry.size) == ("text/plain", 7)
     assert server_list.resources["x://first"].name == "first"
-    assert len(server_list.notes) == 3
+    assert server_list.notes == (
+        "Left out: 2 resources with a URI that is empty, unprintable or too long.",
+        "Left out: 1 resource with a URI that was listed before.",
+        "Shortened: 1 resource with more than 16 KiB.",
+    )
 
 
 async def test_the_pages_before_a_failing_page_are_kept() -> None:

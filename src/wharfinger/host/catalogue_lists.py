@@ -22,7 +22,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, compile_glob
-from wharfinger.content.text import printable
+from wharfinger.content.text import many, printable
 from wharfinger.errors import InvalidArgument, MethodNotFound, RequestTimeout, WharfingerError
 from wharfinger.server.search import fits_type
 from wharfinger.source import version_of
@@ -406,13 +406,13 @@ class _Reader:
 
     def notes(self, noun: str) -> Iterator[str]:
         if self.incomplete:
-            yield f"The list of {noun} is not complete: {self.incomplete}."
+            yield f"The list of {noun}s is not complete: {self.incomplete}."
         if self.unusable:
-            yield f"{self.unusable:,} {noun} are left out: their URIs are empty, unprintable or too long."
+            yield f"Left out: {many(self.unusable, noun)} with a URI that is empty, unprintable or too long."
         if self.duplicates:
-            yield f"{self.duplicates:,} {noun} are left out: their URIs are listed more than once."
+            yield f"Left out: {many(self.duplicates, noun)} with a URI that was listed before."
         if self.shortened:
-            yield f"{self.shortened:,} {noun} are shortened: their entries have more than {MAX_ENTRY_BYTES >> 10} KiB."
+            yield f"Shortened: {many(self.shortened, noun)} with more than {MAX_ENTRY_BYTES >> 10} KiB."
 
 
 async def read_server_list(server: str, client: Client, last: ServerList | None = None) -> ServerList:
@@ -438,7 +438,7 @@ async def read_server_list(server: str, client: Client, last: ServerList | None 
         template_notes.append(f"The templates cannot be read ({printable(str(error), 200)}).{used}")
         templates.found = {} if last is None else dict(last.templates)
         templates.failed = True
-    notes = [*resources.notes("resources"), *templates.notes("templates"), *template_notes]
+    notes = [*resources.notes("resource"), *templates.notes("template"), *template_notes]
     failed = resources.failed or templates.failed
     return ServerList(server, resources.found, templates.found, notes, failed=failed)
 
