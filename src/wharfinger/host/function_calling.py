@@ -71,7 +71,7 @@ class FunctionCalling(ABC):
         an answer has several calls, pass it to `call_all`: APIs require their results together.
 
         Raises:
-            ValueError: it is not one call of a known API.
+            ValueError: it is not one call of a known API, or `max_characters` is not positive.
             TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
         return await self._function_calls.messages(tool_call, format, single=True, **options)
@@ -85,7 +85,7 @@ class FunctionCalling(ABC):
         in the order of the calls. If the answer has no call, the list is empty: the model has finished.
 
         Raises:
-            ValueError: it is not an answer of a known API.
+            ValueError: it is not an answer of a known API, or `max_characters` is not positive.
             TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
         return await self._function_calls.messages(response, format, single=False, **options)
@@ -98,7 +98,7 @@ class FunctionCalling(ABC):
         `format` is the format of the definitions that the model was given. An error is a result, as in `call`.
 
         Raises:
-            ValueError: there is no such format.
+            ValueError: there is no such format, or `max_characters` is not positive.
         """
         return await self._function_calls.outputs(calls, model_api(format), **options)
 

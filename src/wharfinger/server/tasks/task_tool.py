@@ -55,6 +55,7 @@ class TaskTool(ToolFeature):
         Raises:
             MissingClientCapability: the tool has `task="required"`, and the request does not declare the extension.
             Overloaded: there are too many tasks.
+            StoreUnusable: the task cannot be stored.
         """
         tasks = self._tools.serve_tasks()  # those of the outer server, if this one is mounted
         if not declares(request.caller):

@@ -282,7 +282,7 @@ class Postgres(DatabaseEngine):
     # Changes
 
     def token(self) -> Hashable:
-        """Return the server's snapshot, which changes after each transaction, and the number of notifications."""
+        """Return the snapshot, which changes after each transaction that wrote, and the number of notifications."""
         snapshot: Any = self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True)
         return snapshot, self._notification_count("")
 

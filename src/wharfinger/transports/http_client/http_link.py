@@ -151,7 +151,7 @@ class HttpLink:
             raise InvalidResponse(f"{self.name} sent an event over the limit of {self.limits.message} bytes.") from None
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification; later messages wait until the server has received it."""
+        """Send a notification; later requests and notifications wait until the server has received it."""
         if self._end is None:
             clock, before = PausableTimeout(ONE_WAY_SECONDS), next(reversed(self._notifying), None)
             task = self._posts.start(self._post_one_way(encode_notification(method, params), clock, before))
@@ -168,6 +168,7 @@ class HttpLink:
 
         Raises:
             ConnectionFailed: the server has no such stream.
+            ConnectionLost: the connection or the session has ended.
             RequestTimeout: it did not open in time.
         """
         if self.rules is None or self.rules.era == "stateless":
@@ -302,7 +303,10 @@ class HttpLink:
         return headers
 
     def _check_session_id(self, id: str | None) -> str | None:
-        """Return a session id that can be sent back: visible ASCII (2025-11-25, Streamable HTTP)."""
+        """Return a session id that can be sent back: printable ASCII.
+
+        The specification (2025-11-25, Streamable HTTP) allows only visible ASCII, but a space does no harm.
+        """
         if id is not None and not (
             id.isascii() and id.isprintable() and id.strip() and len(id) <= MAX_SESSION_ID_CHARACTERS
         ):
