@@ -518,6 +518,29 @@ def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
     run(test())
 
 
+def test_a_stream_that_cannot_be_resumed_does_not_end_a_link_without_a_session() -> None:
+    """A bug: a server without sessions and without GET, whose stream broke off, was taken to have ended the session."""
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET":
+            write_response(writer, b"", "text/plain", "404 Not Found")
+        elif request.message["method"] == "tools/call":
+            start_event_stream(writer)
+            writer.write(b"retry: 1\nid: e1\ndata: \n\n")
+            writer.close()
+        else:
+            write_response(writer, encode_result(request))
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            with pytest.raises(ConnectionLost, match="ended its answer to tools/call before it was complete"):
+                await send_request(link, "tools/call")
+            assert not link.is_lost
+            await send_request(link)
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     "partial_response", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
 )

@@ -73,7 +73,7 @@ async def resume_stream(
     resume the stream, or resumes it several times in a row without a new event.
 
     Raises:
-        NoMessage: the session no longer exists (404).
+        NoMessage: the server answers 404. If there is a session, it no longer exists.
     """
     failures = 0
     while failures < MAX_RECONNECTS and not post.done and (last_id := decoder.resume_id):

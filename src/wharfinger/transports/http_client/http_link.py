@@ -253,7 +253,8 @@ class HttpLink:
         try:
             await resume_stream(self._origin, self._session_headers, decoder, peer, post, self._dispatch)
         except NoMessage:
-            raise self._session_gone() from None
+            if self._session_id is not None:
+                raise self._session_gone() from None
 
     def _dispatch(self, event: Event[PendingPost], post: PendingPost | None) -> None:
         if type(event) is Response:
