@@ -784,6 +784,28 @@ async def test_a_call_cancelled_before_its_task_starts_stores_nothing() -> None:
         assert await tasks_of(later.server).store.usage("") == (0, 0)
 
 
+async def test_a_task_that_starts_after_the_cancellation_of_its_call_ends_with_its_function() -> None:
+    """A bug: nothing ended it, so it occupied a place of `Limits.tasks_each` until the server closed."""
+    server, begun = Server("later"), asyncio.Event()
+
+    @server.tool(task="later")
+    async def finish_anyway(ctx: Context[Any]) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await ctx.start_task()
+        return "done"
+
+    async with client_of(server) as client:
+        request_id = client.wire.send_request("tools/call", with_capabilities({"name": "finish_anyway"}))
+        await begun.wait()
+        client.wire.notify("notifications/cancelled", {"requestId": request_id})
+        async with asyncio.timeout(40):
+            while tasks_of(server).calls or tasks_of(server).running:
+                await client.ask("tasks/get", {"taskId": "x"})
+
+
 async def test_input_requests_before_start_task_return_input_required_and_later_ones_belong_to_the_task() -> None:
     async with client_of(LaterServer().server) as client:
         first = await client.call("elicit_around_start")

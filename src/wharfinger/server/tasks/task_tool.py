@@ -101,11 +101,11 @@ class TaskTool(ToolFeature):
             await asyncio.wait((runner, deferred.started), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             runner.cancel()
+            if deferred.task is None:
+                await asyncio.wait((runner,))
             if deferred.task is not None:  # its client would never know its id
                 tasks.run(deferred.task, runner)
                 deferred.task.stop("cancel")
-            else:
-                await asyncio.wait((runner,))
             raise
         if deferred.task is not None:
             tasks.run(deferred.task, runner)
