@@ -194,7 +194,7 @@ async def test_a_walk_of_the_tree_finds_every_entry_once(folder: Path) -> None:
 
 SEGMENTS = st.sampled_from(["a", "b", "a.md", "a-b", "ab", "A", "é", "0", "~", "a%20b"])
 SCHEMES = st.sampled_from(["file:///", "file://", "git://repo/", "urn:", "x:", "note://"])
-QUERIES = st.sampled_from(["", "", "?q=a/b", "#a/b", "{/path*}"])
+QUERIES = st.sampled_from(["", "", "?q=a", "?q=a/", "?q=a/b", "#a", "#a/b", "{/path*}", "{id}", "{id}/a"])
 
 
 def uri_of(scheme: str, parts: list[str], slash: str, query: str) -> str:
@@ -203,7 +203,7 @@ def uri_of(scheme: str, parts: list[str], slash: str, query: str) -> str:
 
 URIS = st.one_of(
     st.builds(uri_of, SCHEMES, st.lists(SEGMENTS, max_size=4), st.sampled_from(["", "/"]), QUERIES),
-    st.sampled_from(["plain", "urn:isbn:1", "file:///", "file://", "a/b"]),
+    st.sampled_from(["plain", "urn:isbn:1", "file:///", "file://", "a", "a/", "a/b"]),
 )
 
 
@@ -229,6 +229,22 @@ def test_a_walk_of_a_list_of_any_uris_finds_each_uri_once(uris: set[str], limit:
 
 
 # Search
+
+
+def test_nothing_is_below_a_variable_or_a_query() -> None:
+    """A bug: what follows a slash was listed below the entry, and again next to it."""
+    uris = ["git://r/log?file=a", "git://r/log?file=a/b"]
+    templates = ["docs://{id}", "docs://{id}/summary", "docs://{id}/text"]
+    server_list = ServerList(
+        "s",
+        {uri: t.Resource(uri=uri, name="x") for uri in uris},
+        {uri: t.ResourceTemplate(uri_template=uri, name="x") for uri in templates},
+    )
+    top = server_list.children("", "", 100).nodes
+    assert [(node.path, node.below) for node in top] == [*((uri, 0) for uri in templates), ("git://r/", 2)]
+    assert [(node.path, node.below) for node in server_list.children("git://r/", "", 100).nodes] == [
+        (uri, 0) for uri in uris
+    ]
 
 
 async def test_names_are_found_without_a_request_to_any_server(folder: Path) -> None:

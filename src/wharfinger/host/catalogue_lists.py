@@ -279,20 +279,21 @@ class ServerList:
                 return TreePage(nodes, keys[index])
             key = keys[index]
             end = _segment_end(key, under)
-            if end < len(key) or key.endswith("/") or (not under and key.endswith(":")):
+            if end:
                 folder = key[:end]
                 stop = _end_of(keys, folder, index)
                 listed = folder.endswith("/") and folder[:-1] != under and self.at(folder[:-1])
-                if key != under and not listed:  # otherwise the node of the resource has it already
+                if not listed:  # otherwise the node of the resource has it already
                     nodes.append(self._folder(folder, under, index, stop))
-                index = stop if key != under else index + 1
+                index = stop
                 continue
             if key != under:
-                folder = key + "/"
-                begin = bisect_left(keys, folder, index)
-                own = self.at(folder)
-                below = _end_of(keys, folder, begin) - begin - bool(own)
-                entries = (*self.at(key), *own)
+                folder, entries, below = key + "/", self.at(key), 0
+                if _segment_end(folder, under):  # otherwise it ends in a query or a variable, and nothing is below it
+                    begin = bisect_left(keys, folder, index)
+                    own = self.at(folder)
+                    below = _end_of(keys, folder, begin) - begin - bool(own)
+                    entries += own
                 nodes.append(TreeNode(self.server, folder if below else key, key[len(under) :], entries, below))
             index += 1
         return TreePage(nodes, "")
@@ -302,7 +303,7 @@ class ServerList:
         keys = self.keys
         common = os.path.commonprefix([keys[begin], keys[stop - 1]])  # noqa: RUF071  # by character, as URIs are
         deeper = folder
-        while (end := _segment_end(common, deeper)) < len(common) or (common.endswith("/") and end > len(deeper)):
+        while end := _segment_end(common, deeper):
             deeper = common[:end]
             if self.at(deeper[:-1]):
                 break
@@ -331,19 +332,18 @@ _PATH_ENDS = re.compile(r"[?#{]")
 
 
 def _segment_end(key: str, under: str) -> int:
-    """Return the end of the first segment below `under`, with its slash, or the length of the key if it is the last."""
+    """Return the end of the first segment below `under`, with its slash; 0 if it has none, so nothing is below it."""
     if not under:
         scheme, mark, _ = key.partition(":")
         if not mark:
-            return len(key)
+            return 0
         begin = len(scheme) + (3 if key.startswith("://", len(scheme)) else 1)
         if begin == len(scheme) + 1:
             return begin
     else:
         begin = len(under)
     stop = _PATH_ENDS.search(key, begin)
-    slash = key.find("/", begin, stop.start() if stop is not None else len(key))
-    return slash + 1 if slash >= 0 else len(key)
+    return key.find("/", begin, stop.start() if stop is not None else len(key)) + 1
 
 
 def _end_of(keys: Sequence[str], folder: str, begin: int) -> int:
