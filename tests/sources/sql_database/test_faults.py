@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.errors import InternalError, ResourceNotFound
+from wharfinger.errors import HandlerFailed, InternalError, ResourceNotFound
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 from wharfinger.sources.windows.window import NEXT
@@ -107,6 +107,34 @@ def test_reads_during_a_restart_of_postgres_return_whole_windows_or_an_error(
         reader.join(30)
     assert failures == []
     assert whole_windows[0] > before
+
+
+def test_closing_stops_a_statement_of_postgres_and_a_later_call_connects_again(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: the stopped statement was repeated with new connections, which belonged to the loop that then ended."""
+    name = postgres.database(
+        "CREATE TABLE t (id int PRIMARY KEY); CREATE VIEW slow AS SELECT pg_sleep(9)::text; INSERT INTO t VALUES (1)"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            source.read("postgres://t/public/slow/rows")
+        except BaseException as error:
+            errors.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sleeping = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{name}' AND wait_event = 'PgSleep'"
+    while reader.is_alive() and not postgres.run(sleeping):
+        pass
+    source.engine.close()
+    reader.join(30)
+    assert [type(error) for error in errors] == [HandlerFailed]
+    assert "the source was closed" in str(errors[0])
+    assert source.read("postgres://t/public/t/rows").contents[0].text == '{"id":1}\n'
 
 
 def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any, TypeVar
@@ -33,6 +32,7 @@ from wharfinger.sources.sql_database.database_engine import (
     QueryRefused,
     Rows,
     Span,
+    stopped_early,
     too_slow,
 )
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
@@ -108,8 +108,9 @@ class Postgres(DatabaseEngine):
         self._bounds = bounds
         self._schemas = schemas
         self._loop = LoopThread(f"wharfinger-postgres-{database}")
-        self._lock = threading.Lock()
         self._pool: Any = None
+        self._pool_loop: asyncio.AbstractEventLoop | None = None
+        """The loop to which the pool belongs: a call during `close` may open one on the loop that ends."""
         self._catalogue: tuple[Hashable, float, DatabaseCatalogue] | None = None
         self._notify = NotifyListener(notify, self._connect, self.location) if notify else None
         self._listening: Future[None] | None = None
@@ -123,7 +124,9 @@ class Postgres(DatabaseEngine):
 
     async def _open_pool(self) -> Any:
         asyncpg = driver()
-        if self._pool is None:
+        loop = asyncio.get_running_loop()
+        if self._pool is None or self._pool_loop is not loop:
+            self._pool_loop = loop
             self._pool = asyncpg.create_pool(
                 self._dsn,
                 min_size=0,
@@ -138,9 +141,8 @@ class Postgres(DatabaseEngine):
         return self._pool
 
     @asynccontextmanager
-    async def _connection(self, autocommit: bool) -> AsyncGenerator[Any]:
+    async def _connection(self, pool: Any, autocommit: bool) -> AsyncGenerator[Any]:
         """Yield a connection in a read-only transaction that is rolled back, or in no transaction with `autocommit`."""
-        pool = await self._open_pool()
         async with pool.acquire(timeout=CONNECTION_SECONDS) as connection:
             if autocommit:
                 yield connection
@@ -155,13 +157,18 @@ class Postgres(DatabaseEngine):
 
     def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, autocommit: bool = False) -> T:
         """Call `work` with a connection, and once more if the server had closed that connection."""
-        return self._loop.run(self._attempts(work, self._bounds.seconds if seconds is None else seconds, autocommit))
+        attempts = self._attempts(work, self._bounds.seconds if seconds is None else seconds, autocommit)
+        try:
+            return self._loop.run(attempts)
+        except CancelledError:  # `close` has ended the loop
+            raise stopped_early() from None
 
     async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, autocommit: bool) -> T:
         asyncpg = driver()
         for attempt in (1, 2):
+            pool = await self._open_pool()
             try:
-                async with self._connection(autocommit) as connection:
+                async with self._connection(pool, autocommit) as connection:
                     try:
                         async with asyncio.timeout(seconds + GRACE_SECONDS):
                             return await work(connection)
@@ -176,6 +183,8 @@ class Postgres(DatabaseEngine):
             except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresError) as error:
                 if isinstance(error, asyncpg.PostgresError) and not isinstance(error, _disconnections()):
                     raise
+                if self._pool is not pool:  # `close` has closed the connection
+                    raise stopped_early() from None
                 if attempt == 2:
                     raise self._unreachable(error) from None
         raise AssertionError("never here")
@@ -196,8 +205,7 @@ class Postgres(DatabaseEngine):
     def close(self) -> None:
         """Close all connections, and end the loop."""
         self.unlisten()
-        with self._lock:
-            pool, self._pool = self._pool, None
+        pool, self._pool = self._pool, None
         if self._loop.running:
             if pool is not None:
                 with suppress(Exception):
