@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import sqlite3
+import struct
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -135,6 +137,34 @@ def test_closing_stops_a_statement_of_postgres_and_a_later_call_connects_again(
     assert [type(error) for error in errors] == [HandlerFailed]
     assert "the source was closed" in str(errors[0])
     assert source.read("postgres://t/public/t/rows").contents[0].text == '{"id":1}\n'
+
+
+@pytest.mark.parametrize("code", ["28P01", "3D000", "53300"])
+def test_a_login_that_postgres_refuses_is_tried_once(publish: Callable[..., Database], code: str) -> None:
+    """A bug: each read failed to log in twice, which counts if a server locks accounts (wrong password: 28P01)."""
+    if not find_spec("asyncpg"):
+        pytest.skip("needs asyncpg")
+    logins = 0
+
+    class Refusal(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            nonlocal logins
+            logins += 1
+            self.request.recv(4096)
+            fields = f"SFATAL\0C{code}\0Mrefused\0\0".encode()
+            self.request.sendall(b"E" + struct.pack("!i", 4 + len(fields)) + fields)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Refusal) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+        serving.start()
+        try:
+            url = f"postgresql://reader:wrong@127.0.0.1:{server.server_address[1]}/t?sslmode=disable"
+            with pytest.raises(DatabaseUnreachable, match="cannot be reached: refused"):
+                publish(url, label="t").page(None, 10)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert logins == 1
 
 
 def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ class Postgres(DatabaseEngine):
                     await transaction.rollback()
 
     def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, autocommit: bool = False) -> T:
-        """Call `work` with a connection, and once more if the server had closed that connection."""
+        """Call `work` with a connection, and once more if that connection was lost, or none could be opened."""
         attempts = self._attempts(work, self._bounds.seconds if seconds is None else seconds, autocommit)
         try:
             return self._loop.run(attempts)
@@ -185,7 +185,7 @@ class Postgres(DatabaseEngine):
                     raise
                 if self._pool is not pool:  # `close` has closed the connection
                     raise stopped_early() from None
-                if attempt == 2:
+                if attempt == 2 or isinstance(error, _refusals()):
                     raise self._unreachable(error) from None
         raise AssertionError("never here")
 
@@ -378,11 +378,19 @@ def _disconnections() -> tuple[type[Exception], ...]:
     return (
         asyncpg.PostgresConnectionError,
         asyncpg.CannotConnectNowError,
-        asyncpg.TooManyConnectionsError,
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
+        *_refusals(),
+    )
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return the errors with which PostgreSQL would refuse a second login too; it may count failed ones."""
+    asyncpg = driver()
+    return (
         asyncpg.InvalidAuthorizationSpecificationError,
         asyncpg.InvalidCatalogNameError,
+        asyncpg.TooManyConnectionsError,
     )
 
 
