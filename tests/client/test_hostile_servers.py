@@ -318,7 +318,7 @@ def test_a_flood_of_requests_over_http_causes_no_flood_of_posts(handled: bool) -
 
             link.events.on_request = roots if handled else None
             await send_request(link)
-            assert len(link._posts) <= 2 * MAX_REPLIES
+            assert len(link._replies) <= 2 * MAX_REPLIES
 
     run(test())
     assert posted <= 10 * MAX_REPLIES

@@ -24,6 +24,7 @@ from tests.transports.client_servers import (
     send_request,
     start_event_stream,
     stub_server,
+    write_accepted,
     write_response,
 )
 from wharfinger import types as t
@@ -39,7 +40,7 @@ from wharfinger.errors import (
 )
 from wharfinger.protocol.http.headers import find_header_params
 from wharfinger.protocol.jsonrpc import Message
-from wharfinger.transports.http_client.http_link import HttpLink, NoMessage
+from wharfinger.transports.http_client.http_link import MAX_REPLIES, HttpLink, NoMessage
 
 
 async def answer_verb(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -202,6 +203,36 @@ def test_a_server_may_send_requests_on_a_stream_of_the_handshake_era() -> None:
     async def test() -> None:
         async with open_link(serve, rules=HANDSHAKE) as link:
             assert encoded_result(await send_request(link)) == b'{"got": ["p", "s"]}'
+
+    run(test())
+
+
+def test_a_ping_is_answered_while_many_notifications_wait() -> None:
+    """A bug: notifications counted as answers, of which only a number is sent at the same time."""
+    answered, ended = asyncio.Event(), asyncio.Event()
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message.get("id") == "p1":
+            answered.set()
+            write_accepted(writer)
+        elif "id" not in request.message:
+            await ended.wait()
+            write_accepted(writer)
+        else:
+            start_event_stream(writer)
+            writer.write(encode_event(id="p1", method="ping"))
+            await answered.wait()
+            writer.write(encode_event(id=request.message["id"], result={}))
+            writer.close()
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            request = asyncio.ensure_future(send_request(link))
+            await asyncio.sleep(0)  # the request begins, and does not wait for the notifications
+            for _ in range(MAX_REPLIES + 1):
+                link.notify("notifications/progress", t.UNSET)
+            await request
+            ended.set()
 
     run(test())
 

@@ -83,8 +83,11 @@ class HttpLink:
         self._loop = asyncio.get_running_loop()
         self._session_id: str | None = None
         self._ids = count(1)
-        self._responder = RequestResponder(self.name, lambda: self._posts.wait_below(MAX_REPLIES))
+        self._responder = RequestResponder(self.name, lambda: self._replies.wait_below(MAX_REPLIES))
+        self._replies = BackgroundTasks()
+        """The tasks that send responses to the server's requests."""
         self._posts = BackgroundTasks()
+        """The tasks that send notifications."""
         self._notifying: dict[asyncio.Task[None], PausableTimeout] = {}
         """The tasks that send notifications, one after another, with their timeouts."""
         self._stream = SessionStream(
@@ -364,11 +367,11 @@ class HttpLink:
     def _reply(self, data: bytes) -> None:
         """Send a response to the server's request in its own POST."""
         if self._end is None:
-            self._posts.start(self._post_one_way(data))
+            self._replies.start(self._post_one_way(data))
 
     def _refuse(self, data: bytes) -> None:
-        """Send a refusal, unless many POSTs are pending: a flood of requests must not become a flood of POSTs."""
-        if len(self._posts) < MAX_REPLIES:
+        """Send a refusal, unless many responses are pending: a flood of requests must not become a flood of POSTs."""
+        if len(self._replies) < MAX_REPLIES:
             self._reply(data)
 
     def _notify_cancelled(self, peer: ClientPeer[PendingPost], id: int, reason: str) -> None:
@@ -400,6 +403,7 @@ class HttpLink:
             with suppress(self._origin.http.ClientError, OSError, WharfingerError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     (await self._origin.send("DELETE", self._session_headers(), None)).close()
+        await self._replies.cancel()
         await self._posts.cancel()
         await self._origin.close()
 
