@@ -360,6 +360,28 @@ def test_an_unusable_url_is_reported_without_the_password(url: str, message: str
     assert "hush" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("postgresql://bob@h:5432", "postgresql://h/bob"),
+        ("postgresql://h?dbname=sales", "postgresql://h/sales"),
+        ("postgresql://h?database=sales", "postgresql://h/sales"),
+        ("postgresql://h?dbname=sales&port=6000", "postgresql://h/sales"),
+        ("postgresql:///sales?host=db1&port=5433", "postgresql://db1:5433/sales"),
+        ("postgresql://?host=db1&port=5432&dbname=sales&user=bob", "postgresql://db1/sales"),
+        ("postgresql://?host=db1&user=bob", "postgresql://db1/bob"),
+        ("postgresql://%2Fvar%2Frun/db", "postgresql://localhost/db"),
+        ("postgresql://[::1]:77/db?host=other", "postgresql://[::1]:77/db"),
+    ],
+)
+def test_the_uris_of_postgres_name_the_host_and_database_that_are_read(url: str, location: str) -> None:
+    """A bug: options of the URL were not seen, so two databases of one host got the same URIs."""
+    pytest.importorskip("asyncpg")
+    source = sql(url)
+    assert source.location == location
+    assert source.uri == location.replace("postgresql:", "postgres:")
+
+
 def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("This is no database, but long enough to be looked at as one. " * 20)

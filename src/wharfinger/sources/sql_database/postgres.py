@@ -85,11 +85,13 @@ def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notif
         port = parts.port
     except ValueError:
         raise UnusableSource("Give a URL such as postgresql://user:password@host:5432/database.") from None
-    options = parse_qs(parts.query)
-    host = parts.hostname or options.get("host", ["localhost"])[0]
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host = unquote(parts.hostname or "") or options.get("host") or "localhost"
     host_text = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
-    host_text += f":{port}" if port not in (None, 5432) else ""
-    database = unquote(parts.path[1:]) or unquote(parts.username or "") or "postgres"
+    port_text = str(port or (not parts.hostname and options.get("port")) or 5432)  # asyncpg uses the option only then
+    host_text += f":{port_text}" if port_text != "5432" else ""
+    database = unquote(parts.path[1:]) if parts.path else options.get("dbname") or options.get("database")
+    database = database or unquote(parts.username or "") or options.get("user") or "postgres"
     return Postgres(dsn, host_text, database, bounds, schemas, notify)
 
 
