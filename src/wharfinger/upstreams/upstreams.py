@@ -259,29 +259,25 @@ class Upstreams(Mapping[str, Upstream]):
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one, and names servers that are down.
         """
-        return await self._look_up(public_name, self.tools, self.find_tool)
+        return await self._look_up(self._tool_names.origins, public_name, "tool", self.tools)
 
     async def look_up_prompt(self, public_name: str) -> tuple[Upstream, str]:
         """Return the server of a prompt, and the server's own name for it; see `look_up_tool`."""
-        return await self._look_up(public_name, self.prompts, self.find_prompt)
+        return await self._look_up(self._prompt_names.origins, public_name, "prompt", self.prompts)
 
     async def _look_up(
         self,
+        origins: Mapping[str, tuple[str, str]],
         name: str,
+        noun: str,
         listing: Callable[[], Coroutine[Any, Any, object]],
-        find: Callable[[str], tuple[Upstream, str]],
     ) -> tuple[Upstream, str]:
-        try:
-            return find(name)
-        except InvalidArgument:
-            pass
-        await listing()
-        try:
-            return find(name)
-        except InvalidArgument:
+        if name not in origins:
+            await listing()
+        if name not in origins:
             await self.ready(START_SECONDS)  # a server that is starting may have it
             await listing()
-        return find(name)
+        return self._find(origins, name, noun)
 
     async def public_tool_name(self, server: str, own_name: str) -> str:
         """Return the public name of a tool of a server; its own name if the server does not list it."""
