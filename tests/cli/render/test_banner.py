@@ -26,6 +26,7 @@ from wharfinger.cli.render.banner import (
     ServerAddress,
     banner_text,
     make_banner,
+    without_content,
 )
 from wharfinger.cli.render.start_page import PageItem, PageItems, start_page
 
@@ -87,6 +88,24 @@ def test_the_banner_has_the_documented_lines(lines: list[str], url: str, charts:
     ]
     for pattern, line in zip(expected, lines, strict=True):
         assert re.fullmatch(pattern, line), line
+
+
+@pytest.mark.parametrize(
+    ("url", "live", "titles"),
+    [
+        ("https://charts.example/mcp", LOG, ["Claude Code", "VS Code", "Cursor, others", "Claude Desktop"]),
+        ("http://127.0.0.1:8000/mcp", "", ["Claude Code", "VS Code", "Cursor, others", "See it"]),
+    ],
+)
+def test_the_banner_without_content_has_the_rows_that_name_no_published_data(
+    url: str, live: str, titles: list[str]
+) -> None:
+    """A bug: the row that says how to add the URL to Claude Desktop was left out too."""
+    address = ServerAddress(url, "/", issuers=("https://login.example",))
+    sources = [PublishedSource("/home/ada/charts", "4 files")]
+    banner = without_content(make_banner("charts", sources, address, ("wharfinger",), ("/home/ada/charts",), live))
+    assert [row.title for row in banner.rows] == titles
+    assert "/charts" not in banner_text(banner).replace(url, "")
 
 
 def test_the_line_for_claude_code_is_a_command_with_a_working_url(lines: list[str]) -> None:

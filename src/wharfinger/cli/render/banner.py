@@ -26,6 +26,8 @@ class UsageLine(NamedTuple):
     title: str
     text: str
     remark: str = ""
+    about_content: bool = False
+    """Whether the text has paths or URIs of the published data."""
 
 
 class ServerAddress(NamedTuple):
@@ -98,10 +100,12 @@ def make_banner(
     if address.issuers and url.startswith("https:"):
         rows.append(UsageLine("Claude Desktop", url, "(add it in Settings, Connectors; it must be public)"))
     else:
-        rows.append(UsageLine("Claude Desktop", shlex.join((*program, "add", "claude-desktop", *target)), f"({stdio})"))
+        add = shlex.join((*program, "add", "claude-desktop", *target))
+        rows.append(UsageLine("Claude Desktop", add, f"({stdio})", about_content=True))
     login = f"{shlex.join((*program, 'auth', 'login', url))} && " if address.issuers else ""
     if live:
-        rows.append(UsageLine("See it live", login + shlex.join((*program, "watch", *client, url, live))))
+        watch = shlex.join((*program, "watch", *client, url, live))
+        rows.append(UsageLine("See it live", login + watch, about_content=True))
     else:
         rows.append(UsageLine("See it", login + shlex.join((*program, "ls", *client, url))))
     return Banner(name, tuple(published), address, tuple(rows), program)
@@ -109,12 +113,7 @@ def make_banner(
 
 def without_content(banner: Banner) -> Banner:
     """Return the banner without facts about the published data, for people who may not read all of that data."""
-    rows = tuple(row for row in banner.rows if row.title not in _ABOUT_CONTENT)
-    return banner._replace(published=(), rows=rows)
-
-
-_ABOUT_CONTENT = ("Claude Desktop", "See it live")
-"""Rows with paths of this machine or URIs."""
+    return banner._replace(published=(), rows=tuple(row for row in banner.rows if not row.about_content))
 
 
 def http_entry(url: str, token_env: str, kind: dict[str, Any]) -> dict[str, Any]:
