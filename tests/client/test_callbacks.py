@@ -48,3 +48,28 @@ async def test_a_queue_that_is_stopped_at_once_leaves_no_coroutine_unawaited() -
     queue.put("after")
     await queue.finished()
     assert delivered == ["after"]
+
+
+async def test_a_function_is_cancelled_with_the_task_that_waits_for_it() -> None:
+    """A bug: a cancelled call left its progress function running."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+    delivered: list[int] = []
+
+    async def note(number: int) -> None:
+        delivered.append(number)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    queue = CallbackQueue(note)
+    queue.put(1)
+    queue.put(2)
+    waiting = asyncio.create_task(queue.finished())
+    await begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.wait_for(ended.wait(), 10)
+    assert delivered == [1]

@@ -52,9 +52,13 @@ class CallbackQueue:
                 self._task.add_done_callback(lambda _: result.close())
 
     async def finished(self) -> None:
-        """Wait until all calls have returned."""
+        """Wait until all calls have returned. If the caller is cancelled meanwhile, stop."""
         if self._task is not None and self._task is not asyncio.current_task():
-            await asyncio.wait((self._task,))
+            try:
+                await asyncio.wait((self._task,))
+            except asyncio.CancelledError:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """Drop waiting calls and cancel the running one, unless that one is the caller."""
