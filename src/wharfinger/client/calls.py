@@ -104,7 +104,7 @@ class Call(msgspec.Struct, eq=False):
     """Whether the call may be sent again after its connection was lost. None leaves that to its method or tool."""
     bypass_cache: bool = False
     """Whether to send the request even if a result is cached."""
-    bounded: bool = True
+    timeout_given: bool = True
     """Whether the caller gave `timeout`, which then bounds a task too."""
     on_notification: Callable[[Message], None] | None = None
     """Called with each notification that belongs to this call. The client handles it as well."""
@@ -134,7 +134,8 @@ class Call(msgspec.Struct, eq=False):
         if self.deadline is None:
             timeout, max_timeout = self.timeout, self.max_timeout
             self.deadline, self.last_deadline = now + timeout, now + max_timeout
-            left = timeout if timeout < max_timeout else max_timeout  # exact, for error messages
+            # Not the difference of two times, whose rounding error would show in error messages.
+            left = timeout if timeout < max_timeout else max_timeout
         else:
             left = min(self.deadline, self.last_deadline) - now
             if left <= 0:
@@ -231,7 +232,7 @@ class ProgressStep:
 
     async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
         reports = None if call.progress is None else CallbackQueue(call.progress)
-        other = call.on_notification  # of middleware
+        other = call.on_notification  # set by middleware
         inner, timeout = call, None
         if pausable:
             now = asyncio.get_running_loop().time()

@@ -436,7 +436,7 @@ class Client:
     ) -> Awaitable[Any]:
         max_timeout = math.inf if timeout == math.inf else self._max_timeout
         seconds = self._timeout if timeout is None else timeout
-        call = Call(row, params, seconds, max_timeout, bypass_cache=bypass_cache, bounded=timeout is not None)
+        call = Call(row, params, seconds, max_timeout, bypass_cache=bypass_cache, timeout_given=timeout is not None)
         chain = self._chains.get(row) or self._session.compose(row)
         return chain(call)
 
@@ -454,7 +454,9 @@ class Client:
         if max_timeout is None:
             max_timeout = math.inf if timeout == math.inf else self._max_timeout
         seconds = self._timeout if timeout is None else timeout
-        return Call(row, params, seconds, max_timeout, progress, reset_on_progress, retry, bounded=timeout is not None)
+        return Call(
+            row, params, seconds, max_timeout, progress, reset_on_progress, retry, timeout_given=timeout is not None
+        )
 
     def _list(
         self,

@@ -227,7 +227,7 @@ class TaskStep:
             InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
-        task_call = call if call.bounded else _unbounded(call)
+        task_call = call if call.timeout_given else _unbounded(call)
         answered: set[str] = set()
         state: Any = task
         try:
@@ -272,7 +272,7 @@ def _unbounded(call: Call) -> Call:
 
     The client's default timeout does not apply to it.
     """
-    return msgspec.structs.replace(call, timeout=call.timeout if call.bounded else math.inf, deadline=None)
+    return msgspec.structs.replace(call, timeout=call.timeout if call.timeout_given else math.inf, deadline=None)
 
 
 async def _cancel(next: Next, row: Method, params: Any) -> None:
