@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.client.example_server import example_server
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
-from wharfinger.client.calls import Call, Next, compose
+from wharfinger.client.calls import Call, Next, check_middleware, compose
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import SUPPORTED
@@ -135,6 +136,20 @@ def test_middleware_is_composed_with_the_first_one_outermost() -> None:
 
 
 @EACH
+def test_middleware_is_an_async_function_or_an_object_that_is_called_like_one() -> None:
+    """A bug: a class was accepted, although calling it makes an object and awaits nothing."""
+
+    class Around:
+        async def __call__(self, call: Call, next: Next) -> Any:
+            return await next(call)
+
+    check_middleware(Around())
+    check_middleware(Around().__call__)
+    check_middleware(partial(Around.__call__, Around()))
+    with pytest.raises(TypeError, match=r"Around\(\) must be an async function"):
+        check_middleware(Around)
+
+
 def test_progress_is_reported_in_order_and_before_the_result(revision: str) -> None:
     async def test() -> None:
         reported: list[tuple[float, float | None]] = []

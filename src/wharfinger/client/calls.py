@@ -192,7 +192,8 @@ def _bind(step: Middleware, next: Next) -> Next:
 
 def check_middleware(middleware: object) -> None:
     """Raise TypeError unless this is an async function, or an object or `functools.partial` that is called like one."""
-    function = middleware if inspect.isroutine(middleware) else getattr(middleware, "__call__", None)  # noqa: B004
+    # The `__call__` of a class would be that of its instances: to call the class makes one.
+    function = middleware if inspect.isroutine(middleware) else getattr(type(middleware), "__call__", None)  # noqa: B004
     wrapped = getattr(middleware, "func", None)
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(wrapped):
         name = getattr(middleware, "__name__", type(middleware).__name__)
