@@ -87,12 +87,16 @@ def test_the_deadline_of_a_call_starts_with_its_first_request_and_is_extended_by
         call.left(113)
     call.extend_deadline(100)
     assert call.left(129) == 1
-    with pytest.raises(RequestTimeout):
+    with pytest.raises(RequestTimeout, match="within 30 s"):
         call.left(130)
 
 
 def test_max_timeout_bounds_the_deadline_and_infinity_means_no_deadline() -> None:
     assert Call(METHODS["tools/call"], None, 40, 30).left(0) == 30
+    unbounded = Call(METHODS["tools/call"], None, math.inf, 30)
+    unbounded.left(0)
+    with pytest.raises(RequestTimeout, match="within 30 s"):
+        unbounded.left(30)
     endless = Call(METHODS["tools/call"], None, math.inf, math.inf)
     endless.extend_deadline(5)
     assert (endless.left(0), endless.left(1e9)) == (None, None)
@@ -132,10 +136,6 @@ def test_middleware_is_composed_with_the_first_one_outermost() -> None:
     run(test())
 
 
-# Progress.
-
-
-@EACH
 def test_middleware_is_an_async_function_or_an_object_that_is_called_like_one() -> None:
     """A bug: a class was accepted, although calling it makes an object and awaits nothing."""
 
@@ -150,6 +150,10 @@ def test_middleware_is_an_async_function_or_an_object_that_is_called_like_one() 
         check_middleware(Around)
 
 
+# Progress.
+
+
+@EACH
 def test_progress_is_reported_in_order_and_before_the_result(revision: str) -> None:
     async def test() -> None:
         reported: list[tuple[float, float | None]] = []

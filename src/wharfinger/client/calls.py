@@ -139,7 +139,8 @@ class Call(msgspec.Struct, eq=False):
         else:
             left = min(self.deadline, self.last_deadline) - now
             if left <= 0:
-                raise RequestTimeout(f"The call was not complete within {self.timeout:g} s.")
+                seconds = self.timeout if self.deadline < self.last_deadline else self.max_timeout
+                raise RequestTimeout(f"The call was not complete within {seconds:g} s.")
         return None if left == math.inf else left
 
     def extend_deadline(self, seconds: float) -> None:
