@@ -303,6 +303,38 @@ def test_timeouts_are_paused_until_the_last_elicitation_is_answered() -> None:
     run(test())
 
 
+def test_the_time_of_an_answer_does_not_count_when_its_call_is_sent_again() -> None:
+    """A bug: a call that was sent again had only the time that was left without the pauses of the first attempt."""
+
+    async def test() -> None:
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+        async def run_steps(message: Any) -> Any:
+            if server.count("tools/call") % 2:
+                server.say(id="a", method="elicitation/create", params=form)
+                await asyncio.sleep(56)
+            else:
+                await asyncio.sleep(message["params"]["arguments"]["last"])
+            return text("done")
+
+        async def answer_slowly(_: Any) -> Any:
+            await asyncio.sleep(50)
+            return {}
+
+        async def send_twice(call: Any, next: Any) -> Any:
+            await next(call)
+            return await next(call)
+
+        async with (
+            Script(HANDSHAKE, tools__call=run_steps) as server,
+            server.client(timeout=10, elicitation=answer_slowly, middleware=[send_twice]) as client,
+        ):
+            assert (await client.call_tool("x", {"last": 3.9})).text == "done"
+            assert await seconds_to_failure(client.call_tool("x", {"last": 4.1})) == pytest.approx(60)
+
+    run(test())
+
+
 def test_middleware_may_change_the_timeout_of_a_call_or_return_a_result() -> None:
     async def test() -> None:
         seen: list[str] = []

@@ -247,7 +247,6 @@ class ProgressStep:
             if message.method != PROGRESS:
                 return
             if call.reset_on_progress and timeout is not None:
-                call.restart()
                 timeout.restart(call.timeout)
             progress = None if reports is None else progress_in(message)
             if reports is not None and progress is not None:
@@ -261,8 +260,10 @@ class ProgressStep:
             if reports is not None:
                 reports.stop()
             raise
-        finally:
-            inner.on_notification = other  # middleware may send the call again
+        finally:  # the call may be sent again: by middleware, or after a visit to a URL
+            inner.on_notification = other
+            if timeout is not None:  # pauses and restarts have moved the deadline
+                call.deadline = asyncio.get_running_loop().time() + timeout.remaining()
         call.raw = inner.raw
         if reports is not None:
             await reports.finished()
