@@ -53,6 +53,7 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
     }
     lists["tools"].items = all_tools.tools[:LIST_ITEMS]
     survey = Survey(
+    lists["tools"].more |= len(all_tools.tools) > LIST_ITEMS
         name=client.server_info.name if client.server_info else "",
         version=client.server_info.version if client.server_info else "",
         instructions=client.instructions or "",
@@ -74,7 +75,8 @@ async def read_list(listing: Listing[Any], optional: bool) -> SurveyedList:
         async for page in listing.pages():
             surveyed.items += page
             surveyed.largest_page = max(surveyed.largest_page, len(page))
-            if len(surveyed.items) >= LIST_ITEMS:
+            if len(surveyed.items) > LIST_ITEMS:
+                del surveyed.items[LIST_ITEMS:]
                 surveyed.more = True
                 break
     except ConnectionLost:
