@@ -97,7 +97,9 @@ def choose(survey: Survey, sample: int) -> list[str]:
         if item.mime_type != "inode/directory" and not (isinstance(item.size, int) and item.size > SAMPLE_BYTES)
     ]
     pages = [page_of(tool) for tool in survey.tools.items] if survey.capabilities.resources is not UNSET else []
-    return list(dict.fromkeys([*filter(None, pages), *small[:: max(1, len(small) // sample)][:sample]]))
+    count = min(sample, len(small))
+    spread = (small[number * len(small) // count] for number in range(count))
+    return list(dict.fromkeys([*filter(None, pages), *spread]))
 
 
 async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
