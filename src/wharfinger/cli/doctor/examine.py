@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +12,7 @@ from wharfinger import types as t
 from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, page_of
 from wharfinger.client import Client
 from wharfinger.client.results import Listing
-from wharfinger.errors import ConnectionLost, MethodNotFound, WharfingerError
+from wharfinger.errors import ConnectionLost, MethodNotFound, RequestTimeout, WharfingerError
 
 __all__ = ["AllTools", "examine"]
 
@@ -23,6 +23,7 @@ SAMPLE_BYTES = 4 << 20
 SAMPLE_SECONDS = 20.0
 """Maximum time for all reads together."""
 READ_SECONDS = 10.0
+"""Maximum time for one read."""
 
 
 class AllTools:
@@ -52,8 +53,8 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
         for name, (declared, listing) in listings.items()
     }
     lists["tools"].items = all_tools.tools[:LIST_ITEMS]
-    survey = Survey(
     lists["tools"].more |= len(all_tools.tools) > LIST_ITEMS
+    survey = Survey(
         name=client.server_info.name if client.server_info else "",
         version=client.server_info.version if client.server_info else "",
         instructions=client.instructions or "",
@@ -103,11 +104,12 @@ def choose(survey: Survey, sample: int) -> list[str]:
 
 
 async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
-    """Read resources one after the other, within a bounded time."""
+    """Read resources one after the other, within a bounded time. A read that this time cuts short is left out."""
     reads: dict[str, SampleRead] = {}
-    end = time.monotonic() + SAMPLE_SECONDS
+    now = asyncio.get_running_loop().time
+    end = now() + SAMPLE_SECONDS
     for uri in uris:
-        remaining = end - time.monotonic()
+        remaining = end - now()
         if remaining <= 0:
             break
         try:
@@ -116,5 +118,7 @@ async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, Sampl
         except ConnectionLost:
             raise
         except WharfingerError as error:
+            if isinstance(error, RequestTimeout) and remaining < READ_SECONDS:
+                break  # the server had less time than for other reads: that is not its fault
             reads[uri] = SampleRead(error=str(error))
     return reads
