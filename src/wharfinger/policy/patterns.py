@@ -2,10 +2,12 @@
 
 A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git://", "flask", "HEAD", "a b.md")`.
 The query is left out, since it selects a part or a view of the same resource. A slash at the end is left out too, so
-that a rule for a directory does not depend on how a client writes it. A URI that could be written in another way has no
-segments, and no pattern matches it. It contains `%2e`, `%2F`, `..`, `//` inside the path, or control characters; for
-`http:` and similar schemes also a host in upper case, a default port or user information. So two spellings of one file
-never get different decisions.
+that a rule for a directory does not depend on how a client writes it.
+
+Only the canonical spelling of a URI has segments; no pattern matches another spelling. So two spellings of one file
+never get different decisions. Not canonical are `%2e`, `%2F`, `..`, `//` inside the path, and control characters; for
+`http:` and similar schemes also a host in upper case, an IPv6 address in a longer form, a default port and user
+information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
@@ -15,6 +17,7 @@ proportional to the length of the URI, and it can also say whether a match is st
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -119,7 +122,21 @@ def _is_canonical_authority(scheme: str, authority: str) -> bool:
     port = _DEFAULT_PORTS.get(scheme)
     if port is None or authority == "**":
         return True
-    return _HOST.fullmatch(authority) is not None and not authority.endswith(port)
+    if not _HOST.fullmatch(authority) or authority.endswith(port):
+        return False
+    return not authority.startswith("[") or _is_canonical_ipv6(authority[1 : authority.index("]")])
+
+
+def _is_canonical_ipv6(text: str) -> bool:
+    """Return whether this is an IPv6 address in its only short form (RFC 5952 §4).
+
+    An address that is mapped from IPv4 is not: the IPv4 address is another spelling of it.
+    """
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return str(address) == text and address.ipv4_mapped is None
 
 
 class _AnySegments:
@@ -228,8 +245,8 @@ def parse_pattern(text: str) -> TargetPattern:
     if segments is None:
         raise UnusablePattern(
             f"{text!r} can be written in a simpler way: leave out empty, '.' and '..' segments, the host localhost, "
-            "default ports, user names, and escapes such as %2E that are not needed; write a host in lower case, and "
-            "other escapes with upper-case digits, as in %C3%A9 or %20."
+            "default ports, user names, and escapes such as %2E that are not needed; write a host in lower case, an "
+            "IPv6 address in its shortest form, and other escapes with upper-case digits, as in %C3%A9 or %20."
         )
     if len(segments) > MAX_SEGMENTS:
         raise UnusablePattern(f"{text[:60]!r}… has more than {MAX_SEGMENTS} segments.")
