@@ -11,8 +11,8 @@ information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
-proportional to the length of the URI, and it can also say whether a match is still possible below a directory
-(`TargetPattern.step` returned positions) or certain (`TargetPattern.covers`).
+proportional to the length of the URI. The positions after the segments of a directory also say whether a match below it
+is possible (there are any) or certain (`TargetPattern.covers`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UnusablePattern(WharfingerError, ValueError):
 
 
 def segments_of(uri: str) -> Segments | None:
-    """Return the decoded segments of a canonical URI; None if it is not a URI, or could be written in another way."""
+    """Return the decoded segments of a URI; None if it is not a URI, or not in its canonical spelling."""
     text = uri.partition("?")[0]
     if len(text) > MAX_URI_CHARACTERS or _NOT_CANONICAL.search(text):
         return None
@@ -80,7 +80,7 @@ def segments_of(uri: str) -> Segments | None:
 def segments_below(prefix: str) -> Segments | None:
     """Return the segments of the directory in which all URIs that begin with `prefix` are; None as in `segments_of`.
 
-    They are empty if the prefix ends before the end of a scheme and its `//`, and thus names no directory.
+    They are empty if the prefix is only a part of a scheme and its `//`: then it names no directory.
     Use it for the literal beginning of a template: that of `file:///docs/re{name}` is in the directory `file:///docs/`.
     """
     if _SCHEME_BEGINNING.fullmatch(prefix):
@@ -196,7 +196,7 @@ class TargetPattern(NamedTuple):
         return item if isinstance(item, str) else None
 
     def last_items(self, positions: int) -> list[str | Matcher | None]:
-        """Return what may be the last segment after these positions: a string, a matcher, or None for any segment."""
+        """Return what the last segment of a match may be after these positions: strings, matchers, or None for any."""
         items: list[str | Matcher | None] = []
         for index, item in enumerate(self.items):
             if positions >> index & 1:
