@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT, TIDE_SERVER
+from wharfinger.cli import main
 from wharfinger.cli.commands.policy_commands import shown_words
+from wharfinger.cli.serving import published_lists
+
+REMARK = "Only the first {} items of a list were read: the policy may not deny what looks private among the others."
 
 
 @pytest.fixture
@@ -59,6 +63,21 @@ def test_a_first_policy_passes_its_check_and_is_never_overwritten(docs: Path) ->
     assert (docs / "policy0.toml").read_text() == text
     assert run(docs, "policy", "init", "--force", "-o", "policy0.toml", "git:code").returncode == 0
     assert "git://code/**" in (docs / "policy0.toml").read_text()
+
+
+@pytest.mark.parametrize(("count", "remarks"), [(6, []), (5, [REMARK.format(5)])])
+def test_a_first_policy_for_a_part_of_the_lists_says_so(
+    docs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, remarks: list[str]
+) -> None:
+    """A bug: names that look private were not denied after the first 20,000, and nothing said so."""
+    monkeypatch.setattr(published_lists, "MAX_LISTED", count)
+    monkeypatch.chdir(docs)
+    for name in ("b.md", "c.md"):  # 6 resources, with the two folders
+        (docs / "docs" / name).write_text("everyone")
+    assert main(["policy", "init", "docs"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == remarks
+    assert main(["policy", "init", "-q", "--force", "docs"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_a_password_is_neither_written_into_a_first_policy_nor_shown(tmp_path: Path) -> None:

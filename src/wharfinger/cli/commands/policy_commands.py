@@ -56,7 +56,7 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     The policy lets local callers, and callers with a token, read everything that does not look private. Change it as
     you need.
     """
-    from wharfinger.cli.serving.published_lists import read_target_lists
+    from wharfinger.cli.serving.published_lists import MAX_LISTED, read_target_lists
     from wharfinger.cli.serving.server_loader import split_place
     from wharfinger.content.text import escape_controls
     from wharfinger.policy.first_policy import first_policy
@@ -76,6 +76,11 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
         click.echo(f"Wrote {escape_controls(str(path))}. Check it with: wharfinger policy check {name} {words}")
         for remark in omitted:
             click.echo(remark)
+        if not lists.published.complete:
+            click.echo(
+                f"Only the first {MAX_LISTED:,} items of a list were read: the policy may not deny what looks private "
+                "among the others."
+            )
 
 
 def shown_words(targets: Sequence[str]) -> tuple[list[str], list[str]]:
