@@ -16,6 +16,14 @@ def test_completions_are_printed_one_per_line(run_cli: RunCli, harbour_url: str)
     assert run_cli("complete", harbour_url, "briefing")[0] == 2
 
 
+def test_the_word_after_the_argument_is_its_value_even_if_it_is_empty_or_has_an_equals_sign(
+    run_cli: RunCli, harbour_url: str
+) -> None:
+    assert run_cli("complete", harbour_url, "briefing", "vessel", "", "notes=x")[1].split() == ["mary", "marta", "olga"]
+    assert run_cli("complete", harbour_url, "briefing", "vessel", "notes=x") == (0, "", "")
+    assert "write '' if there is none yet" in run_cli("complete", "--help")[1]
+
+
 def test_a_variable_that_a_template_does_not_have_is_reported(run_cli: RunCli, harbour_url: str) -> None:
     code, out, err = run_cli("complete", harbour_url, "log://{vessel}/{day}", "ship")
     assert (code, out) == (2, "")

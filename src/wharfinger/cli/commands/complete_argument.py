@@ -29,7 +29,7 @@ Examples:
 @click.argument(
     "words",
     nargs=-1,
-    metavar="TARGET REF ARGUMENT [VALUE] [KEY=TEXT]…",
+    metavar="TARGET REF ARGUMENT [VALUE [KEY=TEXT]…]",
     shell_complete=complete_words("references"),
 )
 @json_option
@@ -40,7 +40,7 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
     """Complete VALUE for an argument of a prompt or a variable of a template, one suggestion per line.
 
     REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. KEY=TEXT passes
-    the value of another argument or variable.
+    the value of another argument or variable, and follows VALUE: write '' if there is none yet.
     """
     target, (reference, argument, *rest) = split_words(ctx, words, ("REF", "ARGUMENT"))
     context = parse_texts(ctx, tuple(rest[1:]))
