@@ -328,6 +328,24 @@ def test_a_resource_with_a_long_mime_type_is_read_from_the_server(
     run(test())
 
 
+@pytest.mark.parametrize("note", ["\r\nX-Note: tide", "\n", "\0", "\x7f", "; note=é"])
+def test_a_resource_whose_mime_type_is_not_printable_ascii_is_read_from_the_server(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    """A bug: such a type was put into `Accept`; only the HTTP library refused control characters."""
+
+    async def test() -> None:
+        async with (
+            serve_web(certificate, monkeypatch) as site,
+            Client(naming_server((PAGE, f"text/markdown{note}")), fetch_web_resources=True) as client,
+        ):
+            await client.list_resources()
+            assert (await read(client, PAGE))[0] == "from the server"
+            assert site.requests == []
+
+    run(test())
+
+
 def test_a_host_reads_from_the_web_with_fetch_web_resources(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with (

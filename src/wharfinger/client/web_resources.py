@@ -41,7 +41,7 @@ MAX_NAMED_URIS = 50_000
 """The maximum number of remembered URIs that the server has named; the oldest are forgotten."""
 MAX_URI_CHARACTERS = 8_192
 MAX_MIME_CHARACTERS = 255
-"""A resource with a longer URI or MIME type is read from the server."""
+"""A resource with a longer URI or MIME type is read from the server, and one whose type cannot be in a header."""
 FETCH_SECONDS = 15.0
 """The maximum time for the web to answer; at most half of the call's own time, so that the server can still answer."""
 MAX_BODY_BYTES = 16 << 20
@@ -86,7 +86,9 @@ class WebResourceStep:
     def _remember(self, result: Any) -> None:
         """Remember the URIs that a result names, and forget the oldest ones."""
         for uri, kind in _named_in(result):
-            if uri.startswith("https://") and len(uri) <= MAX_URI_CHARACTERS and len(kind) <= MAX_MIME_CHARACTERS:
+            if len(kind) > MAX_MIME_CHARACTERS or not (kind.isascii() and kind.isprintable()):
+                continue
+            if uri.startswith("https://") and len(uri) <= MAX_URI_CHARACTERS:
                 self._named.pop(uri, None)
                 self._named[uri] = kind
                 if len(self._named) > MAX_NAMED_URIS:
