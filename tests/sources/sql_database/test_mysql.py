@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused, Span
+from wharfinger.sources.sql_database.mysql_catalogue import read_catalogue
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 from .conftest import SHOP, walk
@@ -263,6 +264,31 @@ def test_tables_without_a_key_partitions_and_invisible_columns_are_read(
     assert columns["hid"]["type"] == "int(11) INVISIBLE"
     assert columns["twice"]["generated"] is columns["thrice"]["generated"] is True
     assert "generated" not in columns["at"]
+
+
+def test_a_default_null_differs_from_the_text_null(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+    name = mariadb.database("CREATE TABLE t (a TEXT, b TEXT DEFAULT NULL, c VARCHAR(9) DEFAULT 'NULL', d INT NOT NULL)")
+    source = publish(mariadb.url(name), label="t")
+    columns = json.loads(str(source.read(f"{source.uri}/t").contents[0].text))["columns"]
+    assert [column.get("default") for column in columns] == [None, None, "'NULL'", None]
+
+
+def test_the_text_null_is_a_default_in_mysql() -> None:
+    """Bug: it was taken as no default, as in MariaDB. MySQL does not quote texts."""
+    columns = [("a", None), ("b", "NULL"), ("c", "")]
+
+    def fetch(statement: str) -> list[tuple[str | None, ...]]:
+        if "information_schema.TABLES" in statement:
+            return [("shop", "t", "BASE TABLE", "")]
+        if "information_schema.COLUMNS" in statement:
+            return [
+                ("shop", "t", name, "varchar", "varchar(9)", "YES", default, "", "", "9", "select")
+                for name, default in columns
+            ]
+        return []
+
+    (table,) = read_catalogue(fetch, "shop", mariadb=False).tables.values()
+    assert [(column.name, column.default) for column in table.columns] == columns
 
 
 def test_an_account_sees_only_the_columns_that_it_may_read(

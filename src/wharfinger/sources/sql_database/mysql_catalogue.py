@@ -39,6 +39,8 @@ SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABL
        COLUMN_COMMENT, CHARACTER_MAXIMUM_LENGTH, PRIVILEGES
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
+# For a column without a default, MariaDB writes the word NULL. It quotes texts; MySQL does not.
+_MARIADB_COLUMNS = _COLUMNS.replace("COLUMN_DEFAULT", "NULLIF(COLUMN_DEFAULT, 'NULL')")
 _INDEXES = """
 SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
@@ -82,7 +84,7 @@ _KINDS = {
 }
 _KEY_KINDS = ("int", "decimal", "float", "bit", "char", "text", "plain", "enum", "set", "binary")
 _MAX_CHAR_LENGTH = 255
-"""Maximum length of a `char`. A VARCHAR that may be longer is a `text`, which is cut for rows."""
+"""Maximum length of a `char`. A VARCHAR that may be longer is a `text`: of a long one, rows contain the beginning."""
 _VALUE = re.compile("'((?:[^']|'')*)'")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "0": "\0", "Z": "\x1a"}
@@ -97,7 +99,7 @@ def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCat
     """Read all tables and views of the connection's database that the account may read."""
     # `information_schema` ignores the case of names, so the result may contain tables of another database.
     table_rows = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
-    columns = _by_table(fetch(_COLUMNS), database)
+    columns = _by_table(fetch(_MARIADB_COLUMNS if mariadb else _COLUMNS), database)
     indexes = _by_table(fetch(_INDEXES), database)
     foreign_keys = _by_table(fetch(_FOREIGN_KEYS), database)
     checks = _by_table(fetch(_MARIADB_CHECKS if mariadb else _MYSQL_CHECKS), database)
@@ -177,7 +179,7 @@ def _columns(rows: _Rows, checks: Iterable[str]) -> tuple[DatabaseColumn, ...]:
 
 
 def _column(row: tuple[str | None, ...], json_columns: set[str]) -> DatabaseColumn:
-    name, data_type, full_type, nullable, default, extra, comment, length, _ = [text or "" for text in row]
+    name, data_type, full_type, nullable, _, extra, comment, length, _ = [text or "" for text in row]
     data_type = data_type.lower()
     kind = _KINDS.get(data_type, "plain")
     if name in json_columns and kind in ("char", "text"):
@@ -195,7 +197,7 @@ def _column(row: tuple[str | None, ...], json_columns: set[str]) -> DatabaseColu
         name=name,
         type=(data_type if values else full_type) + (" INVISIBLE" if "INVISIBLE" in extra.upper() else ""),
         nullable=nullable != "NO",
-        default=None if row[4] is None or row[4] == "NULL" else default,
+        default=row[4],
         generated=" GENERATED" in extra.upper(),
         comment=comment or None,
         values=values,
