@@ -262,6 +262,25 @@ def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[.
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1"])
+def test_the_size_of_a_text_is_that_of_its_utf_8(
+    encoding: str, postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """Bug: it was that in the encoding of the database, so a part of a text could look like the whole."""
+    name = f"size_{encoding.lower()}"
+    postgres.run(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    characters = 12 << 20
+    postgres.run(f"CREATE TABLE t AS SELECT 1 AS id, repeat('é', {characters}) AS body", name)
+    postgres.run("ALTER TABLE t ADD PRIMARY KEY (id)", name)
+    source = publish(postgres.url(name, "reader"), label="t")
+    row = json.loads(str(source.read("postgres://t/public/t/rows").contents[0].text))
+    assert row["body"]["bytes"] == 2 * characters
+    contents = source.read("postgres://t/public/t/rows/1/body").contents
+    assert "first 16,777,216 bytes of 25,165,824" in str(contents[-1].text)
+    answer = source.query("SELECT body FROM t")
+    assert answer.rows[0][0] == {"text": "é" * 2_000, "cut": True, "bytes": 2 * characters}
+
+
 def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
     """Numbers that would lose digits in a JSON client are strings."""
     name = postgres.database(

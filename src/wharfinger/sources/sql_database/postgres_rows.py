@@ -81,7 +81,7 @@ def _cast(table: DatabaseTable, name: str) -> str:
 def _cut_expression(expression: str, kind: str, cell: int) -> str:
     """Return an expression that reads about `cell` characters of a value, in the form that `_value` decodes.
 
-    - A text that is too long: its first `cell + 1` characters, then its size in bytes as digits.
+    - A text that is too long: its first `cell + 1` characters, then its size in UTF-8 as digits.
     - Bytes: their size as four bytes, big-endian, then their beginning.
     """
     if kind in _NATIVE:
@@ -93,8 +93,18 @@ def _cut_expression(expression: str, kind: str, cell: int) -> str:
     if kind.endswith("[]") or kind == "record":
         whole = f"pg_catalog.to_json({expression})::text"
     beginning = f"pg_catalog.left({whole}, {cell + 1})"
-    size = f"CASE WHEN pg_catalog.length({beginning}) > {cell} THEN pg_catalog.octet_length({whole})::text ELSE '' END"
+    size = f"CASE WHEN pg_catalog.length({beginning}) > {cell} THEN {_utf8_size(whole)}::text ELSE '' END"
     return f"{beginning} || {size}"
+
+
+def _utf8_size(text: str) -> str:
+    """Return an expression for the size in bytes of a text in UTF-8, in which the server sends it."""
+    # In a database in UTF-8, this is the stored size, which PostgreSQL finds without reading the text.
+    return (
+        "(CASE WHEN pg_catalog.getdatabaseencoding() IN ('UTF8', 'SQL_ASCII') "
+        f"THEN pg_catalog.octet_length({text}) "
+        f"ELSE pg_catalog.octet_length(pg_catalog.convert_to({text}, 'UTF8')) END)"
+    )
 
 
 _NATIVE = {"boolean", "smallint", "integer", "bigint", "real", "double precision"}
@@ -141,9 +151,10 @@ async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column
     statement = PostgresStatement(table, span)
     name, kind = statement.column_expression(column), table.column(column).cast
     data = name if kind == "bytea" else f"{name}::text"
+    whole_size = f"octet_length({name})" if kind == "bytea" else _utf8_size(data)
     source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
     row = await connection.fetchrow(
-        f"SELECT octet_length({data}) AS size, substring({data}, 1, {size}) AS beginning FROM {source}",  # noqa: S608 - the catalogue's names
+        f"SELECT {whole_size} AS size, substring({data}, 1, {size}) AS beginning FROM {source}",  # noqa: S608 - the catalogue's names
         *statement.values,
     )
     if row is None:
