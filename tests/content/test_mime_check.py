@@ -16,6 +16,7 @@ from wharfinger.content.mime_check import MAX_PARSED_BYTES, contradiction
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 SVG = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+XML = b'<?xml version="1.0" encoding="%s"?><buoy name="\xe9"/>'
 HTML = "<!doctype html><script>alert(1)</script>"
 
 
@@ -41,6 +42,9 @@ HTML = "<!doctype html><script>alert(1)</script>"
         ("text/plain", "%PDF-1.7 hidden", "but it begins like application/pdf"),
         ("image/svg+xml", HTML, "but no <svg is at its beginning"),
         ("application/xml", "plain", "but it does not begin with <"),
+        ("text/xml", XML % b"us-ascii", "declared text/xml, but it is not us-ascii"),
+        ("text/xml; charset=utf-8", XML % b"ISO-8859-1", "but it is not utf-8"),
+        ("text/plain", XML % b"ISO-8859-1", "but it is not UTF-8"),
         ("application/json", "[NaN]", "but it is not JSON: it contains NaN"),
         ("text/plain", b"%PDF-1.7 hidden", "but it begins like application/pdf"),
         ("audio/x-mpegurl", HTML, "declared audio/x-mpegurl, but it is text"),
@@ -78,6 +82,9 @@ def test_a_contradiction_is_explained(declared_type: str, content: bytes | str, 
         ("application/xml", codecs.BOM_UTF32_LE + "<buoy/>".encode("utf-32-le")),
         ("application/xml; charset=utf-16", "<buoy/>".encode("utf-16")),
         ("image/svg+xml", SVG.encode("utf-16")),
+        ("application/xml", XML % b"ISO-8859-1"),
+        ("application/atom+xml", (XML % b"windows-1251").replace(b'"', b"'")),
+        ("text/xml", b"<?xml version='1.0' encoding='utf-16'?><buoy/>"),
         ("application/json", codecs.BOM_UTF16_BE + '{"a": 1}'.encode("utf-16-be")),
         ("application/json; charset=windows-1252", b'["caf\xe9"]'),
         ("application/json", "[1e400]"),

@@ -75,6 +75,7 @@ _TEXT_FORMATS = frozenset(
 """Sounds, films and pictures that are text."""
 _FAMILIES = ("image/", "audio/", "video/", "font/")
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
+_XML_ENCODING = re.compile(rb"""<\?xml(?=\s)[^>]{0,100}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""").match
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
 
 
@@ -139,6 +140,11 @@ def _contradiction_of_text(
     if isinstance(content, bytes):
         charset = charset_of(declared) or "UTF-8"
         decoded = _decoded(data, charset, complete)
+        # The encoding in an XML document counts if its type has no charset (RFC 7303, section 3.2).
+        uses_declaration = kind.endswith(("/xml", "+xml")) and not charset_of(declared)
+        if decoded is None and uses_declaration and (match := _XML_ENCODING(data)):
+            charset = match[1].decode()
+            decoded = _decoded(data, charset, complete)
         if decoded is None:
             return f"declared {declared[:80]}, but it is not {charset}"
     else:
