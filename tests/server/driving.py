@@ -145,7 +145,7 @@ async def list_all(server: Server, method: str = "resources/list", revision: str
 class Wire(asyncio.WriteTransport):
     """A client of one revision that is connected directly to a `StreamServer`."""
 
-    def __init__(self, server: Server, revision: str = STATELESS, principal: str = "") -> None:
+    def __init__(self, server: Server, revision: str = STATELESS, principal: str | Principal = "") -> None:
         super().__init__()
         self.revision = revision
         self.stream = StreamServer(server, principal=make_principal(principal))

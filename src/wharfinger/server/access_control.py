@@ -11,6 +11,7 @@ features that need scopes, methods have no guard, and `request.access` is None.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,13 @@ class AccessControl:
         self._changes.policy_changed()
 
     def enforce_scopes(self, scopes: FeatureScopes) -> None:
-        """Check the scopes of features from the next request and notice on."""
+        """Check the scopes of features from the next request and notice on. Can be called from any thread.
+
+        Watchers are notified as in `set`, except those to whom no scopes apply.
+        """
         self._services.feature_scopes = scopes
         self._set_guard()
+        self._services.watching.call_on_loop(partial(self._changes.policy_changed, only_restricted=True))
 
     def _set_guard(self) -> None:
         watching, guarded = self._services.watching, self._services.restricts

@@ -15,11 +15,13 @@ from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import LOCAL
 from wharfinger.source import Changed, ResourcePage, Source
 from wharfinger.sources import files
 
 UPDATED = "notifications/resources/updated"
 LIST_CHANGED = "notifications/resources/list_changed"
+TOOLS_CHANGED = "notifications/tools/list_changed"
 
 POLICY = Policy(allow=[Rule(who="sub:ann"), Rule(who="sub:bob", what="box://open/**")])
 
@@ -259,6 +261,40 @@ async def test_after_a_narrower_policy_no_hidden_change_is_reported(first: Polic
         server.list_changed("resources")
         await finish_changes(server)
         assert bob.notifications == []
+        await server.close()
+
+
+async def test_after_the_first_feature_with_scopes_no_hidden_change_is_reported() -> None:
+    """Bug: the first change of each resource and list was. As after a new policy, watchers are notified at once."""
+    server, _ = box_server(None)
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a", lists=("resources", "tools"))
+        bob.notifications.clear()
+        # In a thread, as by the function of a tool.
+        await asyncio.to_thread(server.resources.add, "box://closed/b", lambda: "x", scopes=["box.read"])
+        await finish_requests(bob)
+        await finish_changes(server)
+        assert {notice["method"] for notice in bob.notifications} == {LIST_CHANGED, UPDATED, TOOLS_CHANGED}
+        bob.notifications.clear()
+        server.resource_updated("box://open/a")
+        server.tools.add(lambda: "x", name="another_tool", scopes=["box.read"])
+        await finish_changes(server)
+        assert bob.notifications == []
+        await server.close()
+
+
+async def test_the_first_feature_with_scopes_changes_nothing_for_a_local_caller() -> None:
+    """Scopes do not apply to it: only the list with the new tool has changed."""
+    server, _ = box_server(None)
+    async with Wire(server, STATELESS, LOCAL) as local:
+        await server.start()
+        await local.watch("box://open/a", lists=("resources", "tools"))
+        local.notifications.clear()
+        server.tools.add(lambda: "x", name="new_tool", scopes=["box.read"])
+        await finish_requests(local)
+        await finish_changes(server)
+        assert [notice["method"] for notice in local.notifications] == [TOOLS_CHANGED]
         await server.close()
 
 

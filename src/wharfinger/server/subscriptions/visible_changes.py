@@ -10,8 +10,9 @@ not call.
   and the notice is sent if they differ. Versions and digests are computed in the background, once for all callers with
   the same access, and for the first time before a subscription is acknowledged.
 
-Under a new policy, what each watcher sees is compared at once, so that its notice reveals no later change of something
-hidden. A watcher that saw everything until then gets a notice, because its last version or digest is not known.
+Under a new policy, or when the first feature needs scopes, what each watcher sees is compared at once, so that its
+notice reveals no later change of something hidden. A watcher that saw everything until then gets a notice, because its
+last version or digest is not known.
 """
 
 from __future__ import annotations
@@ -120,14 +121,17 @@ class VisibleChanges:
         finally:
             del self._comparing[watcher, change]
 
-    def policy_changed(self) -> None:
-        """Notify the watchers for whom a new policy changes what they see, or may change it."""
+    def policy_changed(self, *, only_restricted: bool = False) -> None:
+        """Notify the watchers for whom a new policy changes what they see, or may change it.
+
+        With `only_restricted`, the lists of callers who may do everything have not changed.
+        """
         if not self._services.restricts:
             self._known.clear()
         for name, group in self._services.watching.watchers_of_lists().items():
             notice = subscriptions.list_changed(name)
             for watcher in group:
-                if self.may_send(watcher, name, True, notice):
+                if self.may_send(watcher, name, True, notice) and not only_restricted:
                     watcher.send(notice)
         if uris := self._services.watching.watched():
             self._jobs.start(self._compare_resources(uris))

@@ -274,6 +274,12 @@ class Watching:
         if self._by_list[name]:
             self._queue((name, True))
 
+    def call_on_loop(self, function: Callable[[], None]) -> None:
+        """Call a function in the next turn of the loop, if there is one. Can be called from any thread."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(function)
+
     def _queue(self, change: Change) -> None:
         """Call `_collect` on the event loop."""
         loop = self._loop
