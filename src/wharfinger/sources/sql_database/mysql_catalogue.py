@@ -84,7 +84,7 @@ _KINDS = {
 }
 _KEY_KINDS = ("int", "decimal", "float", "bit", "char", "text", "plain", "enum", "set", "binary")
 _MAX_CHAR_LENGTH = 255
-"""Maximum length of a `char`. A VARCHAR that may be longer is a `text`: of a long one, rows contain the beginning."""
+"""Maximum length of a `char`. A longer VARCHAR is a `text`: rows contain only the beginning of a long text."""
 _VALUE = re.compile("'((?:[^']|'')*)'")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "0": "\0", "Z": "\x1a"}
