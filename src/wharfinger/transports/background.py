@@ -50,7 +50,7 @@ class BackgroundTasks:
         await self.finished()
 
 
-def retrieve(task: asyncio.Task[Any]) -> None:
+def retrieve(task: asyncio.Future[Any]) -> None:
     """Retrieve a task's exception, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
