@@ -307,6 +307,22 @@ def test_an_account_sees_only_the_columns_that_it_may_read(
             source.read(f"{source.uri}/{path}")
 
 
+def test_a_table_that_an_account_may_only_write_is_not_shown(
+    mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: it was listed without columns, and its rows could not be read."""
+    name = mariadb.database("CREATE TABLE notes (id INT PRIMARY KEY); CREATE TABLE inbox (id INT PRIMARY KEY)")
+    mariadb.run(
+        f"CREATE USER sender@localhost IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON {name}.notes TO sender@localhost; "
+        f"GRANT INSERT ON {name}.inbox TO sender@localhost"
+    )
+    source = publish(mariadb.url(name, "sender"), label="t")
+    assert [resource.name for resource in source.page(None, 10)[0][1:]] == ["notes"]
+    for path in ("inbox", "inbox/rows"):
+        with pytest.raises(ResourceNotFound):
+            source.read(f"{source.uri}/{path}")
+
+
 def test_a_table_that_is_dropped_or_altered_is_noticed(orders: tuple[Database, Callable[[str], str]]) -> None:
     source, run = orders
     assert source.read(f"{source.uri}/orders/rows/3").contents

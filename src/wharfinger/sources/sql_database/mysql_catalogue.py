@@ -99,7 +99,9 @@ def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCat
     """Read all tables and views of the connection's database that the account may read."""
     # `information_schema` ignores the case of names, so the result may contain tables of another database.
     table_rows = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
-    columns = _by_table(fetch(_MARIADB_COLUMNS if mariadb else _COLUMNS), database)
+    column_rows = fetch(_MARIADB_COLUMNS if mariadb else _COLUMNS)
+    # The account has some right to each of these tables and columns, but perhaps not to read it.
+    columns = _by_table([row for row in column_rows if "select" in (row[-1] or "").lower()], database)
     indexes = _by_table(fetch(_INDEXES), database)
     foreign_keys = _by_table(fetch(_FOREIGN_KEYS), database)
     checks = _by_table(fetch(_MARIADB_CHECKS if mariadb else _MYSQL_CHECKS), database)
@@ -175,7 +177,7 @@ _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)").fullmatch
 
 def _columns(rows: _Rows, checks: Iterable[str]) -> tuple[DatabaseColumn, ...]:
     json_columns = {match[1].replace("``", "`") for clause in checks if (match := _JSON_CHECK(clause))}
-    return tuple(_column(row, json_columns) for row in rows if "select" in (row[-1] or "").lower())
+    return tuple(_column(row, json_columns) for row in rows)
 
 
 def _column(row: tuple[str | None, ...], json_columns: set[str]) -> DatabaseColumn:
