@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,3 +151,43 @@ async def test_a_resource_tool_keeps_its_name_in_definitions_when_a_server_takes
         outputs = await host.run_calls(calls, "openai", tools=tools)
     assert outputs[0].text.endswith('Read it with read_resource {"uri":"chart://quay"}.')
     assert outputs[1].text == "4 m deep"
+
+
+@pytest.mark.parametrize("uri", ["note://\ud83d", [[]]], ids=["a lone surrogate", "too many nested lists"])
+async def test_arguments_that_json_cannot_express_are_an_error_for_the_model(uri: Any) -> None:
+    """A bug: the error was raised, and cancelled the other calls of the answer."""
+    if isinstance(uri, list):
+        for _ in range(5_000):
+            uri = [uri]
+    harbour = Server("harbour")
+
+    @harbour.tool
+    def berth(ship: Any) -> str:
+        return "4"
+
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        calls = [
+            ModelToolCall("1", "berth", {"ship": uri}),
+            ModelToolCall("2", "read_resource", {"uri": uri}),
+            ModelToolCall("3", "berth", {"ship": "Mary"}),
+        ]
+        outputs = await host.run_calls(calls, "anthropic")
+    reason = "The arguments cannot be written as JSON. Call the tool again."
+    assert [(output.text, output.is_error) for output in outputs] == [(reason, True), (reason, True), ("4", False)]
+
+
+@pytest.mark.parametrize(("start", "next_start"), [("100.0", 600), ("1e3", 1_500), ("100", 600), (None, 500)])
+async def test_a_cut_text_continues_after_any_start_that_the_tool_accepts(start: str | None, next_start: int) -> None:
+    """A bug: `"100.0"` was read as 100, and then raised `ValueError`."""
+    harbour = Server("harbour")
+
+    @harbour.resource("note://long")
+    def long() -> str:
+        return "abcdefghij" * 1_000
+
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        call = ModelToolCall("1", "read_resource", {"uri": "note://long", "start": start})
+        (output,) = await host.run_calls([call], "anthropic", max_characters=500)
+    assert f'"start":{next_start}}}' in output.text

@@ -187,6 +187,10 @@ class FunctionCalls:
             return failed_output(call, reason, limits)
         if call.fault:
             return failed_output(call, call.fault, limits)
+        try:
+            msgspec.json.encode(call.arguments)
+        except (UnicodeEncodeError, RecursionError):  # half an emoji, or thousands of nested lists
+            return failed_output(call, "The arguments cannot be written as JSON. Call the tool again.", limits)
         how_to_read, how_to_continue = self._hints(call, name, callable_tools)
         try:
             if name in callable_tools.resource_tools:
@@ -232,8 +236,8 @@ class FunctionCalls:
 
         def how_to_continue(text: str, shown: int) -> str:
             if callable_tools.resource_tools.get(name) in (READ_RESOURCE, READ_RESULT):
-                start = call.arguments.get("start") or 0
-                next_arguments = {**call.arguments, "start": int(start) + shown}
+                start = msgspec.convert(call.arguments.get("start") or 0, int, strict=False)  # as the tool reads it
+                next_arguments = {**call.arguments, "start": start + shown}
                 return f"To get the rest, call {call.name} with {_json(next_arguments)}."
             if callable_tools.gave_resource_tools:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
