@@ -191,3 +191,18 @@ async def test_a_cut_text_continues_after_any_start_that_the_tool_accepts(start:
         call = ModelToolCall("1", "read_resource", {"uri": "note://long", "start": start})
         (output,) = await host.run_calls([call], "anthropic", max_characters=500)
     assert f'"start":{next_start}}}' in output.text
+
+
+async def test_the_timeout_of_calls_applies_to_reads_of_resources() -> None:
+    harbour = Server("harbour")
+
+    @harbour.resource("note://never")
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return "x"
+
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        call = ModelToolCall("1", "read_resource", {"uri": "note://never"})
+        (output,) = await asyncio.wait_for(host.run_calls([call], "anthropic", timeout=0.05), 30)
+    assert output.is_error and "no answer from server 'harbour' within 0.05 s" in output.text

@@ -43,7 +43,9 @@ class FunctionCalling(ABC):
 
     @cached_property
     def _function_calls(self) -> FunctionCalls:
-        resource_tools = HostResourceTools(self.catalogue, lambda uri, server: self.read(uri, server=server))
+        resource_tools = HostResourceTools(
+            self.catalogue, lambda uri, server, timeout: self.read(uri, server=server, timeout=timeout)
+        )
         return FunctionCalls(self.upstreams, self.call_tool, resource_tools)
 
     async def tools(

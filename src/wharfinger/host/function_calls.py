@@ -81,11 +81,11 @@ class _CallableTools(NamedTuple):
     """The tools that may be called now."""
 
     tools: Mapping[str, UpstreamTool]
-    """Tools of servers, by the host's name."""
+    """Tools of servers, by public name."""
     names: Mapping[str, str]
-    """The host's name of each tool, by its name for models."""
+    """The public name of each tool, by its name for models."""
     resource_tools: Mapping[str, str]
-    """The original names of the host's resource tools, by the host's name."""
+    """The original names of the host's resource tools, by public name."""
     gave_resource_tools: bool
     """Whether the model was given the resource tools."""
 
@@ -108,7 +108,8 @@ class FunctionCalls:
         tools = await self._upstreams.tools()
         unknown = [name for name in servers or () if name not in self._upstreams]
         if unknown:
-            raise ValueError(f"There is no server {unknown[0]!r}: there is {', '.join(self._upstreams)}.")
+            known = f"The servers are: {', '.join(self._upstreams)}." if self._upstreams else "There are no servers."
+            raise ValueError(f"There is no server {unknown[0]!r}. {known}")
         offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
         host_names: dict[str, str] = {}
         if resources:
@@ -194,7 +195,9 @@ class FunctionCalls:
         how_to_read, how_to_continue = self._hints(call, name, callable_tools)
         try:
             if name in callable_tools.resource_tools:
-                result = await self._resource_tools.call(callable_tools.resource_tools[name], call.arguments)
+                result = await self._resource_tools.call(
+                    callable_tools.resource_tools[name], call.arguments, timeout=seconds
+                )
             else:
                 tool = callable_tools.tools[name].tool
                 renamed = narrowed_schema(tool, api)[0].renamed

@@ -81,13 +81,14 @@ _TOOLS = (
 )
 
 
-Read = Callable[[str, str | None], Awaitable[ReadResult]]
+Read = Callable[[str, str | None, float | None], Awaitable[ReadResult]]
 
 
 class HostResourceTools:
     """The tools for resources, and the cut results of which they return the rest.
 
-    `catalogue` is listed and searched; `read` is called with a URI and the name of a server or None.
+    `catalogue` is listed and searched; `read` is called with a URI, the name of a server or None, and the seconds
+    that it may take, or None.
     """
 
     def __init__(self, catalogue: Catalogue, read: Read) -> None:
@@ -121,8 +122,8 @@ class HostResourceTools:
             self._kept.popitem(last=False)
         return identifier
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> t.CallToolResult:
-        """Call one of the tools, by its own name.
+    async def call(self, name: str, arguments: dict[str, Any], *, timeout: float | None = None) -> t.CallToolResult:
+        """Call one of the tools, by its own name. `timeout` is for reads; the catalogue has bounds of its own.
 
         Raises:
             InvalidArgument: an argument is missing or wrong.
@@ -134,7 +135,8 @@ class HostResourceTools:
             return _text_result(await self._search(_parse_arguments(arguments, _SearchArguments).query))
         if name == READ_RESOURCE:
             request = _parse_arguments(arguments, _ReadArguments)
-            return _text_from(_contents_result(await self._read(request.uri, request.server or None)), request.start)
+            result = await self._read(request.uri, request.server or None, timeout)
+            return _text_from(_contents_result(result), request.start)
         rest = _parse_arguments(arguments, _RestArguments)
         if rest.id not in self._kept:
             raise InvalidArgument(f"There is no result {rest.id[:100]!r} any more: call its tool again.")
