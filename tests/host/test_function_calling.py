@@ -206,3 +206,12 @@ async def test_the_timeout_of_calls_applies_to_reads_of_resources() -> None:
         call = ModelToolCall("1", "read_resource", {"uri": "note://never"})
         (output,) = await asyncio.wait_for(host.run_calls([call], "anthropic", timeout=0.05), 30)
     assert output.is_error and "no answer from server 'harbour' within 0.05 s" in output.text
+
+
+async def test_the_error_for_definitions_of_an_unknown_server_names_the_servers() -> None:
+    async with Host({"harbour": Server("harbour"), "tides": Server("tides")}) as host:
+        with pytest.raises(ValueError, match=r"There is no server 'q'\. The servers are: harbour, tides\."):
+            await host.tools(format="openai", servers=["q"])
+    async with Host({}) as host:
+        with pytest.raises(ValueError, match=r"There is no server 'q'\. There are no servers\."):
+            await host.tools(format="openai", servers=["q"])
