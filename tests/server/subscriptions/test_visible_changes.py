@@ -56,6 +56,19 @@ def box_server(policy: Policy | None = POLICY, **options: Any) -> tuple[Server, 
     return server, box
 
 
+def block_version(box: Box, version: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """Make the versions of the box wait. Returns the event that lets them continue, and the one set while one waits."""
+    gate, blocked = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_gate(uri: str) -> str:
+        blocked.set()
+        await gate.wait()
+        return version
+
+    box.version = wait_for_gate  # type: ignore[method-assign]
+    return gate, blocked
+
+
 async def finish_requests(wire: Wire) -> None:
     """Wait until the server has handled the messages that this client sent before."""
     await wire.ask("ping") if wire.revision != STATELESS else await wire.ask("server/discover")
@@ -392,4 +405,80 @@ async def test_no_state_is_kept_for_a_watcher_that_cancels_while_its_list_is_rea
         release_page.set()
         await finish_changes(server)
         assert server.visible_changes._known == {}
+        await server.close()
+
+
+@pytest.mark.parametrize("wider", FIRST_POLICIES, ids=["no policy", "a wider policy"])
+async def test_a_watcher_of_a_part_is_notified_when_it_sees_everything_and_when_it_does_not_any_more(
+    wider: Policy | None,
+) -> None:
+    """A bug: neither was reported for resources."""
+    server, _ = box_server()
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a")
+        for policy in (wider, POLICY):
+            bob.notifications.clear()
+            server.policy = policy
+            await finish_changes(server)
+            assert [notice["method"] for notice in bob.notifications] == [UPDATED]
+        await server.close()
+
+
+async def test_no_notice_follows_the_result_of_an_unsubscribe() -> None:
+    """A bug: it did if the session watched something else and the version took time, and the state was kept."""
+    server, box = box_server()
+    box.entries["open/b"] = "1"
+    async with Wire(server, "2025-11-25", "bob") as bob:
+        await server.start()
+        for name in ("a", "b"):
+            await bob.ask("resources/subscribe", {"uri": f"box://open/{name}"})
+        gate, blocked = block_version(box, "2")
+        server.resource_updated("box://open/a")
+        await blocked.wait()
+        await bob.ask("resources/unsubscribe", {"uri": "box://open/a"})
+        gate.set()
+        await finish_changes(server)
+        assert [notice for notice in bob.notifications if notice["method"] == UPDATED] == []
+        (known,) = server.visible_changes._known.values()
+        assert ("box://open/a", False) not in known
+        await server.close()
+
+
+async def test_no_state_is_kept_for_a_resource_that_is_unsubscribed_before_the_subscription_is_confirmed() -> None:
+    server, box = box_server()
+    box.entries["open/b"] = "1"
+    async with Wire(server, "2025-11-25", "bob") as bob:
+        await server.start()
+        await bob.ask("resources/subscribe", {"uri": "box://open/b"})
+        gate, blocked = block_version(box, "1")
+        id = bob.send_request("resources/subscribe", {"uri": "box://open/a"})
+        await blocked.wait()
+        await bob.ask("resources/unsubscribe", {"uri": "box://open/a"})
+        gate.set()
+        await bob.answer(id)
+        (known,) = server.visible_changes._known.values()
+        assert ("box://open/a", False) not in known
+        await server.close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_sent"),
+    [(Policy(allow=[Rule(who="sub:bob", what="box://other/**")]), False), (Policy(allow=[Rule(who="sub:bob")]), True)],
+    ids=["it is hidden now", "everything is visible now"],
+)
+async def test_a_comparison_that_ends_under_another_policy_obeys_that_policy(policy: Policy, is_sent: bool) -> None:
+    """A bug: the notice was sent under the policy with which the comparison began."""
+    server, box = box_server()
+    async with Wire(server, STATELESS, "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a")
+        bob.notifications.clear()
+        gate, blocked = block_version(box, "2")
+        server.resource_updated("box://open/a")
+        await blocked.wait()
+        server.policy = policy
+        gate.set()
+        await finish_changes(server)
+        assert bool([notice for notice in bob.notifications if notice["method"] == UPDATED]) is is_sent
         await server.close()

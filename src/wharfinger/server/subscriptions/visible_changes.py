@@ -12,7 +12,7 @@ not call.
 
 Under a new policy, or when the first feature needs scopes, what each watcher sees is compared at once, so that its
 notice reveals no later change of something hidden. A watcher that saw everything until then gets a notice, because its
-last version or digest is not known.
+last version or digest is not known. So does a watcher that sees everything from then on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAUSE_FACTOR = 4.0
 MAX_PAUSES = 10_000
 """The maximum number of pauses that are remembered; when it is reached, all are forgotten."""
 MAX_JOBS = 200
-"""With this many jobs in the background, no further resources are compared because of a new policy."""
+"""After a new policy, the comparison of further resources waits while this many jobs run."""
 
 Notice = Callable[[subscriptions.Tag], bytes]
 """A change notification. Called with a watcher's tag, it returns the bytes to send."""
@@ -80,11 +80,15 @@ class VisibleChanges:
         self._jobs = BackgroundTasks(report_failures=True)
 
     async def remember(self, watcher: Subscriber, name: str, is_list: bool) -> None:
-        """Remember what a new watcher sees, before its subscription is acknowledged."""
+        """Remember what a new watcher sees, before its subscription is acknowledged.
+
+        This waits until the pause is over in which the state is not computed again (see `PAUSE_FACTOR`).
+        """
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):
             state = await self._state((name, is_list), access, watcher)
-            if self._services.watching.is_watching(watcher):  # it may have gone in the meantime
+            # It may have left in the meantime. Under another policy, the state has been compared already.
+            if self._services.watching.watches(watcher, name, is_list) and self._applies(access, watcher):
                 self._known.setdefault(watcher, {})[name, is_list] = state
 
     def forget(self, watcher: Any, name: str | None = None) -> None:
@@ -126,22 +130,25 @@ class VisibleChanges:
 
         With `only_restricted`, the lists of callers who may do everything have not changed.
         """
+        states = self._known
         if not self._services.restricts:
-            self._known.clear()
+            self._known = {}
         for name, group in self._services.watching.watchers_of_lists().items():
             notice = subscriptions.list_changed(name)
             for watcher in group:
                 if self.may_send(watcher, name, True, notice) and not only_restricted:
                     watcher.send(notice)
         if uris := self._services.watching.watched():
-            self._jobs.start(self._compare_resources(uris))
+            self._jobs.start(self._compare_resources(uris, states))
 
-    async def _compare_resources(self, uris: list[str]) -> None:
-        """Do this slowly: a million URIs may be watched."""
+    async def _compare_resources(self, uris: list[str], states: dict[Any, dict[Change, str]]) -> None:
+        """Do this slowly: a million URIs may be watched. `states` are those before the new policy."""
         for uri in uris:
             notice = subscriptions.updated(uri)
             for watcher in self._services.watching.watchers_of(uri):
-                self.may_send(watcher, uri, False, notice)  # compares if the watcher sees only a part
+                sees_all = self.may_send(watcher, uri, False, notice)  # compares if the watcher sees only a part
+                if sees_all and states.get(watcher, {}).pop((uri, False), None) is not None:
+                    watcher.send(notice)  # it saw a part until now
                 await asyncio.sleep(0)
                 await self._jobs.wait_below(MAX_JOBS)
 
@@ -153,6 +160,11 @@ class VisibleChanges:
         # The watcher of a mounted server has no principal: its `send` does nothing.
         principal = getattr(watcher, "principal", None)
         return None if principal is None else self._services.access_of(principal)
+
+    def _applies(self, access: Access, watcher: Any) -> bool:
+        """Return whether the access of a watcher is still the same as this one."""
+        now = self._access(watcher)
+        return now is not None and now.key == access.key
 
     def _sees_all(self, access: Access, name: str, is_list: bool) -> bool:
         """Return whether the caller may read this resource, and all of its source if it has one; False for a list."""
@@ -172,7 +184,11 @@ class VisibleChanges:
             watcher.send(notice)
             return
         state = await self._state(change, access, watcher)
-        if not self._services.watching.is_watching(watcher):  # it has gone in the meantime
+        if not self._services.watching.watches(watcher, *change):  # it has left in the meantime
+            return
+        if not self._applies(access, watcher):
+            if self.may_send(watcher, *change, notice):  # otherwise this compares again, if it may be read at all
+                watcher.send(notice)
             return
         known = self._known.setdefault(watcher, {})
         before = known.get(change)

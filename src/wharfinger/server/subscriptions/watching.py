@@ -228,6 +228,10 @@ class Watching:
         """Return whether a watcher watches any URI or list."""
         return watcher in self._by_watcher or any(watcher in watchers for watchers in self._by_list.values())
 
+    def watches(self, watcher: Watcher, name: str, is_list: bool) -> bool:
+        """Return whether a watcher watches this URI or list."""
+        return watcher in (self._by_list[name] if is_list else self._by_uri.get(name, ()))
+
     def count(self, watcher: Watcher) -> int:
         """Return how many URIs a watcher watches."""
         return len(self._by_watcher.get(watcher, ()))
