@@ -85,7 +85,7 @@ def may(action: str, target: str) -> bool:
 
 
 def may_read_below(prefix: str) -> bool:
-    """Return whether the current caller may read any URI that begins with `prefix`, such as that of a directory."""
+    """Return whether the current caller may be able to read at least one URI that begins with `prefix`."""
     access = CURRENT_ACCESS.get()
     return access is None or access.may_read_below(prefix)
 
@@ -146,7 +146,7 @@ def readable_uris() -> Callable[[str], bool]:
 
 
 def reads_source(uri: str) -> bool:
-    """Return whether the current caller may read anything of a source with this top URI; True if the URI is empty."""
+    """Return whether the current caller may be able to read something of a source with this top URI; True if it is empty."""
     return not uri or may_read(uri) or may_read_below(uri if uri.endswith("/") else f"{uri}/")
 
 

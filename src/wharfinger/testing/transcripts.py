@@ -93,7 +93,7 @@ class Transcript:
                 yield msgspec.json.decode(line.text, type=dict[str, Any])
 
     def compare(self, other: Transcript, *, ignore: Collection[str] = ()) -> None:
-        """Raise an error unless the other transcript has the same messages.
+        """Raise an error unless `other`, a later transcript, has the same messages.
 
         The order of members does not matter. Members named in `VOLATILE_KEYS` or `ignore` are skipped at any depth.
 

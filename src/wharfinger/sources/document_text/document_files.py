@@ -122,15 +122,17 @@ class DocumentFiles:
         if pages.cut:
             contents.append(remark(uri, pages.cut))
         if pages.is_empty:
-            contents.append(remark(uri, f"No {format.page} has text. They may be pictures, such as scanned paper."))
+            contents.append(
+                remark(uri, f"No {format.page} has text. The {format.page}s may be pictures, such as scanned paper.")
+            )
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=cache_scope)
 
     def _format(self, document_uri: str, mime_type: str) -> DocumentFormat:
         format = FORMATS.get(mime_type)
         if format is None:
             raise InvalidArgument(
-                f"{document_uri} is not a PDF, DOCX, PPTX or EPUB file, of which ?text and ?pages= can be read: "
-                "read it without them."
+                f"?text and ?pages= are only for PDF, DOCX, PPTX and EPUB files, and {document_uri} is none: "
+                "read it without a query."
             )
         return format
 
