@@ -146,7 +146,7 @@ def readable_uris() -> Callable[[str], bool]:
 
 
 def reads_source(uri: str) -> bool:
-    """Return whether the current caller may be able to read something of a source with this top URI; True if it is empty."""
+    """Return whether the current caller may be able to read something of a source with this top URI; True if empty."""
     return not uri or may_read(uri) or may_read_below(uri if uri.endswith("/") else f"{uri}/")
 
 
