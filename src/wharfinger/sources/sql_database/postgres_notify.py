@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -19,8 +20,12 @@ COALESCE_SECONDS = 0.05
 """Notifications within this time are passed on as one."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
 """The first and the longest delay before another attempt to listen. Each failure doubles it."""
+RESET_SECONDS = 5.0
+"""A connection that lasts as long as this resets the delay."""
 MAX_TABLES = 10_000
 """Maximum number of tables that are counted separately."""
+_PAYLOAD = re.compile(r'(?:(?:"[^"]*"|[^".]*)\.)?(?:"([^"]{1,63})"|([^".]{1,63}))').fullmatch
+"""`table` or `schema.table`. Names with dots are in quotes, as `format('%I.%I', …)` writes them."""
 
 
 class NotifyListener:
@@ -45,7 +50,7 @@ class NotifyListener:
 
         Connects again after each failure, and then assumes that every table has changed.
         """
-        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS, reset_after=RESET_SECONDS)
         self._pending = None  # the loop of an earlier call may have ended
         while True:
             try:
@@ -56,7 +61,12 @@ class NotifyListener:
                 await asyncio.sleep(backoff.failed())
 
     async def _listen(self, changed: Callable[[], None], backoff: Backoff) -> None:
-        """Listen until the connection is lost."""
+        """Listen until the connection is lost.
+
+        Raises:
+            ConnectionError: it was lost after it had listened.
+            Exception: the driver's error if it cannot listen.
+        """
         lost = asyncio.Event()
 
         def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
@@ -69,14 +79,17 @@ class NotifyListener:
         try:
             connection.add_termination_listener(end)
             await connection.add_listener(self.channel, notify)
-            backoff.succeeded()
+            began = asyncio.get_running_loop().time()
             self._record("", changed)
             await lost.wait()
+            backoff.succeeded(asyncio.get_running_loop().time() - began)
+            raise ConnectionError("The connection that listens was lost.")
         finally:
             connection.terminate()
 
     def _record(self, payload: str, changed: Callable[[], None]) -> None:
-        table = payload.rpartition(".")[2].strip('"')
+        match = _PAYLOAD(payload)
+        table = (match[1] or match[2]) if match else ""
         with self._lock:
             if table and len(self._tables) < MAX_TABLES:
                 self._tables[table] += 1
