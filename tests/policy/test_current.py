@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from wharfinger.policy import Policy, Rule
-from wharfinger.policy.current import CURRENT_ACCESS, may, may_read, may_read_below, reads_all_below
+from wharfinger.policy.current import CURRENT_ACCESS, may, may_read, may_read_below, readable_uris, reads_all_below
 from wharfinger.protocol.principal import Principal
 
 POLICY = Policy(
@@ -58,3 +58,16 @@ def test_concurrent_tasks_and_their_threads_each_have_their_own_access() -> None
 
     assert asyncio.run(both()) == [[True] * 40, [False] * 40]
     assert may_read("file:///anything")
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:/secret", "mailto:/x", "http://H", "https://h:80x", "http://h", "file:///secret", "file:///a:/b", "x"]
+)
+def test_the_decision_for_many_uris_is_the_one_for_each(uri: str) -> None:
+    """A bug: URIs that are not canonical, which cannot be read, were shown in lists."""
+    policy = Policy(allow=[Rule(who="anyone")], deny=[Rule(who="anyone", what="file:///secret")])
+    token = CURRENT_ACCESS.set(policy.access(Principal(subject="ann")))
+    try:
+        assert readable_uris()(uri) is may_read(uri)
+    finally:
+        CURRENT_ACCESS.reset(token)

@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 MAX_DIRECTORIES = 10_000
 """The maximum number of directories that `readable_uris` remembers."""
+_WEB = ("http://", "https://")
 _PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
 _PLAIN = "-._~!$&'()*+,;=:@"
 """The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""
@@ -133,7 +134,8 @@ def readable_uris() -> Callable[[str], bool]:
         path = uri.partition("?")[0]
         start = path.rfind("/") + 1
         prefix, name = path[:start], path[start:]
-        if not start or not _PLAIN_NAME(name):
+        # What follows `file:/` or `http://` is no entry of a directory, and has its own canonical form or none.
+        if not start or prefix.endswith(":/") or prefix in _WEB or not _PLAIN_NAME(name):
             return may_read(uri)
         if prefix not in directories:
             if len(directories) >= MAX_DIRECTORIES:
