@@ -59,15 +59,17 @@ async def listen_until_changed(*connections: Connection) -> NotifyListener:
         ("orders", "orders"),
         ("public.orders", "orders"),
         ('public."Orders"', "Orders"),
+        ("v1.2", "v1.2"),
         ('"v1.2"', "v1.2"),
         ('public."v1.2"', "v1.2"),
         ('"my.schema".orders', "orders"),
     ],
 )
 async def test_a_notification_counts_for_the_table_of_its_payload(payload: str, table: str) -> None:
-    """A bug: `public."v1.2"` counted for a table `2`."""
+    """A bug: `public."v1.2"` counted for a table `2`, and so did `v1.2`, which is what TG_TABLE_NAME contains."""
     listener = await listen_until_changed(Connection(payload))
-    assert (listener.count(table) - listener.count("other"), listener.count("")) == (1, 2)
+    assert listener.count(table) - listener.count("other") == 1
+    assert listener.count("") > 1
 
 
 @pytest.mark.parametrize("payload", ["", "public.v1.2", '"with ""quotes"""', "x" * 64])

@@ -24,7 +24,7 @@ RESET_SECONDS = 5.0
 """A connection that lasts as long as this resets the delay."""
 MAX_TABLES = 10_000
 """Maximum number of tables that are counted separately."""
-_PAYLOAD = re.compile(r'(?:(?:"[^"]*"|[^".]*)\.)?(?:"([^"]{1,63})"|([^".]{1,63}))').fullmatch
+_PAYLOAD = re.compile(r'(?:(?:"[^"]{0,63}"|[^".]{0,63})\.)?(?:"([^"]{1,63})"|([^".]{1,63}))').fullmatch
 """`table` or `schema.table`. Names with dots are in quotes, as `format('%I.%I', …)` writes them."""
 
 
@@ -89,10 +89,11 @@ class NotifyListener:
 
     def _record(self, payload: str, changed: Callable[[], None]) -> None:
         match = _PAYLOAD(payload)
-        table = (match[1] or match[2]) if match else ""
+        # `a.b` may also be the name of a table, as TG_TABLE_NAME contains it.
+        names = {match[1] or match[2], payload} if match else ()
         with self._lock:
-            if table and len(self._tables) < MAX_TABLES:
-                self._tables[table] += 1
+            if names and len(self._tables) < MAX_TABLES:
+                self._tables.update(names)
             else:
                 self._all += 1
         if self._pending is None:
