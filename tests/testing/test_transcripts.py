@@ -66,3 +66,17 @@ def test_a_file_is_written_once_and_compared_later(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("WHARFINGER_RECORD", "1")
     changed.check(path)
     assert str(Transcript.load(path)) == str(changed)
+
+
+def test_the_messages_of_a_batch_are_yielded_one_by_one() -> None:
+    """A bug: a batch raised an error, although 2025-03-26 has batches."""
+    transcript = Transcript.parse('> [{"id":1,"method":"ping"},{"id":2,"method":"ping"}]\n< {"id":1,"result":{}}\n')
+    assert [message["id"] for message in transcript.messages()] == [1, 2, 1]
+
+
+def test_a_line_that_is_not_json_is_compared_as_it_is() -> None:
+    """A bug: it raised an error of the decoder, which did not say which line it was."""
+    printed = Transcript.parse(f"{TEXT}< Starting server\n")
+    printed.compare(printed)
+    with pytest.raises(Mismatch, match="Message 3 was\n  nothing\nand is now\n  < Starting server"):
+        Transcript.parse(TEXT).compare(printed)

@@ -87,10 +87,17 @@ class Transcript:
         Path(path).write_text(str(self), encoding="utf-8")
 
     def messages(self, sender: Literal[">", "<"] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the decoded messages, of both ends or of one."""
+        """Yield the decoded messages, of both ends or of one; those of a batch one by one.
+
+        Raises:
+            msgspec.DecodeError: a line is not a message or a batch.
+        """
         for line in self.lines:
             if line.sender != "#" and sender in (None, line.sender):
-                yield msgspec.json.decode(line.text, type=dict[str, Any])
+                decoded: dict[str, Any] | list[dict[str, Any]] = msgspec.json.decode(
+                    line.text, type=dict[str, Any] | list[dict[str, Any]]
+                )
+                yield from decoded if isinstance(decoded, list) else [decoded]
 
     def compare(self, other: Transcript, *, ignore: Collection[str] = ()) -> None:
         """Raise an error unless `other`, a later transcript, has the same messages.
@@ -126,8 +133,12 @@ class Transcript:
 
 
 def normalized(text: str, skipped: frozenset[str] = VOLATILE_KEYS) -> str:
-    """Return a message without the skipped members, and with the others sorted."""
-    return msgspec.json.encode(_without(msgspec.json.decode(text), skipped), order="sorted").decode()
+    """Return a message without the skipped members, and with the others sorted; unchanged if it is not JSON."""
+    try:
+        message = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return msgspec.json.encode(_without(message, skipped), order="sorted").decode()
 
 
 def _without(value: Any, skipped: frozenset[str]) -> Any:
