@@ -90,7 +90,7 @@ class Transcript:
         """Yield the decoded messages, of both ends or of one; those of a batch one by one.
 
         Raises:
-            msgspec.DecodeError: a line is not a message or a batch.
+            ValueError: a line is not a message or a batch.
         """
         for line in self.lines:
             if line.sender != "#" and sender in (None, line.sender):
