@@ -12,6 +12,7 @@ import pytest
 
 pymysql = pytest.importorskip("pymysql")
 
+from wharfinger.source import UnusableSource  # noqa: E402
 from wharfinger.sources.sql_database import mysql_connection  # noqa: E402
 from wharfinger.sources.sql_database.mysql_connection import connect, read_address  # noqa: E402
 
@@ -94,3 +95,16 @@ def test_a_password_is_sent_in_clear_text_only_to_a_verified_server(
 def test_the_repr_of_an_address_omits_the_password() -> None:
     address = read_address("mysql://reader:hunter2@db.example/shop")
     assert (repr(address), address.password) == ("MySQLAddress('db.example')", "hunter2")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("ssl_ca=a&ssl_ca=b", "ssl_ca= is given more than once"),
+        ("ssl_key=k.pem", "ssl_key= needs ssl_cert="),
+        ("compress=1", "compress= is not an option of this URL"),
+    ],
+)
+def test_the_error_for_options_that_cannot_be_used_names_the_reason(options: str, message: str) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        read_address(f"mysql://reader@db.example/shop?{options}")

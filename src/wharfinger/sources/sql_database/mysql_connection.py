@@ -93,9 +93,14 @@ def read_address(url: str) -> MySQLAddress:
     if not parsed.database:
         raise UnusableSource(f"Name a database after the host: {_FORM}.")
     options = {str(name).replace("-", "_").lower(): value for name, value in parsed.query.items()}
-    unknown = [name for name, value in options.items() if name not in _OPTIONS or not isinstance(value, str)]
+    unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
         raise UnusableSource(f"{unknown[0]}= is not an option of this URL. The options are {', '.join(_OPTIONS)}.")
+    repeated = [name for name, value in options.items() if not isinstance(value, str)]
+    if repeated:
+        raise UnusableSource(f"{repeated[0]}= is given more than once.")
+    if options.get("ssl_key") and not options.get("ssl_cert"):
+        raise UnusableSource("ssl_key= needs ssl_cert=, the certificate of this client.")
     mode = options.pop("ssl_mode", "VERIFY_CA" if options.get("ssl_ca") else "PREFERRED").upper()
     if mode not in SSL_MODES:
         raise UnusableSource(f"ssl_mode={mode[:40]} is not known: write one of {', '.join(SSL_MODES)}.")
@@ -119,7 +124,7 @@ def _tls(address: MySQLAddress) -> Mapping[str, Any]:
     if address.ssl_mode == "DISABLED":
         return {"ssl_disabled": True}
     if address.ssl_mode == "PREFERRED" and not address.ssl_cert:
-        return {}  # the driver's own default: encrypted if the server can, without checking its certificate
+        return {}  # the driver's own default since 1.2: encrypted if the server can, without checking its certificate
     try:
         context = ssl.create_default_context(cafile=address.ssl_ca or None)
         if address.ssl_cert:
@@ -178,7 +183,11 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
 
 
 class _ClearTextRefusal:
-    """Refuses to send the password in clear text to a server whose identity is not verified."""
+    """Refuses the plugins that send the password in clear text to a server whose identity is not verified.
+
+    `sha256_password` and `caching_sha2_password` send it within TLS, which only a verified server can be trusted with.
+    They are not refused: they are the default of MySQL 8.
+    """
 
     def __init__(self, connection: Any) -> None:
         pass
