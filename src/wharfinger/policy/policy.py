@@ -43,7 +43,7 @@ MAX_PRINCIPALS = 10_000
 MAX_COMPILED_RULES = 200_000
 """The maximum number of rules of all remembered accesses together: about 100 MB."""
 
-Roots = Callable[[str], Iterable[str]]
+PatternsOfDirectory = Callable[[str], Iterable[str]]
 """Returns the patterns for the published files of a directory, such as `file:///docs/**` for `/srv/docs`."""
 
 
@@ -69,8 +69,9 @@ class _ParsedRule:
     def compile(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
         """Return the rule as it applies to a principal; None if it does not.
 
-        `claims` is passed to `Selector.applies_to` as `known`.
-        A rule with `reveal` also applies to a principal who lacks only scopes, and then only names them.
+        `claims` keeps the claims that selectors have read: pass the same dictionary for all rules of one principal.
+        A rule with `reveal` also applies to a principal who lacks only scopes: it allows nothing then, but errors name
+        these scopes.
         """
         rule = self.rule
         if rule.issuer is not None and rule.issuer != principal.issuer:
@@ -219,7 +220,7 @@ class Policy:
             tests=self.tests,
         )
 
-    def bind_roots(self, roots: Roots) -> Policy:
+    def bind_roots(self, patterns_of: PatternsOfDirectory) -> Policy:
         """Return this policy with patterns in place of the `roots` of its rules.
 
         The server calls this, since it knows what its sources publish. A directory that is not published matches
@@ -236,7 +237,7 @@ class Policy:
         for parsed in self.rules:
             if parsed.rule.roots is not None:
                 parsed = _ParsedRule(parsed.rule, parsed.id, parsed.denies)
-                texts = [text for root in words(parsed.rule.roots) for text in roots(root)]
+                texts = [text for root in words(parsed.rule.roots) for text in patterns_of(root)]
                 parsed.patterns += [parse_pattern(text) for text in texts]
                 digest.update(repr(texts).encode("utf-8", "surrogatepass"))
             rules.append(parsed)
@@ -412,9 +413,9 @@ def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
 
 _EMPTY_MEANINGS = {
     "who": 'applies to no principal: write who = "anyone" for all',
-    "do": "is about no action: leave do out for all actions",
-    "what": "matches nothing: leave what out for everything",
-    "roots": "matches nothing: write the directories, or what",
+    "do": "is about no action: omit `do` for all actions",
+    "what": "matches nothing: omit `what` for everything",
+    "roots": "matches nothing: write the directories, or use `what`",
 }
 """What a rule with an empty list does, and what to write instead."""
 

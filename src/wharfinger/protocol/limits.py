@@ -8,7 +8,7 @@ __all__ = ["Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one service; each is a setting. A request over a limit gets an error that names the limit."""
+    """The limits of one service; each is a setting. A request over a limit gets an error."""
 
     message: int = 4 * 1024 * 1024
     """Bytes of one incoming message."""
@@ -32,11 +32,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream above which requests are refused, those being served too. If refusals and other small
-    messages exceed twice this number, the connection is closed."""
+    """Unsent bytes of one stream above which requests are refused, and those that finish get an error. If refusals and
+    other small messages exceed twice this number, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
-    """Unsent bytes of all connections of a server, in responses and batches of 256 KiB and more. Beyond it, a caller
-    who has an equal share gets no more large responses; a single one may be larger."""
+    """Unsent bytes of all connections of a server. Beyond it, a caller who has an equal share gets no more responses
+    and batches above 256 KiB. If nothing else is unsent, a response of any size is sent."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content block that a handler streams or returns as a path."""
     handler_time: float = 300.0

@@ -15,7 +15,7 @@ _NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
 
 class UnusableFolder(UnusableSource):
-    """A path cannot be published; the message shows the resolved path, and suggests another."""
+    """A folder cannot be published. The message says why."""
 
 
 def split_label(argument: str) -> tuple[str, str | None]:
@@ -49,7 +49,7 @@ def usable_label(label: str, error_class: type[UnusableSource] = UnusableSource)
 
 
 def default_label(root: str) -> str:
-    """Return the folder's own name; `root` if it has none."""
+    """Return the name of the folder, or the text `"root"` if it has none, as `/`."""
     return os.path.basename(root.rstrip("/\\")) or "root"
 
 
@@ -57,7 +57,8 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
     """Resolve the path of a folder to publish.
 
     Raises:
-        UnusableFolder: it is missing, is not a folder, cannot be read, or is a relative path to `/` or a home folder.
+        UnusableFolder: it is missing, is not a folder, or cannot be read; or it is a relative path to the home folder
+            of the user, or to a folder above it.
     """
     text = os.fsdecode(os.fspath(path))
     resolved = os.path.realpath(text)

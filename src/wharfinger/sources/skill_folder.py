@@ -67,6 +67,7 @@ PAGE_BYTES = 128 * MIB
 """A page ends when the files of its skills have this many bytes, so that hashing them takes a short time."""
 MAX_CACHED_DIGESTS = 32_768
 MAX_CACHED_SKILL_FILES = 4_096
+MAX_LOGGED_PROBLEMS = 4_096
 COUNTING_SECONDS = 0.4
 """Longest time that `describe` counts."""
 
@@ -118,8 +119,8 @@ def skills(
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
-        UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a relative path to `/` or a home
-            folder.
+        UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home
+            folder of the user, or to a folder above it.
         UnusableSource: the git repository cannot be published.
     """
     need_yaml("Publishing skills")
@@ -248,7 +249,7 @@ class Skills(Watched[TreeWatch], Source):
         self._log_once(f"{path} is not published as a skill: {problem}")
 
     def _log_once(self, message: str) -> None:
-        if message not in self._logged and len(self._logged) < MAX_CACHED_SKILL_FILES:
+        if message not in self._logged and len(self._logged) < MAX_LOGGED_PROBLEMS:
             self._logged.add(message)
             log.warning("%s", message)
 

@@ -218,5 +218,5 @@ def _remove_abandoned(path: str) -> None:
                 os.unlink(path)
             return
         except OSError:
-            pass  # a server listens: its queue is full, or the socket belongs to another user
-    raise AddressInUse(f"Another server listens on {path} already.")
+            pass  # a server listens and its queue is full, or the socket belongs to another user
+    raise AddressInUse(f"Another server listens on {path} already, or the socket belongs to another user.")

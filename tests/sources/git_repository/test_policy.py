@@ -16,7 +16,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import Hits
-from wharfinger.sources.git_repository import GitSource, git, git_differences
+from wharfinger.sources.git_repository import GitSource, answer_grep, git, git_differences
 
 Permit = Callable[..., AbstractContextManager[None]]
 
@@ -258,6 +258,23 @@ async def test_a_policy_that_allows_everything_changes_no_answer(pair: Repositor
             assert re.sub(r'"ttlMs":\d+', "", str(answer)) == re.sub(r'"ttlMs":\d+', "", str(other))
     finally:
         await source.close()
+
+
+@pytest.mark.parametrize("count", [answer_grep.MAX_PATHS, answer_grep.MAX_PATHS + 1])
+async def test_the_whole_tree_is_searched_if_it_has_too_many_paths_to_name(
+    work: GitRepository, permit: Permit, count: int
+) -> None:
+    """A bug: from 1,001 paths on, nothing was found."""
+    for number in range(count - 1):
+        work.write(f"{number}.txt", "needle\n" if number == 5 else "")
+    work.write("private/secret.txt", "needle\n").commit("All")
+    source = git(work.path, label="harbour")
+    try:
+        with permit(*ALLOW, deny=["git://harbour/tree/*/private/**"]):
+            text = (await source.read("git://harbour/grep/HEAD?text=needle")).contents[0].text
+    finally:
+        await source.close()
+    assert text.startswith("1 line at HEAD") and "5.txt" in text
 
 
 async def test_many_hidden_matches_do_not_use_up_the_limit_of_grep(work: GitRepository, permit: Permit) -> None:

@@ -5,9 +5,10 @@ ensures that concurrent requests obtain or renew a token only once. After a refu
 
 1. If another task or process has got a new token in the meantime, use it.
 2. Renew the token, once.
-3. Obtain a new token with more scopes.
+3. Obtain a new token, with more scopes if the server asks for them.
 
-If a token is refused although it has all requested scopes, that is an error: a new one would not help.
+A 403 for a token that has all requested scopes is an error, as is a 401 for one that was just issued: a new one would
+not help.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class TokenManager:
         issuer: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fetch` returns the fetch function for a server; `issuer` is preferred if a server names several."""
+        """`fetch` returns the fetch function for a server; `issuer` is preferred if a server names several.
+
+        `offline` also requests the scope `offline_access`, if the server has it.
+        """
         self._obtain = obtain
         self._tokens = tokens
         self._fetch = fetch
@@ -145,8 +149,9 @@ class TokenManager:
             # A new token would not help if all scopes were already granted or requested.
             granted = earlier.scope if earlier.granted is None else earlier.granted
             if set(auth_server.scopes) <= {*granted, *self._requested.get(url, ())}:
-                scopes = shown(" ".join(auth_server.scopes)) or "more"
-                raise self._refused_again(url, auth_server, trace, f"a token with the requested scope {scopes}")
+                scopes = shown(" ".join(auth_server.scopes))
+                subject = f"a token with the requested scopes ({scopes})" if scopes else "a token with all scopes"
+                raise self._refused_again(url, auth_server, trace, subject)
         self._count_authorization(url)
         scopes_to_request = scopes_to_ask(
             auth_server, earlier.scope if earlier else (), self._scopes, offline=self._offline
@@ -158,7 +163,9 @@ class TokenManager:
     def _refused_again(self, url: str, auth_server: AuthServer, trace: Trace, subject: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
         trace.append(TraceStep(url, False, f"it refuses {subject}", fix))
-        return NotAuthorized(f"{url} refuses {subject} by {auth_server.issuer}: signing in again would not help. {fix}")
+        return NotAuthorized(
+            f"{url} refuses {subject} from {auth_server.issuer}: signing in again would not help. {fix}"
+        )
 
     def _count_authorization(self, url: str) -> None:
         now = self._clock()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["chat"]
 
 MAX_INPUT_BYTES = 1024 * 1024
-"""Maximum number of bytes of a question, and of the text from stdin."""
+"""Maximum number of bytes of the text that is piped into stdin."""
 MAX_SERVERS = 64
 
 
@@ -60,7 +60,7 @@ Examples:
     type=NearChoice(["ask", "read-only", "never"]),
     default="ask",
     show_default=True,
-    help="Ask before every tool, before every tool that is not read-only, or never.",
+    help="When to ask: before every tool runs, before every tool that is not read-only, or never (all tools run).",
 )
 @click.option(
     "--trust",
@@ -76,7 +76,9 @@ Examples:
     metavar="TOKENS",
     help="Maximum size of the resources sent with a question, in tokens.",
 )
-@click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions.")
+@click.option(
+    "--no-rules", is_flag=True, help="Send only the resources that a question mentions, and none that fit it."
+)
 @click.option("--no-tools", is_flag=True, help="Let the model use no tools.")
 @click.option(
     "--max-rounds",
@@ -104,8 +106,8 @@ def chat(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
     """Ask a model that uses the resources, tools and prompts of servers.
 
     Tab completes `@` to resources, and `/` to commands and prompts of servers. Each question is sent with the resources
-    that it mentions, and others that fit it. You are asked before a tool runs; without a terminal it does not run.
-    Ctrl-C stops an answer. With --config FILE and no TARGET, all servers of that file are used.
+    that it mentions, and others that fit it. You are asked before a tool runs (see --approve); without a terminal, such
+    a tool does not run. Ctrl-C stops an answer. With --config FILE and no TARGET, all servers of that file are used.
     """
     from wharfinger.chat.model_clients import choose_model
     from wharfinger.cli.stderr_log import log_to_stderr

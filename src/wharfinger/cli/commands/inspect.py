@@ -158,6 +158,7 @@ def as_object(inspected: InspectedServer) -> dict[str, Any]:
         "transport": inspected.transport,
         "revision": inspected.revision,
         "supported": list(inspected.supported),
+        "unsupported": list(inspected.unsupported),
         "server": inspected.server,
         "instructions": inspected.instructions,
         "capabilities": inspected.capabilities,

@@ -29,7 +29,7 @@ SOURCE_OPTIONS = (
     "max_clone_size",
     "patience",
 )
-"""Options that only some kinds of data take."""
+"""Options of sources. All but `patience` are for some kinds of data only."""
 NAMED_SOURCES = 20
 """Maximum number of sources that the instructions name."""
 
@@ -37,7 +37,7 @@ NAMED_SOURCES = 20
 def make_server(
     words: Sequence[str], options: Mapping[str, Any], *, name: str | None, tools: bool, search: bool, query: bool
 ) -> tuple[Server, list[PreparedSource]]:
-    """Make the server that publishes all words.
+    """Make the server that publishes what the words of the command line name.
 
     Raises:
         UnusableSource: one of the words cannot be published.

@@ -87,6 +87,7 @@ class HandlerFunction:
         extras = self._context or self._needs or self._variable_types
         self.is_plain_async = self._runs_async and not extras and timeout is None
         self._may_ask = self._runs_async or generates
+        """Whether the function can wait for input of the client."""
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
@@ -209,5 +210,5 @@ class HandlerFunction:
 
 
 def _convert_text(kind: Any, text: Any) -> Any:
-    """Convert text to a type that msgspec does not support, such as `Path`. After an error, no resource is found."""
+    """Convert text to a type that msgspec does not support, such as `Path`. If it fails, there is no such resource."""
     return kind(text)

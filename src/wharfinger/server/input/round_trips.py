@@ -2,9 +2,9 @@
 
 There are two ways, which look the same to a handler:
 
-- A connection on which the server can send requests stays open while the call runs (the handshake era, and tasks). The
-  request for input goes out at once, and the handler waits in place. Handlers' timeouts pause during the wait.
-- In the stateless era nothing can be sent before the result, so the result itself is the request: `ask` raises
+- If an answer can reach the handler while it runs, on the connection in the handshake era and by `tasks/update` for a
+  task, the request for input is made at once, and the handler waits in place. Its timeouts pause during the wait.
+- In the stateless era no request can be sent to the client, so the result itself is the request: `ask` raises
   `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
   its first line; `ask` then returns each answer at once (see `request_state`), until it meets a request without one.
 
@@ -48,7 +48,7 @@ __all__ = ["ask", "ask_and_resume", "complete_url", "once", "url_exception", "wi
 ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may be input requests (2026-07-28, multi round-trip requests)."""
 DECLINED_CODE = -1
-"""The error code with which clients report that their user declined a sample (2025-11-25, sampling)."""
+"""The error code with which clients report that their user declined a sampling request (2025-11-25, sampling)."""
 MAX_OPEN_URLS = 10_000
 """The maximum number of URLs whose completion is still expected; the oldest is forgotten."""
 
@@ -333,7 +333,7 @@ def url_exception(services: Services, request: Request, error: URLElicitationReq
 
 
 def remember_url(services: Services, request: Request, id: str | None) -> None:
-    """Remember the session to notify when the user has finished at a URL, if its revision has that notification."""
+    """Remember the session to notify when the user has finished at this URL. Without an id or a session, do nothing."""
     if id is None or request.session is None:
         return
     urls = services.open_urls

@@ -12,7 +12,7 @@ from functools import lru_cache
 __all__ = ["MAX_PATH_CHARACTERS", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 MAX_PATH_CHARACTERS = 32_768
-"""Maximum length of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
+"""Maximum length of a URI's path. Linux needs at most 12,288: 4,096 bytes (PATH_MAX), each as `%XX`."""
 MAX_CACHED_CHARACTERS = 256
 """Maximum length of a path whose parts are cached."""
 
@@ -27,7 +27,7 @@ _SPECIAL_ON_WINDOWS = re.compile(
 
 
 class UnreadableUri(ValueError):
-    """This path cannot name a file: an escape is invalid, or a part is not a file name."""
+    """This is not the path of a file. The message says why."""
 
 
 def quote(name: str) -> str:

@@ -73,8 +73,8 @@ def files(
             reports no changes.
 
     Raises:
-        UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a relative path to `/` or a home
-            folder.
+        UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home
+            folder of the user, or to a folder above it.
     """
     return Folder(
         resolve_root(path),

@@ -67,7 +67,7 @@ class GrepAnswer(GitAnswer):
         return t.Resource(
             uri=self.uri,
             name=f"grep in {rev}",
-            title=f"Lines of the files at {rev} that have a text",
+            title=f"Lines that contain a text, in the files at {rev}",
             mime_type=mime.TEXT,
             annotations=modified_annotations(self.modified),
             meta={VERSION: self.version},
@@ -98,7 +98,7 @@ class GrepAnswer(GitAnswer):
         return contents
 
     def _found_lines(self, found: Sequence[FoundLine], text: str) -> Iterator[str]:
-        """Yield each line with its number, the first of each file with a line that names the file before it."""
+        """Yield each line with its number. A line that names the file comes before the first line of each file."""
         for index, line in enumerate(found):
             file_line = ""
             if not index or found[index - 1].path != line.path:
@@ -116,10 +116,11 @@ class GrepAnswer(GitAnswer):
                 f"{self.uris.grep(self.address.rev)}?text=routing"
             )
         if not (after.isascii() and after.isdecimal() and len(after) < 8):
-            raise InvalidArgument("after= must be the number of lines of the windows before, as in their links.")
+            raise InvalidArgument("after= must be a number of at most 7 digits, as in the link to the next window.")
         return text, self.path_parameter("path"), int(after)
 
     async def _search(self, text: str, parts: Parts) -> tuple[list[FoundLine], str]:
+        """Return the lines, and why git was stopped early: `time`, `size`, `failure`, or an empty string."""
         if parts:
             try:
                 entry = await self.objects.find(self._commit.tree, parts)
@@ -128,7 +129,7 @@ class GrepAnswer(GitAnswer):
             except NoSuchPath:
                 raise InvalidArgument(f"path={shown('/'.join(parts))} is not in {shown(self.address.rev)}.") from None
         paths = await self._searched_paths(parts)
-        if not paths and self.path_filter is not None:
+        if paths is None:
             return [], ""
         output = await run_git(
             self.repository.private_directory, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color",
@@ -141,8 +142,11 @@ class GrepAnswer(GitAnswer):
             matches = [line for line in matches if readable[line.path]]
         return matches[:MAX_FOUND_LINES], output.cut
 
-    async def _searched_paths(self, parts: Parts) -> Sequence[bytes]:
-        """Return the files and folders to search: only those that may be read, unless they are too many for git."""
+    async def _searched_paths(self, parts: Parts) -> Sequence[bytes] | None:
+        """Return the files and folders to search: only those that may be read, unless they are too many for git.
+
+        An empty list is the whole tree; None if nothing may be read.
+        """
         unfiltered = [os.fsencode("/".join(parts))] if parts else []
         readable, rev = self.readable, self.address.rev
         if readable is None or self.path_filter is None:
@@ -160,22 +164,22 @@ class GrepAnswer(GitAnswer):
                 waiting += [(*parts, child.part) for child in await self.objects.tree(entry.oid)]
             if len(paths) + len(waiting) > MAX_PATHS:  # `_search` drops the lines that may not be read
                 return unfiltered
-        return sorted(paths)
+        return sorted(paths) or None
 
     def _title(self, text: str, total: int, cut: str) -> str:
         more = "At least " if cut or total >= MAX_FOUND_LINES else ""
-        return f"{more}{many(total, 'line')}{self._searched()} with “{shown(text)}”{_end_of_search(cut)}"
+        return f"{more}{many(total, 'line')}{self._where()} with “{shown(text)}”{_end_of_search(cut)}"
 
     def _nothing_found(self, text: str, total: int, cut: str) -> str:
         if total:
-            return f"No more than {many(total, 'line')}{self._searched()} have “{shown(text)}”.\n"
+            return f"{self._title(text, total, cut)}: there is no window after them.\n"
         pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
         return (
-            f"No line{self._searched()} has “{shown(text)}”{_end_of_search(cut)}. Try a part of it. Commits that added "
+            f"No line{self._where()} has “{shown(text)}”{_end_of_search(cut)}. Try a part of it. Commits that added "
             f"or removed it: {pickaxe}\n"
         )
 
-    def _searched(self) -> str:
+    def _where(self) -> str:
         where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
         return f"{where} at {shown(self.address.rev)} ({self._commit.oid[:12]})"
 

@@ -72,7 +72,7 @@ DOCUMENT_ROUNDS = 12
 """The document is checked at most once in this number of polling intervals."""
 MAX_SEEN_URIS = 10_000
 ACCEPT = "application/json, text/*;q=0.9, */*;q=0.5"
-_KEY = "> "
+_KEY_PREFIX = "> "
 """Begins the keys of pages."""
 
 
@@ -146,7 +146,7 @@ class HttpApi(Watched[Polling], Source):
             SourceUnavailable: it cannot be fetched, or cannot be used.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # to this loop, the thread that looks for changes hands its requests
+        if self._loop is not loop:  # the thread that looks for changes hands its requests to this loop
             self._loop, self._loading = loop, None
         if self._loaded is None:
             if self._loading is None:
@@ -341,7 +341,7 @@ class HttpApi(Watched[Polling], Source):
         """
         if after is None:
             return None
-        uri = after.removeprefix(_KEY)
+        uri = after.removeprefix(_KEY_PREFIX)
         if uri == after or not self.matches(uri):
             raise bad_cursor()
         return uri
@@ -349,7 +349,7 @@ class HttpApi(Watched[Polling], Source):
     async def children(
         self, uri: str, after: str | None = None, limit: int = 1_000
     ) -> tuple[list[t.Resource], str | None]:
-        """List the groups of the API, or the operations of a group.
+        """List the groups of the API (if it has few operations: the operations), or the operations of a group.
 
         Raises:
             ResourceNotFound: there is no such group.
@@ -467,7 +467,7 @@ class HttpApi(Watched[Polling], Source):
         answer: KeptAnswer,
         contents: list[t.ResourceContents],
     ) -> None:
-        """Link the next and previous page of the API. The windows of this answer come before them."""
+        """Link the next and previous page that the API names, unless a window of this answer comes next or before."""
         operation = target.operation
         assert operation is not None
         first_meta: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}
@@ -638,7 +638,7 @@ def _page(listed: Sequence[t.Resource], after: str | None, limit: int) -> tuple[
         0 if after is None else bisect_right(listed, list_order(after), key=lambda resource: list_order(resource.uri))
     )
     resources = list(listed[begin : begin + limit])
-    return resources, _KEY + resources[-1].uri if resources and begin + limit < len(listed) else None
+    return resources, _KEY_PREFIX + resources[-1].uri if resources and begin + limit < len(listed) else None
 
 
 def _uri_of(url: str, loaded: _LoadedDocument, target: ApiTarget) -> str:

@@ -37,7 +37,7 @@ _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 class PostgresStatement(SpanStatement):
-    """Reads a span of a table. The columns that order the rows come first, as text: they are the places of the rows."""
+    """Reads a span of a table. If it has a key, the columns of its order come first, as text: the place of each row."""
 
     def key_value(self, name: str, text: str) -> str:
         return self._add(text, _cast(self.table, name))

@@ -512,7 +512,7 @@ class HttpApp:
         if not self._ready:
             await self._start()
         if verb == "GET":
-            await sse.get(scope, headers, principal, receive, send)
+            await sse.serve_stream(scope, headers, principal, receive, send)
             return
         accepted = check_post(headers, self.message_limits.message)
         call = self.calls.start(receive, send, accepted, scope.get("client"), principal)

@@ -48,13 +48,14 @@ class SseSessions:
     def __len__(self) -> int:
         return len(self._table)
 
-    async def get(
+    async def serve_stream(
         self, scope: Any, headers: Mapping[bytes, bytes], principal: Principal, receive: Receive, send: Send
     ) -> None:
         """Open a session, and keep its stream open until one side ends it.
 
         Raises:
-            HttpRefusal, Overloaded: 406, 429, 503.
+            HttpRefusal: 406, the client does not accept a stream; 429, it has too many.
+            Overloaded: too many streams are open, or the server is stopping.
         """
         check_stream(headers)
         if self.draining:
@@ -142,7 +143,7 @@ class _SseSession(StreamServer):
 
 
 class _SseTransport(EventStream):
-    """Turns the lines that a `StreamServer` writes into events: its asyncio transport, and a stream that paces it."""
+    """The transport of a `StreamServer`: turns its lines into events, and pauses it while the client reads slowly."""
 
     __slots__ = ("_call", "_line_complete", "_paused", "_server")
 
