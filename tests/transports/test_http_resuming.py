@@ -133,7 +133,9 @@ def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
 
 def test_the_end_of_the_session_while_resuming_is_reported() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        if request.verb == "POST":
+        if request.verb == "POST" and request.message["method"] == "initialize":
+            write_response(writer, encode_result(request), header_lines="Mcp-Session-Id: s1\r\n")
+        elif request.verb == "POST":
             start_event_stream(writer)
             writer.write(b"id: e1\nretry: 1\ndata: \n\n")
             writer.close()
@@ -143,6 +145,7 @@ def test_the_end_of_the_session_while_resuming_is_reported() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
         async with open_link(serve, rules=HANDSHAKE) as link:
+            await send_request(link, "initialize")
             link.events.on_lost = lambda _, error: lost.append(error)
             with pytest.raises(ConnectionLost, match="has ended the session") as caught:
                 await send_request(link)
