@@ -193,7 +193,7 @@ def _bind(step: Middleware, next: Next) -> Next:
 
 def check_middleware(middleware: object) -> None:
     """Raise TypeError unless this is an async function, or an object or `functools.partial` that is called like one."""
-    # The `__call__` of a class would be that of its instances: to call the class makes one.
+    # A class has the `__call__` of its instances, but calling the class makes an instance.
     function = middleware if inspect.isroutine(middleware) else getattr(type(middleware), "__call__", None)  # noqa: B004
     wrapped = getattr(middleware, "func", None)
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(wrapped):

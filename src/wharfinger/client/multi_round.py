@@ -6,8 +6,8 @@ with the answers and the state, until there is a result (multi round-trip reques
 that call only, and the number of rounds is bounded.
 
 A server of 2025-11-25 may refuse a call until the user has visited a URL (`URLElicitationRequired`). Then the client
-asks for consent, waits until the server reports that the visit is complete, but at most the `timeout` of the call, and
-sends the call once more: not every server reports it.
+asks for consent and waits until the server reports that the visit is complete. Not every server reports this, so the
+client waits at most for the `timeout` of the call. Then it sends the call once more.
 
 The time that the user takes to answer does not count towards the call's `timeout`, but does towards `max_timeout`.
 """

@@ -134,7 +134,7 @@ def readable_uris() -> Callable[[str], bool]:
         path = uri.partition("?")[0]
         start = path.rfind("/") + 1
         prefix, name = path[:start], path[start:]
-        # What follows `file:/` or `http://` is no entry of a directory, and has its own canonical form or none.
+        # `file:/` and `http://` are not directories. Only `may_read` knows which URIs below them are canonical.
         if not start or prefix.endswith(":/") or prefix in _WEB or not _PLAIN_NAME(name):
             return may_read(uri)
         if prefix not in directories:

@@ -21,7 +21,7 @@ def test_the_word_after_the_argument_is_its_value_even_if_it_is_empty_or_has_an_
 ) -> None:
     assert run_cli("complete", harbour_url, "briefing", "vessel", "", "notes=x")[1].split() == ["mary", "marta", "olga"]
     assert run_cli("complete", harbour_url, "briefing", "vessel", "notes=x") == (0, "", "")
-    assert "write '' if there is none yet" in run_cli("complete", "--help")[1]
+    assert "If there is no VALUE yet, write ''." in " ".join(run_cli("complete", "--help")[1].split())
 
 
 def test_a_variable_that_a_template_does_not_have_is_reported(run_cli: RunCli, harbour_url: str) -> None:

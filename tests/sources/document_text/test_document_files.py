@@ -119,8 +119,8 @@ def test_joined_windows_equal_the_whole_text(published: Folder, papers: Path) ->
         ("a.pdf?pages=5", "has 4 pages, and no page 5"),
         ("a.pdf?text&lines=99-", "no line 99"),
         ("a.pdf?pages=two", "write pages=3, pages=3-5"),
-        ("a.txt?text", "only for PDF, DOCX, PPTX and EPUB files, and file://.* is none: read it"),
-        ("?text", "only for PDF, DOCX, PPTX and EPUB files, and file://.* is none: read it"),
+        ("a.txt?text", "only for PDF, DOCX, PPTX and EPUB files: read file://.* without a query"),
+        ("?text", "only for PDF, DOCX, PPTX and EPUB files: read file://.* without a query"),
         ("0.pdf?text", "it is empty: it has 0 bytes"),
     ],
 )

@@ -706,17 +706,20 @@ def test_images_are_found_by_name_and_not_read(start_server: StartServer) -> Non
     asyncio.run(main())
 
 
+class SlowShelf(Shelf):
+    """A shelf that takes `delay` seconds for each text."""
+
+    delay = 0.0
+
+    def text(self, uri: str) -> Any:
+        time.sleep(self.delay)
+        return super().text(uri)
+
+
 def test_a_search_stops_at_the_time_limit_and_reports_unread_documents(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_search, "READING_SECONDS", 3.0)
-
-    class SlowShelf(Shelf):
-        delay = 0.0
-
-        def text(self, uri: str) -> Any:
-            time.sleep(self.delay)
-            return super().text(uri)
 
     async def main() -> None:
         shelf = SlowShelf(**{f"n{number}": "alpha beta" for number in range(200)})
@@ -1002,13 +1005,6 @@ def test_a_search_whose_last_document_takes_too_long_says_that_its_end_may_be_mi
 ) -> None:
     """A bug: it said that 0 more documents were not read."""
     monkeypatch.setattr(index_search, "READING_SECONDS", 0.05)
-
-    class SlowShelf(Shelf):
-        delay = 0.0
-
-        def text(self, uri: str) -> Any:
-            time.sleep(self.delay)
-            return super().text(uri)
 
     async def main() -> None:
         shelf = SlowShelf(one="alpha")

@@ -76,9 +76,7 @@ Examples:
     metavar="TOKENS",
     help="Maximum size of the resources sent with a question, in tokens.",
 )
-@click.option(
-    "--no-rules", is_flag=True, help="Send only the resources that a question mentions, and none that fit it."
-)
+@click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions, and no others.")
 @click.option("--no-tools", is_flag=True, help="Let the model use no tools.")
 @click.option(
     "--max-rounds",

@@ -39,8 +39,8 @@ Examples:
 def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Complete VALUE for an argument of a prompt or a variable of a template, one suggestion per line.
 
-    REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. KEY=TEXT passes
-    the value of another argument or variable, and follows VALUE: write '' if there is none yet.
+    REF is the name of a prompt or a URI template; ARGUMENT is the argument or variable to complete. To pass the
+    value of another argument or variable, add KEY=TEXT after VALUE. If there is no VALUE yet, write ''.
     """
     target, (reference, argument, *rest) = split_words(ctx, words, ("REF", "ARGUMENT"))
     context = parse_texts(ctx, tuple(rest[1:]))

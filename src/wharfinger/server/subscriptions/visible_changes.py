@@ -82,7 +82,7 @@ class VisibleChanges:
     async def remember(self, watcher: Subscriber, name: str, is_list: bool) -> None:
         """Remember what a new watcher sees, before its subscription is acknowledged.
 
-        This waits until the pause is over in which the state is not computed again (see `PAUSE_FACTOR`).
+        If the state was computed a moment ago, this waits for the pause after it (see `PAUSE_FACTOR`).
         """
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):

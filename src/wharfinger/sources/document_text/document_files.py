@@ -131,8 +131,7 @@ class DocumentFiles:
         format = FORMATS.get(mime_type)
         if format is None:
             raise InvalidArgument(
-                f"?text and ?pages= are only for PDF, DOCX, PPTX and EPUB files, and {document_uri} is none: "
-                "read it without a query."
+                f"?text and ?pages= work only for PDF, DOCX, PPTX and EPUB files: read {document_uri} without a query."
             )
         return format
 

@@ -82,7 +82,7 @@ class KeptAnswer(NamedTuple):
     private: bool
     etag: str
     last_modified: str
-    """`Last-Modified`, if the next request can ask by it for changes; otherwise empty."""
+    """`Last-Modified` if the next request can use it to ask for changes; otherwise empty."""
     fresh_until: float
     """By the monotonic clock; 0 if it must be requested each time."""
     has_no_cache_control: bool

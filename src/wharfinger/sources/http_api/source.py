@@ -467,7 +467,7 @@ class HttpApi(Watched[Polling], Source):
         answer: KeptAnswer,
         contents: list[t.ResourceContents],
     ) -> None:
-        """Link the next and previous page that the API names, unless a window of this answer comes next or before."""
+        """Link the next and previous page that the API names, or those windows of this answer if it has any."""
         operation = target.operation
         assert operation is not None
         first_meta: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}

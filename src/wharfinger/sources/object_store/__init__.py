@@ -90,7 +90,7 @@ def _open_library(scheme: str, host: str, path: str, url: str, label: str | None
     address = host.rpartition("@")[2]
     top = _top(scheme, address, path)
     if host and not path and not url.endswith("/"):
-        url += "/"  # or the path of SFTP would be empty, which is the home directory
+        url += "/"  # without it, the path of SFTP would be empty and name the home directory
     return Objects(
         LibraryStore(url, top, options), uri=top, name=label or address or scheme, title=label or _title(address, path)
     )

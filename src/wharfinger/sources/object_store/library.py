@@ -1,6 +1,6 @@
 """Objects in any store of fsspec. Each directory is listed completely: most of these stores have no pages.
 
-Schemes that read this machine's files, wrap other stores or fetch web pages are refused, and those of other sources.
+Schemes are refused if they read this machine's files, wrap other stores, fetch web pages or belong to other sources.
 """
 
 from __future__ import annotations

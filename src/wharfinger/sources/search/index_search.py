@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word
+from wharfinger.content.text import many
 from wharfinger.errors import InternalError
 from wharfinger.server.document_search import BoundedPieces, SourceReader, Stopped, has_text
 from wharfinger.server.search import not_searched
@@ -88,8 +89,8 @@ class IndexedSearch:
                 else "the end of a document may not have been read"
             )
             hits.truncated = f"The search ended after {READING_SECONDS:g} s: {documents}."
-        if unreadable := len(self._unreadable):
-            documents = "1 document" if unreadable == 1 else f"{unreadable:,} documents"
+        if self._unreadable:
+            documents = many(len(self._unreadable), "document")
             hits.truncated = hits.truncated or f"{documents} that may match cannot be read now."
         if len(rows) >= max_rows:
             hits.truncated = hits.truncated or f"More than {max_rows:,} documents may match: narrow the search."

@@ -64,7 +64,7 @@ KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "ty
 NAME_ONLY, WHOLE, BEGINNING = range(3)
 """The part of a document's text that is indexed: none, because the index is full; all; or the beginning."""
 
-# In one transaction: some of the tables, as a process leaves them that is killed here, would look like an index.
+# In one transaction: a process that is killed here would otherwise leave some of the tables, which look like an index.
 _TABLES = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = {APPLICATION_ID};

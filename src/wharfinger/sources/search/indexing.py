@@ -293,7 +293,7 @@ class Indexing:
 
 @contextmanager
 def _errors_of_source() -> Generator[None]:
-    """Raise an error of SQLite that a source raises as `SourceFailed`, so that it is not taken for one of the index."""
+    """Raise `SourceFailed` for an SQLite error of a source, which would otherwise look like an error of the index."""
     try:
         yield
     except sqlite3.Error as error:
