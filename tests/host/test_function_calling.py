@@ -157,7 +157,7 @@ async def test_a_resource_tool_keeps_its_name_in_definitions_when_a_server_takes
 async def test_arguments_that_json_cannot_express_are_an_error_for_the_model(uri: Any) -> None:
     """A bug: the error was raised, and cancelled the other calls of the answer."""
     if isinstance(uri, list):
-        for _ in range(5_000):
+        for _ in range(100_000):
             uri = [uri]
     harbour = Server("harbour")
 
