@@ -18,6 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 SVG = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
 XML = b'<?xml version="1.0" encoding="%s"?><buoy name="\xe9"/>'
 HTML = "<!doctype html><script>alert(1)</script>"
+PAGE = b'<!doctype html><html lang="da"><head>%s<meta charset="%s"><title>Sk\xe6r</title>'
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ HTML = "<!doctype html><script>alert(1)</script>"
         ("text/xml", XML % b"us-ascii", "declared text/xml, but it is not us-ascii"),
         ("text/xml; charset=utf-8", XML % b"ISO-8859-1", "but it is not utf-8"),
         ("text/plain", XML % b"ISO-8859-1", "but it is not UTF-8"),
+        ("text/html", PAGE % (b"", b"us-ascii"), "declared text/html, but it is not us-ascii"),
+        ("text/html; charset=utf-8", PAGE % (b"", b"iso-8859-1"), "but it is not utf-8"),
         ("application/json", "[NaN]", "but it is not JSON: it contains NaN"),
         ("text/plain", b"%PDF-1.7 hidden", "but it begins like application/pdf"),
         ("audio/x-mpegurl", HTML, "declared audio/x-mpegurl, but it is text"),
@@ -85,6 +88,9 @@ def test_a_contradiction_is_explained(declared_type: str, content: bytes | str, 
         ("application/xml", XML % b"ISO-8859-1"),
         ("application/atom+xml", (XML % b"windows-1251").replace(b'"', b"'")),
         ("text/xml", b"<?xml version='1.0' encoding='utf-16'?><buoy/>"),
+        ("text/html", PAGE % (b"", b"iso-8859-1")),
+        ("text/html", PAGE.replace(b'"', b"'") % (b"", b"windows-1252")),
+        ("text/html", b'<META content="text/html; charset=ISO-8859-1" http-equiv="Content-Type"><p>Sk\xe6r'),
         ("application/json", codecs.BOM_UTF16_BE + '{"a": 1}'.encode("utf-16-be")),
         ("application/json; charset=windows-1252", b'["caf\xe9"]'),
         ("application/json", "[1e400]"),
@@ -145,3 +151,10 @@ def test_types_of_the_files_of_this_project_are_accepted() -> None:
                 assert contradiction(mime_type, data) == "", path
                 assert contradiction(by_name(path.name), data) == "", path
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize(("end", "outcome"), [(1024, ""), (1025, "declared text/html, but it is not UTF-8")])
+def test_the_encoding_of_an_html_document_is_declared_in_its_first_1024_bytes(end: int, outcome: str) -> None:
+    declaration = b'<meta charset="koi8-r">'
+    page = b"<!doctype html>".ljust(end - len(declaration) + 1) + declaration + "<p>Пирс".encode("koi8-r")
+    assert contradiction("text/html", page) == outcome

@@ -76,6 +76,11 @@ _TEXT_FORMATS = frozenset(
 _FAMILIES = ("image/", "audio/", "video/", "font/")
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
 _XML_ENCODING = re.compile(rb"""<\?xml(?=\s)[^>]{0,100}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""").match
+_HTML_ENCODING = re.compile(
+    rb"""<meta\s[^>]{0,200}?\bcharset\s*=\s*["']?([A-Za-z0-9._-]{1,40})(?=["'\s;/>])""", re.IGNORECASE
+).search
+_HTML_PRESCAN_BYTES = 1024
+"""Browsers look for the encoding in this many bytes (HTML standard, section 13.2.3.2)."""
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
 
 
@@ -140,9 +145,7 @@ def _contradiction_of_text(
     if isinstance(content, bytes):
         charset = charset_of(declared) or "UTF-8"
         decoded = _decoded(data, charset, complete)
-        # The encoding in an XML document counts if its type has no charset (RFC 7303, section 3.2).
-        uses_declaration = kind.endswith(("/xml", "+xml")) and not charset_of(declared)
-        if decoded is None and uses_declaration and (match := _XML_ENCODING(data)):
+        if decoded is None and not charset_of(declared) and (match := _encoding_declaration(kind, data)):
             charset = match[1].decode()
             decoded = _decoded(data, charset, complete)
         if decoded is None:
@@ -160,6 +163,16 @@ def _contradiction_of_text(
     elif (kind == "application/xml" or kind.endswith("+xml")) and text and not text.startswith("<"):
         return f"declared {kind}, but it does not begin with <"
     return ""
+
+
+def _encoding_declaration(kind: str, data: bytes) -> re.Match[bytes] | None:
+    """Return the declaration in a document, which counts if its type has no charset.
+
+    For XML see RFC 7303, section 3.2, for HTML section 13.2.3 of the HTML standard.
+    """
+    if kind == "text/html":
+        return _HTML_ENCODING(data[:_HTML_PRESCAN_BYTES])
+    return _XML_ENCODING(data) if kind.endswith(("/xml", "+xml")) else None
 
 
 def _refuse(constant: str) -> None:
