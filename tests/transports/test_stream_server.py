@@ -17,7 +17,7 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import Method, add_method
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
-from wharfinger.transports.stream_server import FLUSH_MESSAGES, StreamServer
+from wharfinger.transports.stream_server import MAX_COALESCED_MESSAGES, StreamServer
 
 
 class BlockingHandler:
@@ -132,7 +132,7 @@ async def test_answers_of_one_loop_iteration_share_writes() -> None:
     async with Wire(server) as wire:
         wire.stream.data_received(b"".join(read_request("a:b", number) for number in range(50)))
         await wire.wait_until(lambda: len(wire.answers) == 50)
-        assert len(wire.chunks) <= 50 / FLUSH_MESSAGES + 1
+        assert len(wire.chunks) <= 50 / MAX_COALESCED_MESSAGES + 1
 
 
 async def test_large_answers_keep_their_order_and_wait_for_a_slow_reader() -> None:
@@ -317,7 +317,7 @@ async def test_a_request_cancelled_during_a_write_is_not_answered() -> None:
 
     @server.resource("a:chatty")
     async def chatty(ctx: Context) -> str:
-        for _ in range(FLUSH_MESSAGES):
+        for _ in range(MAX_COALESCED_MESSAGES):
             ctx.info("x")
         return await handler()
 
@@ -330,7 +330,7 @@ async def test_a_request_cancelled_during_a_write_is_not_answered() -> None:
 
         wire.write = cancel_on_write  # type: ignore[method-assign]
         wire.send_request("resources/read", {"uri": "a:chatty"}, 1)
-        await wire.wait_for_notifications(FLUSH_MESSAGES)
+        await wire.wait_for_notifications(MAX_COALESCED_MESSAGES)
         while not handler.outcomes:
             await asyncio.sleep(0)
         assert handler.outcomes == ["cancelled"]

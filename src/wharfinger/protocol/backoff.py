@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__ = ["Backoff"]
 
 MAX_DOUBLINGS = 64
-"""A larger exponent could overflow; every maximum is reached before that."""
+"""A larger exponent could overflow; every `max_delay` is reached with a smaller one."""
 
 
 class Backoff:

@@ -58,7 +58,7 @@ class Breaker:
         self.reason = ""
         """Why the last call failed, or an empty string if it timed out or the breaker is closed."""
         self.observers: list[Callable[[], None]] = []
-        """Functions that are called when the breaker opens or closes, by the call that changed it."""
+        """Functions that `failed` and `succeeded` call when they open or close the breaker."""
         self._backoff = Backoff(initial_delay, max_delay, random)
         self._quick_below = quick_below
         self._down_since: float | None = None
@@ -89,7 +89,7 @@ class Breaker:
         return self._down_since is None or self._quick
 
     def down_seconds(self) -> float:
-        """Return the seconds since the first failed call began; 0 if the breaker is closed."""
+        """Return the seconds since the first failed call began (or ended, if `began` is unknown); 0 if closed."""
         return 0.0 if self._down_since is None else self.clock() - self._down_since
 
     def probe_in(self) -> float:

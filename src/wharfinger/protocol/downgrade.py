@@ -1,4 +1,7 @@
-"""Converts results for older revisions: unknown content blocks become text, structured values become objects."""
+"""Converts results for older revisions: content blocks that a revision lacks become text.
+
+`request.seal_result` wraps structured values in objects for the revisions that allow only objects.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ __all__ = ["WRAPPED_KEY", "is_object", "without_unknown_blocks"]
 
 WRAPPED_KEY = "x-fastmcp-wrap-result"
 """A mark in an output schema: the value is wrapped, as the member `result` of an object. FastMCP's client then unwraps
-it. Ours unwraps it if the text of the tool's result is the value itself."""
+it. Our client reads no schema for this: it compares the value with the text of the tool's result."""
 
 
 def _audio_text(block: t.AudioContent) -> str:

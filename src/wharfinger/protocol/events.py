@@ -8,7 +8,7 @@ The server's peer has two more: `Request`, and `Batch`, whose responses are sent
     Cancellation       stops the work on `request`, whose answer is not needed any more
     Notification       passes it on to `waiter`, or to the listeners of the connection
     ServerRequest      answers what the server asks (client only)
-    Malformed          fails `waiter`: its answer breaks the protocol (client only)
+    Malformed          fails `waiter`: the response breaks the protocol (client only)
     UnattributedError  fails `suspect` if no answer follows (client only)
     NotAMessage        skips it (client only)
 """
@@ -78,7 +78,7 @@ class ServerRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Malformed(msgspec.Struct, Generic[W], frozen=True, gc=False):
-    """A response for `waiter` that breaks the protocol; no other one will come."""
+    """A response for `waiter` that breaks the protocol; no other response will come."""
 
     waiter: W
     reason: str

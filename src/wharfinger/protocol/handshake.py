@@ -140,7 +140,10 @@ class Session:
             raise InvalidRequest(f"This session already uses {agreed}: ask for that, or open another session.")
 
     def send(self, message: bytes) -> bool:
-        """Send a notification that belongs to no request. Returns False if there is no stream, or it was dropped."""
+        """Send a notification that belongs to no request.
+
+        Returns False if the session is not open or has no stream for notifications, or if the notification was dropped.
+        """
         return self.send_notification is not None and self.phase is Phase.OPEN and self.send_notification(message)
 
     def close(self) -> None:

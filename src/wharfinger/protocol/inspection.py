@@ -39,10 +39,10 @@ class RecentRequest(NamedTuple):
 
 
 class Inspection(Protocol):
-    """Inspects a server for a principal, the `viewer`. If the server has a policy, that must allow it."""
+    """Inspects a server for a principal, the `viewer`. If the server has a policy, the policy must allow this."""
 
     def allows(self, viewer: Principal) -> bool:
-        """Return whether a principal may inspect anything: they need the action `inspect` (level `admin`)."""
+        """Return whether `viewer` may inspect the server, which needs the action `inspect` (level `admin`)."""
         ...
 
     def watchers(self, viewer: Principal) -> Sequence[WatchedResource]:
@@ -54,9 +54,9 @@ class Inspection(Protocol):
         ...
 
     def view_as(self, viewer: Principal, principal: Principal) -> Any:
-        """Return a target for a `Client` that sees the server as another principal does, and can only read.
+        """Return a target for a `Client` that sees the server as `principal` does, and can only read.
 
-        Each of its requests is recorded with both names.
+        Each request of that client is recorded with the names of both `viewer` and `principal`.
 
         Raises:
             PermissionDenied: `viewer` may not inspect the server.

@@ -48,7 +48,7 @@ Handler = Callable[[Request], Awaitable[Any]]
 """Serves one method. The result is a struct of `types` or a JSON object as `msgspec.Raw`, the same in both eras."""
 
 NotificationHandler = Callable[[Session | None, Any], None]
-"""Takes one notification of the client: its session or None, and its decoded params. Must not block."""
+"""Handles a notification of a client: gets the session, or None without one, and the decoded params. Must not block."""
 
 Verify = Callable[[Mapping[bytes, bytes]], Principal | Awaitable[Principal]]
 """Returns the principal for HTTP headers (lower-case names), or an awaitable of it.
@@ -98,7 +98,7 @@ class Decision(NamedTuple):
     rule: str = ""
     """The rule that decided, for the log, or an empty string if no rule applies. The action is then refused."""
     missing_scopes: tuple[str, ...] = ()
-    """All scopes that the action needs, if the caller lacks only scopes and may know it."""
+    """All scopes that the action needs, if the caller lacks only scopes and may be told so."""
 
 
 class Access(Protocol):
@@ -119,7 +119,7 @@ class Access(Protocol):
         ...
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it."""
+        """Return whether `decide` allows the action."""
         ...
 
     def may_read_below(self, prefix: str) -> bool:
@@ -222,10 +222,10 @@ class Store(Protocol):
     async def put(
         self, key: str, value: bytes, *, expires: float | None = None, instead_of: bytes | UnsetType | None = UNSET
     ) -> bool:
-        """Set a key until `expires` (seconds since 1970; None for no expiry). It is stored when this returns.
+        """Set a key until `expires` (seconds since 1970; None for no expiry). The value is stored when this returns.
 
-        If `instead_of` is given, set the key only if that is its value now; None stands for a missing key. Returns
-        whether it was set.
+        If `instead_of` is given, the key is set only if its value now is `instead_of`; None stands for a missing key.
+        Returns whether the key was set.
         """
         ...
 
@@ -286,7 +286,7 @@ class LinkEvents(msgspec.Struct):
     on_missed: Callable[[Link], None] = lambda link: None
     """Called when notifications that belong to no request may have been lost."""
     on_lost: Callable[[Link, WharfingerError], None] = lambda link, error: None
-    """Called once, when the connection has ended, from either side."""
+    """Called once, when the connection has ended, whichever side ended it."""
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
@@ -328,7 +328,7 @@ class Authorize(Protocol):
         """Handle a 401 or 403 response with these headers (lower-case names); `sent` is what `headers` returned.
 
         Returns True if the caller should get `headers` again and repeat the request, at most `MAX_AUTH_RETRIES` times.
-        It may wait for a person: pause the request's deadline in the meantime.
+        This may wait for a person: pause the request's deadline in the meantime.
 
         Raises:
             NotAuthorized: authorization failed; the message says at which step, and what to do.

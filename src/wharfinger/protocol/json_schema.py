@@ -40,8 +40,9 @@ MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
 """The maximum of `_pattern_steps`, for patterns that may be tried at each character."""
 _MAX_BACKTRACKS = 100_000
-_REGEX_BYTES = 1024 * 1024
-_UNTRUSTED_REGEX_BYTES = 64 * 1024
+_MAX_REGEX_BYTES = 1024 * 1024
+_MAX_UNTRUSTED_REGEX_BYTES = 64 * 1024
+"""The maximum size of one pattern after it is compiled."""
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -161,7 +162,7 @@ def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def _check_shape(schema: dict[str, Any], what: str) -> None:
-    """Refuse a schema with too many subschemas, or with a reference that leads outside."""
+    """Refuse a schema with too many or too deeply nested subschemas, or with a reference that leads outside."""
     identifiers = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
         if depth > MAX_DEPTH:
@@ -211,7 +212,10 @@ def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]
 
 
 def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
-    """Return the identifiers that references may use: each `$id`, and the dialects, which the validator knows."""
+    """Return the identifiers that references may use: each `$id`, and the dialects, which the validator knows.
+
+    Refuses a schema in an unknown dialect.
+    """
     identifiers = set(DIALECTS)
     for node, _ in _schemas(schema):
         for key in ("$id", "id"):
@@ -398,11 +402,11 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
     validator = getattr(jsonschema_rs, DIALECTS[dialect])
     # The linear engine first. Only the other one, which backtracks, has look-around and back-references.
     engines: tuple[Callable[[], Any], ...] = (
-        lambda: jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
-        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_REGEX_BYTES),
+        lambda: jsonschema_rs.RegexOptions(size_limit=_MAX_REGEX_BYTES),
+        lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_MAX_REGEX_BYTES),
     )
     if not trusted:
-        engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_UNTRUSTED_REGEX_BYTES),)
+        engines = (lambda: jsonschema_rs.RegexOptions(size_limit=_MAX_UNTRUSTED_REGEX_BYTES),)
     failure = ""
     for backtracks, engine in enumerate(engines):
         try:

@@ -68,8 +68,8 @@ def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message
 
     A member that decides how a message is routed must not occur twice: two readers could then see two different
     messages (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a message that may have
-    such a member takes the slow path. With `from_server` there are no such checks: a server's documents may have
-    members of any name.
+    such a member twice takes the slow path. With `from_server` these checks and the limit on members do not apply: a
+    server's documents may have members of any name.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
@@ -135,8 +135,8 @@ def decode_batch(data: bytes, limits: Limits) -> list[Message | ProtocolError] |
 
     Raises:
         ParseError: not JSON.
-        InvalidRequest: the array is empty, has more than `Limits.batch` messages, or is nested too deeply and has no
-            request that could be refused.
+        InvalidRequest: the array is empty, is too large, has more than `Limits.batch` messages, or is nested too deeply
+            and has no request that could be refused.
     """
     if not data.lstrip(b" \t\r\n").startswith(b"["):
         return None

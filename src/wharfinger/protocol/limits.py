@@ -21,7 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 256
     """Messages of one batch (2025-03-26)."""
     in_flight: int = 4096
-    """Requests of one connection that are being served."""
+    """Requests of one connection or session that are being served; over HTTP also all requests without a session
+    together. Beyond that, only callers with no more than an equal share may send more."""
     listens: int = 64
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000
@@ -35,8 +36,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Unsent bytes of one stream above which requests are refused, and those that finish get an error. If refusals and
     other small messages exceed twice this number, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
-    """Unsent bytes of all connections of a server. Beyond it, a caller who has an equal share gets no more responses
-    and batches above 256 KiB. If nothing else is unsent, a response of any size is sent."""
+    """Unsent bytes of all connections of a server. Beyond it, a caller who already has an equal share gets no more
+    responses and batches above 256 KiB. If nothing else is unsent, a response of any size is sent."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content block that a handler streams or returns as a path."""
     handler_time: float = 300.0

@@ -9,7 +9,7 @@ __all__ = ["OVERLONG", "LineBuffer", "Overlong"]
 
 
 class Overlong(Enum):
-    """Stands for a line over the limit, which was discarded, in a list of lines."""
+    """Stands in a list of lines for a line over the limit, which was discarded."""
 
     LINE = "a line over the limit"
 

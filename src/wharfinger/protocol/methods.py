@@ -150,7 +150,7 @@ def add_method(row: Method) -> Method:
     row again returns the first one.
 
     Raises:
-        ValueError: the name is one of the protocol, or was added with another `spec`.
+        ValueError: the protocol itself has a method of this name, or the name was added with another `spec`.
     """
     if row.name in CORE:
         raise ValueError(f"{row.name!r} is a method of the protocol: choose another name.")

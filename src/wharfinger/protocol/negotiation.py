@@ -158,7 +158,7 @@ def decide_discover(request: Discover, answer: Message | None, pinned: str | Non
         error = read_error(answer)
         supported = _supported_of(error.data)
         if error.code == UnsupportedVersion.code and supported:
-            # A server may refuse a revision that it lists itself: try a second time.
+            # A server may refuse even a revision that it lists: try once more, not for ever.
             shared = _first_shared(STATELESS, supported, pinned)
             if shared and not request.again:
                 return Discover(shared, again=True)
@@ -195,8 +195,8 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
 def decide_refusal(answer: Message, unanswered: Discover | None, pinned: str | None = None) -> NextStep:
     """Return the next step after an error response to `initialize`.
 
-    If the error lists revisions of the stateless era, that is another `server/discover`. `unanswered` is the earlier
-    `server/discover` if it was not answered in time.
+    If the error lists a stateless revision that both support, the next step is another `server/discover`. `unanswered`
+    is the earlier `server/discover` if it was not answered in time; after a second one, the client gives up.
     """
     error = read_error(answer)
     if error.code == UnsupportedVersion.code and pinned not in HANDSHAKE:

@@ -118,7 +118,7 @@ class RequestObserver(Protocol):
         """Observe the beginning of a request, before its access is checked.
 
         Raises:
-            ProtocolError: it must not be served, because it cannot be observed.
+            ProtocolError: the request must not be served, because it cannot be observed.
         """
         ...
 

@@ -189,7 +189,8 @@ def open_request(message: Message, session: Session | None, principal: Principal
 
     Raises:
         InvalidParams: the params have the wrong shape, or lack required fields of `_meta`.
-        InvalidRequest: the method is not allowed in this phase of the session.
+        InvalidRequest: the method is not allowed in this phase of the session, the session uses another revision, a
+            string of the params has an invalid escape, or an object has the same member twice.
         UnsupportedVersion: this server does not support the revision.
     """
     method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
@@ -268,7 +269,10 @@ def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session 
 
 
 def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
-    """Return the error that the caller gets: a `ProtocolError` unchanged, any other one as a reference into the log."""
+    """Return the error that the caller gets.
+
+    A `ProtocolError` of this server is returned unchanged; for any other error, one with a reference to the log.
+    """
     if isinstance(error, ProtocolError) and not error.remote:
         return error
     return HandlerFailed(f"Internal error (reference {reference}): the server's log has the details.")

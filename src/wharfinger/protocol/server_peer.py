@@ -110,7 +110,10 @@ class ServerPeer:
         return self.take(message)
 
     def take_batch(self, data: bytes) -> Batch | Reply | None:
-        """Return the batch, if `data` is an array and the session's revision has batches; else None."""
+        """Return the batch, or the reply to an array that is not a valid batch.
+
+        Returns None if `data` is not an array, or if the session's revision has no batches.
+        """
         if not self.session.caller.rules.batches:
             return None
         try:

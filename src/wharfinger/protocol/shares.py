@@ -19,7 +19,7 @@ _MAX_COMPARED = 64
 def name_owner(key: str, address: str) -> str:
     """Return the owner whose share a caller uses: the principal with this key, or the address of an anonymous caller.
 
-    A principal is never equal to an address.
+    The names of principals and of addresses are never equal.
     """
     return name_principal(key) if key else name_network(address)
 
@@ -93,7 +93,7 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """Return the owner who holds the most, or one of them if more than 64 hold about as much.
+        """Return the owner who holds the most. If more than 64 hold about as much, it may be any of these.
 
         There must be an owner.
         """
@@ -134,7 +134,7 @@ class FairTable(Generic[Member]):
         """Return the members for which `is_old` is true. For each owner, the search ends at the first that is not."""
         return [member for members in self._owned.values() for member in takewhile(is_old, members)]
 
-    def find_victim(self, owner: str, busy: Callable[[Member], bool]) -> Member | None:
+    def find_victim(self, owner: str, is_busy: Callable[[Member], bool]) -> Member | None:
         """Return the member to remove so that `owner` may add one to a full table; None if there is none.
 
         It is the idle member that the largest owner used least recently, or else an idle member of `owner`. A busy one
@@ -147,13 +147,13 @@ class FairTable(Generic[Member]):
         if shares[largest] > shares[owner]:
             members = self._owned[largest]
             for member in members:
-                if not busy(member):
+                if not is_busy(member):
                     return member
             if shares[largest] > shares[owner] + 1:
                 return next(iter(members))
         # An owner with many members may call this again and again: check only a few members each time.
         for member in list(islice(self._owned.get(owner, ()), _MAX_COMPARED)):
-            if not busy(member):
+            if not is_busy(member):
                 return member
             self.use(owner, member)
         return None

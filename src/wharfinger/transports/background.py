@@ -10,7 +10,7 @@ __all__ = ["BackgroundTasks", "retrieve"]
 
 
 class BackgroundTasks:
-    """Keeps references to tasks until they are done: those of the event loop itself are weak.
+    """Keeps references to tasks until they are done, because the event loop itself keeps only weak ones.
 
     Their exceptions are dropped; with `report_failures` asyncio logs them.
     """

@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals instead, if the transport may drop them; it must not drop responses.
+        `refuse`, if given, sends the refusals instead: it may drop them, but `send` must not drop a response.
         """
         refuse = refuse or send
         id = request.id

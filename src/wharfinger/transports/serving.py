@@ -50,7 +50,8 @@ __all__ = [
 log = logging.getLogger("wharfinger.transports.serving")
 
 PART_BYTES = 256 * 1024
-"""Bytes: a larger answer is written in parts of this size, as fast as the reader accepts them."""
+"""The maximum size of an answer that is written at once. A larger one is written in parts of this size, as fast as the
+reader accepts them."""
 
 
 class CancelReason(Enum):
@@ -65,7 +66,7 @@ class CancelReason(Enum):
 
 
 class AnswerEncoder(Protocol):
-    """Encodes answers, as `ServerPeer` does, which returns None for a request that is no longer in flight."""
+    """Encodes answers. `ServerPeer` is one; it returns None for a request that is no longer in flight."""
 
     def respond(self, request: Any, result: Any, /) -> bytes | ChunkedMessage | None:
         """Encode a result."""

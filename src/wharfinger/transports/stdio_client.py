@@ -116,7 +116,7 @@ class StdioLink(StreamLink):
         """Start the child with `env` in addition to what every program needs.
 
         Raises:
-            ConnectionFailed: there is no such command, or it cannot be run.
+            ConnectionFailed: there is no such command or folder, or the command cannot be run.
         """
         flags: dict[str, Any] = {"start_new_session": True} if _POSIX else {"creationflags": _NEW_GROUP}
         try:
@@ -202,7 +202,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
-        if fd == 0:  # it reads nothing more, but may still send responses
+        if fd == 0:  # the child reads nothing more, but may still send responses
             self._link.resume_writing()
             self._link.write = _drop
             return
@@ -230,7 +230,7 @@ class _Child(asyncio.SubprocessProtocol):
     # Internal.
 
     def _lose_if_ended(self, after: float | None) -> None:
-        """End the link if the child has exited and both outputs have ended; if not, after `after` seconds, if given."""
+        """End the link if the child has exited and both outputs have ended, or else after `after` seconds, if given."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:

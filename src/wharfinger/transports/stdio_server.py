@@ -19,7 +19,7 @@ from wharfinger.transports.stream_server import StreamServer
 __all__ = ["serve_stdio"]
 
 READ_BYTES = 64 * 1024
-"""Bytes read at once: the capacity of a pipe. From 128 KiB each read would map and unmap memory, which takes 10 µs."""
+"""Bytes read at once: the capacity of a pipe. With 128 KiB or more, each read would map and unmap memory, in 10 µs."""
 MAX_QUEUED_READS = 2
 """The maximum number of reads that wait for the event loop, if a thread reads: a file may be larger than the memory."""
 END_CHECK_SECONDS = 1.0
@@ -87,7 +87,10 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
 
 
 async def _wait_for_parent_exit() -> None:
-    """Return when the parent process has died: a client may be killed without closing the pipe."""
+    """Return when the parent process has died: a client may be killed without closing the pipe.
+
+    Never returns if the parent is process 1, because orphans get that parent too.
+    """
     parent = os.getppid()
     while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # no event reports it on every platform
         await asyncio.sleep(ORPHAN_CHECK_SECONDS)

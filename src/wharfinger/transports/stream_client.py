@@ -55,7 +55,7 @@ MAX_QUOTED_BYTES = 80
 MAX_GARBAGE_BYTES = 200
 """The maximum number of bytes that are kept of the first line that is not a message."""
 TENTATIVE_ERROR_SECONDS = 2.0
-"""Seconds in which a response may follow an error without an id that seems to be about its request."""
+"""Seconds for which a request still waits for its response after an error without an id that seems to be about it."""
 MAX_COALESCED_MESSAGES = 16
 """The maximum number of messages written together: with more, each side would be idle while the other one works."""
 BLOCKED_BYTES = 1024 * 1024
@@ -119,7 +119,7 @@ class StreamLink:
         self._end: Callable[[], WharfingerError] | None = None
         """Returns the error for requests after the end of the connection; None until then."""
         self._closing: asyncio.Task[None] | None = None
-        self._reported = False
+        self._warned = False
         """Whether an error without an id was logged as a warning: only the first one is, to keep the log short."""
 
     @property
@@ -189,7 +189,7 @@ class StreamLink:
         await asyncio.shield(self._closing)
 
     async def disconnect(self) -> None:
-        """End the transport. Called once, by `close`; a transport that has something to end replaces it."""
+        """End the transport. Called once, by `close`; a transport that has something to end overrides this."""
 
     async def open_session_stream(self, timeout: float | None) -> None:
         """Do nothing: a stream needs no preparation for notifications that belong to no request."""
@@ -285,8 +285,8 @@ class StreamLink:
         """Fail the request that an error without an id seems to be about, unless its response comes in time."""
         call, error = event.suspect, read_error(event.message)
         # Warn only once, or a flood would fill the log. Not while opening: older servers refuse discovery in this way.
-        warn = self.rules is not None and not self._reported
-        self._reported = self._reported or warn
+        warn = self.rules is not None and not self._warned
+        self._warned = self._warned or warn
         logger.log(
             logging.WARNING if warn else logging.DEBUG,
             "%s sent an error that names no request: %.200s (error %d)",
@@ -329,7 +329,7 @@ class StreamLink:
         """Wait until the server reads. Returns the end of `timeout` by the loop's clock; None if there is no limit.
 
         Raises:
-            RequestTimeout: the server did not read within `timeout` seconds; for a request of this method.
+            RequestTimeout: the server did not read within `timeout` seconds. The message names `method`.
         """
         end = None if timeout is None else self._loop.time() + timeout
         while self._blocked is not None:

@@ -9,7 +9,8 @@ The path of one request:
 If the reader is slow (`pause_writing`) or a message is large, messages are queued (`enqueue`) and written in parts as
 the reader accepts them (`write_queued`). The queue is bounded in steps: above `Limits.backlog` notifications are
 dropped, above `Limits.unread` requests are refused, and a client that keeps sending requests without reading even the
-refusals is disconnected. Large answers of all connections are counted together in `unread`.
+refusals is disconnected. The queued bytes of all connections are counted together in `unread`, which limits large
+answers.
 
 A connection ends in steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels
 the rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
@@ -61,8 +62,8 @@ EAGER: bool = sys.version_info >= (3, 12)
 """Whether a task starts at once, so that a handler that never waits needs no turn of the loop."""
 new_task: Any = partial(asyncio.Task, name="request", **{"eager_start": True} if EAGER else {})  # type: ignore[arg-type]
 """Starts the task of a request."""
-FLUSH_MESSAGES = 16
-"""Small messages that are written together: the reader handles them while the server continues with the others."""
+MAX_COALESCED_MESSAGES = 16
+"""The maximum number of messages written together: the reader handles them while the server continues."""
 EXPIRED = -1
 """`Request.started_at` of a request whose deadline has passed."""
 
@@ -149,7 +150,7 @@ class StreamServer(asyncio.Protocol):
                 self.dispatch(event)
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
-        """Serve a request of a batch, or one that did not come as a line."""
+        """Serve a request of a batch, or a request that did not come as a line."""
         request.channel = self
         request.started_at = self.tick
         request.task = new_task(self.serve(request, batch), loop=self.loop)
@@ -255,7 +256,7 @@ class StreamServer(asyncio.Protocol):
         self.out.append(data)
         if len(self.out) == 1:
             self.loop.call_soon(self.flush)
-        elif len(self.out) == FLUSH_MESSAGES:
+        elif len(self.out) == MAX_COALESCED_MESSAGES:
             self.flush()
 
     def flush(self) -> None:
@@ -303,7 +304,7 @@ class StreamServer(asyncio.Protocol):
             self.finish()
 
     def count_unread(self) -> None:
-        """Update the server's count of unread bytes by those of this connection."""
+        """Bring the queued bytes of this connection up to date in the server's `unread`."""
         if self.queued_bytes != self.counted_bytes:
             self.unread.add(self.owner, self.queued_bytes - self.counted_bytes)
             self.counted_bytes = self.queued_bytes

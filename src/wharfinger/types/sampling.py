@@ -57,6 +57,7 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
 
     Raises:
         ValueError: a tool use has no result there, or a result has no tool use before it; the message names their ids.
+            Or results are repeated, are not in a user message, or are mixed with other content.
     """
     open_uses: set[str] = set()
     for message in messages:
@@ -69,10 +70,10 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
         if len(set(results)) < len(results):
             raise ValueError("A message has two results of the same tool use.")
         if wrong := open_uses.symmetric_difference(results):
-            raise ValueError(f"Each tool use needs its result in the next message, which does not fit: {_ids(wrong)}.")
+            raise ValueError(f"Each tool use needs one result, in the next message. These do not match: {_ids(wrong)}.")
         open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
     if open_uses:
-        raise ValueError(f"Each tool use needs its result in the next message, which is missing: {_ids(open_uses)}.")
+        raise ValueError(f"Each tool use needs one result, in the next message. No message follows: {_ids(open_uses)}.")
 
 
 def _ids(ids: set[str]) -> str:

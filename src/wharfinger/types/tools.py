@@ -45,7 +45,7 @@ class ToolExecution(WireStruct, kw_only=True):
 class Tool(WireStruct, kw_only=True):
     """A function that a model can call. Both schemas are JSON Schema 2020-12, unless `$schema` names another dialect.
 
-    The schemas are kept as they were sent, also keywords that this package does not know.
+    The schemas are kept as they were sent, including keywords that this package does not know.
     """
 
     name: str

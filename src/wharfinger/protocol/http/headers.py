@@ -28,7 +28,7 @@ __all__ = [
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _is_number = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
-"""A number as in JSON. `float` also accepts `1_0`, blanks, and digits of other scripts."""
+"""Matches a decimal number. `float` also accepts `1_0`, blanks, and digits of other scripts."""
 _MAX_NUMBER_CHARACTERS = 32
 _MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader represents exactly."""

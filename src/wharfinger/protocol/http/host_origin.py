@@ -32,22 +32,22 @@ class HostOriginPolicy:
         """Raises ValueError if a setting is not a host, an origin or a URL."""
         hosts: set[tuple[str, int | None]] = {(name, None) for name in LOOPBACK}
         if bind:
-            hosts.add(_setting_host(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
+            hosts.add(_parse_host_setting(f"[{bind}]" if ":" in bind and not bind.startswith("[") else bind))
         self._any_host = self._any_origin = False
         for text in allow_hosts:
             if text == "*":
                 self._any_host = True
             else:
-                hosts.add(_setting_host(text))
+                hosts.add(_parse_host_setting(text))
         origins: set[tuple[str, str, int]] = set()
         for text in allow_origins:
             if text == "*":
                 self._any_origin = True
             else:
-                origins.add(_setting_origin(text))
+                origins.add(_parse_origin_setting(text))
         if public_url:
             scheme, separator, rest = public_url.partition("://")
-            origin = _setting_origin(f"{scheme}{separator}{rest.partition('/')[0]}")
+            origin = _parse_origin_setting(f"{scheme}{separator}{rest.partition('/')[0]}")
             origins.add(origin)
             hosts.add((origin[1], None))
         self._hosts = frozenset(hosts)
@@ -66,7 +66,7 @@ class HostOriginPolicy:
             self._check_origin(origin, host or b"")
 
     def allowed_origin(self, headers: Headers) -> bytes:
-        """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, or empty.
+        """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, `*` or empty.
 
         A page of this server needs no such header, and `check` has refused the pages of all other origins.
         """
@@ -143,14 +143,14 @@ def _same_server(origin: tuple[str, str, int], host: bytes) -> bool:
     return same_name and origin[2] == (_PORTS[origin[0]] if port is None else port)
 
 
-def _setting_host(text: str) -> tuple[str, int | None]:
+def _parse_host_setting(text: str) -> tuple[str, int | None]:
     parsed = _parse_host(text)
     if parsed is None:
         raise ValueError(f"{text!r} is not a host: write a name or an address, with or without :PORT, or *.")
     return parsed
 
 
-def _setting_origin(text: str) -> tuple[str, str, int]:
+def _parse_origin_setting(text: str) -> tuple[str, str, int]:
     parsed = _parse_origin(text.rstrip("/"))
     if parsed is None:
         raise ValueError(f"{text!r} is not an origin: write SCHEME://HOST or SCHEME://HOST:PORT, or *.")

@@ -81,7 +81,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all incomplete bodies. Once reached, only callers with less than an equal share may send more."""
     connections: int = 10_000
     sessions: int = 10_000
-    """Sessions of the handshake era. A further one ends the longest idle session of the caller with the most."""
+    """Sessions of the handshake era. Beyond it, the caller with the most loses the one that is idle longest."""
     session_time: float = 1800.0
     """A session ends after this time without a request, a response or an open stream."""
     session_requests: int = 16_384
@@ -101,7 +101,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     comment_time: float = 15.0
     """An idle stream gets a comment line after this time, so that proxies keep it open."""
     stalled_time: float = 60.0
-    """A connection is closed if its peer reads nothing for this time."""
+    """A connection is closed if its peer reads so slowly that nothing more can be written for this time."""
     keep_alive: float = 65.0
     """An idle connection is closed after this time. It is longer than common client pools keep connections."""
     watch_after: float = 0.05
@@ -264,8 +264,8 @@ _decode_meta = msgspec.json.Decoder(_WithMeta).decode
 def kind_of_post(headers: Headers, message: Message) -> PostKind:
     """Return how to serve this POST: stateless, in a session, or as an `initialize` that opens a session.
 
-    A version header of the stateless era, or an unknown one, means stateless even without `_meta`: the stateless rules
-    then report what is missing (2026-07-28, backward compatibility).
+    A version header of the stateless era, or an unknown one outside a session, means stateless even without `_meta`:
+    the stateless rules then report what is missing (2026-07-28, backward compatibility).
 
     Raises:
         HttpRefusal: 400 for a message of the handshake era without a session.
@@ -329,9 +329,9 @@ def check_standard_headers(headers: Headers, request: Request) -> None:
     if row is not None and row.name_param:
         name: str = getattr(request.params, row.name_param)
         value = headers.get(NAME)
-        # Decode the value if it differs from the name, or looks encoded: a name that looks encoded must be encoded.
         if value is None:
             raise HeaderMismatch("Send the Mcp-Name header with the name or URI of the body.")
+        # Decode the value if it differs from the name, or looks encoded: a name that looks encoded must be encoded.
         if (value != name.encode() or value.startswith(b"=?")) and decode_value(value) != name:
             raise HeaderMismatch("The Mcp-Name header and the name or URI of the body differ.")
 

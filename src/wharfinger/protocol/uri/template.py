@@ -174,9 +174,9 @@ class UriTemplate:
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
     def expand_beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
-        """Return the URI up to its query or the first variable without a value, and the variables in this text.
+        """Return the URI up to its query or the first variable without a value, and the names of the variables in it.
 
-        The third item is whether the text is the whole URI before the query.
+        The third item is whether this text is the whole URI before the query.
         """
         text, names = "", frozenset[str]()
         for part in self.parts:
@@ -207,7 +207,7 @@ class UriTemplate:
         contents = (self._matcher or self.matcher).fit(uri)
         if contents is None:
             return None
-        if self._plain and "%" not in uri:  # nothing to decode, and only an escape could be a separator
+        if self._plain and "%" not in uri:  # nothing to decode; only an escape could hide a separator
             if check and ("." in contents or ".." in contents):
                 return None
             if None not in contents:
@@ -277,7 +277,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]++")
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]++")
-_NOT_RESERVED = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]")
+_NOT_IN_URIS = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]")
 
 
 def canonical_uri(uri: str) -> str | None:
@@ -318,7 +318,7 @@ def _decode(content: str) -> str:
 
 
 def _encode(value: str, keeps_reserved: bool) -> str:
-    return (_NOT_RESERVED if keeps_reserved else _NOT_UNRESERVED).sub(_escape, value)
+    return (_NOT_IN_URIS if keeps_reserved else _NOT_UNRESERVED).sub(_escape, value)
 
 
 # --- syntax (RFC 6570 §2) ---------------------------------------------------------------------------------------------

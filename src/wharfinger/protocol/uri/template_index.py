@@ -75,8 +75,8 @@ class TemplateIndex(Generic[T]):
     def add(self, template: UriTemplate | str, value: T, *, allow_ambiguous: bool = False) -> None:
         """Add a template.
 
-        With `allow_ambiguous` the template is not compared with the others, which would take time proportional to the
-        product of both lengths. Use that for untrusted templates, if it does not matter which of several is found.
+        With `allow_ambiguous` the template is not compared with the others: comparing two takes time proportional to
+        the product of their lengths. Use it for untrusted templates, if it does not matter which of several is found.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.

@@ -15,7 +15,7 @@ from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type
 from wharfinger.transports.http_client.post_response import (
-    MAX_RECONNECT_DELAY,
+    MAX_RECONNECT_SECONDS,
     MAX_RECONNECTS,
     EventHandler,
     PendingPost,
@@ -118,6 +118,7 @@ class SessionStream:
         self._lost = lost
         self._missed = missed
         self._opened: asyncio.Future[None] | None = None
+        """Done when the stream has opened; None before the first attempt, and after it has failed."""
         self._task: asyncio.Task[None] | None = None
         self._lived = False
         """Whether the last stream had a message or lasted for some time."""
@@ -171,7 +172,7 @@ class SessionStream:
                 logger.debug("the stream of %s broke off: %r", origin.name, error)
             short_streams = 0 if self._lived else short_streams + 1
             growth = 2.0 ** min(max(0, short_streams - 1), 16)
-            await asyncio.sleep(min(reconnect_delay(decoder) * growth, MAX_RECONNECT_DELAY))
+            await asyncio.sleep(min(reconnect_delay(decoder) * growth, MAX_RECONNECT_SECONDS))
             decoder = resumed_decoder(decoder, origin.limits.message)
         self._lost(lambda: ConnectionLost(f"{origin.name} closed the session's stream."))
 

@@ -87,9 +87,9 @@ class HttpLink:
         self._replies = BackgroundTasks()
         """The tasks that send responses to the server's requests."""
         self._posts = BackgroundTasks()
-        """The tasks that send notifications."""
+        """The tasks that send notifications, including cancellations of requests."""
         self._notifying: dict[asyncio.Task[None], PausableTimeout] = {}
-        """The tasks that send notifications, one after another, with their timeouts."""
+        """The tasks of `notify` with their timeouts, oldest first: each waits for the one before it."""
         self._stream = SessionStream(
             self._origin, self._session_headers, self._dispatch, self._lose, lambda: self.events.on_missed(self)
         )
@@ -163,7 +163,7 @@ class HttpLink:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the session has ended."""
+        """Whether the session has ended, or this link was closed."""
         return self._end is not None
 
     async def open_session_stream(self, timeout: float | None) -> None:
@@ -331,7 +331,7 @@ class HttpLink:
         The time in which a person signs in, so that a notification can be sent, does not count.
 
         Raises:
-            RequestTimeout: there was no time left, for a request of this method.
+            RequestTimeout: no time is left. The message names `method`.
         """
         remaining = timeout
         for notifying, clock in tuple(self._notifying.items()):

@@ -27,9 +27,9 @@ __all__ = [
     "resumed_decoder",
 ]
 
-RECONNECT_DELAY = 1.0
-MIN_RECONNECT_DELAY = 0.01
-MAX_RECONNECT_DELAY = 30.0
+RECONNECT_SECONDS = 1.0
+MIN_RECONNECT_SECONDS = 0.01
+MAX_RECONNECT_SECONDS = 30.0
 """Seconds to wait before a stream is resumed: the default, and the bounds of the time that a server may name."""
 MAX_RECONNECTS = 3
 """The maximum number of attempts in a row that fail or, for the stream of a POST, bring no new event."""
@@ -129,5 +129,5 @@ def resumed_decoder(decoder: EventDecoder, limit: int) -> EventDecoder:
 def reconnect_delay(decoder: EventDecoder) -> float:
     """Return the seconds to wait before a stream is resumed: the server's value, within bounds (2025-11-25: MUST)."""
     if decoder.retry is None:
-        return RECONNECT_DELAY
-    return min(max(decoder.retry / 1000, MIN_RECONNECT_DELAY), MAX_RECONNECT_DELAY)
+        return RECONNECT_SECONDS
+    return min(max(decoder.retry / 1000, MIN_RECONNECT_SECONDS), MAX_RECONNECT_SECONDS)

@@ -76,7 +76,7 @@ class SseLink(StreamLink):
         super().__init__(self._origin.name, limits, events)
         self._posts = BackgroundTasks()
         self._last_notification: asyncio.Task[None] | None = None
-        """The task that sends it; None once it is sent. Later messages wait for it, or they might overtake it."""
+        """The task that sends the last notification; None once it is sent. Later messages wait, to arrive after it."""
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -107,7 +107,7 @@ class SseLink(StreamLink):
                 raise origin.translate(error) from None
             raise
         self._endpoint = endpoint
-        self.write = self._put
+        self.write = self._post_lines
 
     async def disconnect(self) -> None:
         """End the stream, and with it the session."""
@@ -170,7 +170,7 @@ class SseLink(StreamLink):
 
     # Writing.
 
-    def _put(self, data: bytes) -> None:
+    def _post_lines(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
             kind = _decode_id_and_method(message)
             # An answer repeats the id of the server's request, which a request of this client may have too.

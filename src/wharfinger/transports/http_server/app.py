@@ -151,8 +151,8 @@ class HttpApp:
     `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
     `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used if callers need credentials,
     which a link does not carry. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
-    `site` takes the place of both: it gets every request whose path is not one of the protocol's, after Host and Origin
-    are checked. It identifies its visitors itself, because a browser sends no token with a link.
+    `site` takes the place of both: it gets every request whose path is neither `/healthz` nor one of the protocol's,
+    after Host and Origin are checked. It identifies its visitors itself, because a browser sends no token with a link.
 
     Raises:
         ValueError: a host, an origin or a URL is malformed, or there are both `auth` and `verify`.
@@ -266,7 +266,7 @@ class HttpApp:
             await refuse(send, error)
             return
         except Exception as error:
-            await refuse(send, _fault(error))
+            await refuse(send, _report_failure(error))
             return
         await self._post(scope, headers, principal, accepted, receive, send)
 
@@ -569,7 +569,7 @@ class HttpApp:
         await send_body(send, 200, auth.metadata(self._endpoint(scope, headers)), fields)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
-        """Answer a link to a resource. A GET of any site may have no Origin header, so Sec-Fetch-Site must be there."""
+        """Answer a link to a resource. A GET from another site may have no Origin header, so Sec-Fetch-Site is required."""
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
             raise HttpRefusal(
@@ -621,7 +621,7 @@ class HttpApp:
         try:
             await self.start()
         except Exception as error:
-            raise _fault(error) from None
+            raise _report_failure(error) from None
 
     async def start(self) -> None:
         """Start the service, if no other call has done so. If it fails, this raises, and the next call tries again."""
@@ -690,7 +690,7 @@ def _allow_origin(send: Send, origin: bytes) -> Send:
     return send_allowed
 
 
-def _fault(error: Exception) -> ProtocolError:
+def _report_failure(error: Exception) -> ProtocolError:
     """Report a failure outside of handlers, and return the error for the client."""
     return InternalError(report(error, "HTTP").message, http_status=500)
 

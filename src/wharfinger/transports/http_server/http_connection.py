@@ -131,7 +131,7 @@ class HttpConnection(asyncio.Protocol):
         self.waiting: list[Exchange] = []
         self.in_head = False
         self.upgrading = False
-        """Whether a head offered an upgrade, after which its parser stops, and no new parser has taken over yet."""
+        """Whether a head offered an upgrade, which stops the parser, and no new parser has taken over yet."""
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.read_size = 0
@@ -389,7 +389,7 @@ class HttpConnection(asyncio.Protocol):
         exchange = self.serving
         if exchange is not None:
             if exchange.started or exchange is not self.reading:
-                self.transport.close()  # the answer to another request is under way
+                self.transport.close()  # a part of this answer was sent, or an earlier request has no answer yet
                 return
             exchange.disconnected = True
             exchange.wake()

@@ -306,7 +306,8 @@ class HttpServer:
 
     def _tick(self) -> None:
         """Sweep the connections, and do the other work that is due once a second."""
-        self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)  # first, so that an error ends nothing
+        # First, so that an error below does not end the ticks.
+        self._ticking = self.loop.call_later(self.limits.sweep_time, self._tick)
         self.connections.sweep()
         if self.certificate is not None and self.certificate.has_changed():
             self.certificate.reload()

@@ -107,7 +107,7 @@ class HttpSessions:
         await self._answer(post, opening=opening)
 
     async def post_batch(self, call: HttpCall, headers: dict[bytes, bytes], principal: Principal, body: bytes) -> bool:
-        """Serve an array of messages. Returns False if it is not one, or if the session's revision has no batches.
+        """Serve an array of messages. Returns False if `body` is no array, or the session's revision has no batches.
 
         Raises:
             HttpRefusal, Overloaded: it cannot be accepted (400, 404, 503).
