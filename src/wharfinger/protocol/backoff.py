@@ -19,7 +19,7 @@ class Backoff:
     reconnect at once ("full jitter"). Without `random` it is not multiplied.
 
     A connection that breaks right after it was opened must not reset the count each time: `succeeded(lasted)`
-    forgets the failures only after `reset_after` seconds.
+    forgets the failures only if the connection lasted `reset_after` seconds or longer.
     """
 
     __slots__ = ("_initial_delay", "_max_delay", "_random", "_reset_after", "failures")

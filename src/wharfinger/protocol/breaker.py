@@ -65,7 +65,7 @@ class Breaker:
         self._failed_at = 0.0
         self._probe_at = 0.0
         self._probing = False
-        self._quick = False
+        self._failed_quickly = False
 
     @property
     def down(self) -> bool:
@@ -86,14 +86,14 @@ class Breaker:
 
     def admits(self) -> bool:
         """Return whether calls are allowed: the breaker is closed, or the last failure was a quick one."""
-        return self._down_since is None or self._quick
+        return self._down_since is None or self._failed_quickly
 
     def down_seconds(self) -> float:
         """Return the seconds since the first failed call began (or ended, if `began` is unknown); 0 if closed."""
         return 0.0 if self._down_since is None else self.clock() - self._down_since
 
     def probe_in(self) -> float:
-        """Return the seconds until a probe may be sent; 0 if one may be sent now."""
+        """Return the seconds until a probe may be sent; 0 if the delay is over, or the breaker is closed."""
         return max(0.0, self._probe_at - self.clock()) if self.down else 0.0
 
     def try_probe(self) -> bool:
@@ -107,7 +107,7 @@ class Breaker:
         return True
 
     def give_up_probe(self) -> None:
-        """End a probe without a result, because its caller was cancelled. Another one may be sent at once."""
+        """End a probe without a result, because its caller was cancelled. Another probe may be sent at once."""
         self._probing = False
 
     def failed(self, reason: str = "", began: float | None = None) -> None:
@@ -120,24 +120,24 @@ class Breaker:
             return
         was_down = self.down
         self.reason = reason
-        self._quick = began is not None and now - began < self._quick_below
+        self._failed_quickly = began is not None and now - began < self._quick_below
         self._failed_at = now
         self._probe_at = now + self._backoff.failed()
         self._probing = False
         if not was_down:
             self._down_since = now if began is None else began
-            self._report()
+            self._notify_observers()
 
     def succeeded(self) -> None:
         """Record that a call succeeded, whenever it began."""
         if self._down_since is None:
             return
         self._down_since = None
-        self._probing = self._quick = False
+        self._probing = self._failed_quickly = False
         self.reason = ""
         self._backoff.succeeded()
-        self._report()
+        self._notify_observers()
 
-    def _report(self) -> None:
+    def _notify_observers(self) -> None:
         for observer in tuple(self.observers):
             observer()

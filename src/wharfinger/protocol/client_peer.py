@@ -91,7 +91,7 @@ _check_batch = msgspec.json.Decoder(list[_Entry]).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 _decode_routing = msgspec.json.Decoder(_Routing).decode
 
-_HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
+_LEADING_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 """Finds the id at the start of a response that cannot be decoded. Bytes that are no response may match too: then a call
 fails, but only a call to the server that sent them."""
 
@@ -279,8 +279,8 @@ class ClientPeer(Generic[W]):
 
     def _pop_waiter(self, data: bytes, id: Id | None) -> W | None:
         if id is None:
-            head = _HEAD.match(data)
-            return self.awaited.pop(int(head[1]), None) if head else None
+            found = _LEADING_ID.match(data)
+            return self.awaited.pop(int(found[1]), None) if found else None
         return self.awaited.pop(id, None)
 
     def _receive_batch(self, data: bytes) -> tuple[Event[W], ...]:

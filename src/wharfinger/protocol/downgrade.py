@@ -17,7 +17,7 @@ __all__ = ["WRAPPED_KEY", "is_object", "without_unknown_blocks"]
 
 WRAPPED_KEY = "x-fastmcp-wrap-result"
 """A mark in an output schema: the value is wrapped, as the member `result` of an object. FastMCP's client then unwraps
-it. Our client reads no schema for this: it compares the value with the text of the tool's result."""
+it. Our client does not need the schema for that: it decides by the result alone (`client.results`)."""
 
 
 def _audio_text(block: t.AudioContent) -> str:

@@ -203,7 +203,7 @@ class ToolHeaders(Protocol):
         ...
 
     def hides_tool(self, request: Request) -> bool:
-        """Return whether the caller must not learn that the tool of this call exists. Its headers are not checked."""
+        """Return whether the caller must not learn that the tool of this call exists. Then no header is checked."""
         ...
 
 

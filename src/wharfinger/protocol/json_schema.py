@@ -99,7 +99,8 @@ class CompiledSchema:
     """The number of regular expressions."""
 
     def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
-        """A schema that is not `trusted` may have only small patterns that take linear time."""
+        """A schema that is not `trusted` may have only small patterns that take linear time, and no reference by `$id`
+        or to an anchor that occurs twice."""
         self.schema = _own_copy(schema, what)
         _check_shape(self.schema, what)
         self.weight = _weigh(self.schema, what)
@@ -326,7 +327,7 @@ def _size(value: Any) -> int:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep a value is nested. Recursion is safe: messages have a limit for it."""
+    """Return how deep a value is nested. Recursion is safe, because the nesting of messages is limited."""
     if isinstance(value, dict):
         return 1 + max(map(_depth, cast("dict[str, object]", value).values()), default=0)
     if isinstance(value, list):
@@ -400,7 +401,7 @@ def _compile(schema: dict[str, Any], what: str, trusted: bool) -> tuple[Any, boo
         raise MissingExtra("schema", f"The {what}") from None
     dialect = str(schema.get("$schema") or next(iter(DIALECTS))).removesuffix("#")
     validator = getattr(jsonschema_rs, DIALECTS[dialect])
-    # The linear engine first. Only the other one, which backtracks, has look-around and back-references.
+    # The linear engine first. Only the second engine, which backtracks, has look-around and back-references.
     engines: tuple[Callable[[], Any], ...] = (
         lambda: jsonschema_rs.RegexOptions(size_limit=_MAX_REGEX_BYTES),
         lambda: jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_MAX_REGEX_BYTES),

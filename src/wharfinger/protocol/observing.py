@@ -139,7 +139,7 @@ class RequestObserver(Protocol):
         ...
 
     def refused(self, refusal: Refusal) -> None:
-        """Observe a refusal. It is answered already, or about to be."""
+        """Observe a refusal, which was sent already or is about to be."""
         ...
 
     async def start(self) -> None:

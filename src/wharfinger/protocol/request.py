@@ -431,7 +431,7 @@ class Base64:
             yield b64encode(view[start : start + CHUNK_BYTES])
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Iterate over the same chunks. Each chunk of a stored blob is read in a thread."""
+        """Iterate over the chunks, like `__iter__`, but read each chunk of a stored blob in a thread."""
         parts = iter(self)
         run = self.data.run if isinstance(self.data, t.StoredBlob) else None
         try:

@@ -136,7 +136,7 @@ class StdioLink(StreamLink):
         self.write = self._child.stdin.write
 
     async def disconnect(self) -> None:
-        """Close the child's input, wait, then SIGTERM, wait, then SIGKILL, each for the whole group."""
+        """Close the child's input, and wait. If it still runs, send SIGTERM to its group, and wait; then SIGKILL."""
         await self._child.end()
 
     def why_lost(self) -> WharfingerError:

@@ -242,7 +242,7 @@ class StreamServer(asyncio.Protocol):
         return True
 
     def notify(self, message: bytes) -> bool:
-        """Send a notification that belongs to no request. Returns False if the reader is too slow."""
+        """Send a notification. Returns False if it was dropped: the reader is too slow, or gone."""
         if self.queued_bytes > self.service.limits.backlog or self.ended.done():
             return False
         self.write(message)

@@ -340,17 +340,17 @@ def parse(text: str) -> Iterable[str | Expression]:
         opening = text.find("{", index)
         end = len(text) if opening < 0 else opening
         if end > index:
-            yield _literal(text, index, end)
+            yield _parse_literal(text, index, end)
         if opening < 0:
             return
         closing = text.find("}", opening)
         if closing < 0:
             raise InvalidTemplate("'{' without '}'", text, opening)
-        yield _expression(text, opening + 1, closing)
+        yield _parse_expression(text, opening + 1, closing)
         index = closing + 1
 
 
-def _literal(text: str, start: int, end: int) -> str:
+def _parse_literal(text: str, start: int, end: int) -> str:
     wrong = _NOT_LITERAL.search(text, start, end)
     if wrong is not None:
         char = wrong[0]
@@ -359,14 +359,14 @@ def _literal(text: str, start: int, end: int) -> str:
     return _FOREIGN.sub(_escape, _ESCAPES.sub(lambda found: found[0].upper(), text[start:end]))
 
 
-def _expression(text: str, start: int, end: int) -> Expression:
+def _parse_expression(text: str, start: int, end: int) -> Expression:
     operator = text[start] if text[start] in OPERATORS else ""
     if text[start] in _FUTURE_OPERATORS:
         raise InvalidTemplate(f"the operator {text[start]!r}, which is reserved by RFC 6570,", text, start)
     index = start + len(operator)
     variables: list[Variable] = []
     while True:
-        variable, index = _variable(text, index, end)
+        variable, index = _parse_variable(text, index, end)
         variables.append(variable)
         if index == end:
             return Expression(operator, tuple(variables))
@@ -375,7 +375,7 @@ def _expression(text: str, start: int, end: int) -> Expression:
         index += 1
 
 
-def _variable(text: str, start: int, end: int) -> tuple[Variable, int]:
+def _parse_variable(text: str, start: int, end: int) -> tuple[Variable, int]:
     name = _NAME.match(text, start, end)
     if name is None:
         raise InvalidTemplate("no variable name (letters, digits, '_', single dots)", text, start)
@@ -403,14 +403,14 @@ def _expand(expression: Expression, values: Mapping[str, object]) -> str:
         elif isinstance(value, (list, tuple)):
             pieces += _expand_list(operator, variable, value)  # pyright: ignore[reportUnknownArgumentType]
         elif value is not None:
-            whole = _scalar(variable, value)
+            whole = _scalar_text(variable, value)
             text = _encode(whole[: variable.limit] if variable.limit else whole, operator.keeps_reserved)
             pieces.append(_with_name(operator, variable.name, text) if operator.named else text)
     return operator.first + operator.separator.join(pieces) if pieces else ""
 
 
 def _expand_list(operator: Operator, variable: Variable, value: Sequence[object]) -> list[str]:
-    texts = [_encode(_scalar(variable, v), operator.keeps_reserved) for v in value if v is not None]
+    texts = [_encode(_scalar_text(variable, v), operator.keeps_reserved) for v in value if v is not None]
     _refuse_limit(variable)
     if not texts:
         return []
@@ -422,7 +422,7 @@ def _expand_list(operator: Operator, variable: Variable, value: Sequence[object]
 
 def _expand_map(operator: Operator, variable: Variable, value: Mapping[object, object]) -> list[str]:
     def encode(member: object) -> str:
-        return _encode(_scalar(variable, member), operator.keeps_reserved)
+        return _encode(_scalar_text(variable, member), operator.keeps_reserved)
 
     _refuse_limit(variable)
     pairs = [(encode(key), encode(member)) for key, member in value.items() if member is not None]
@@ -438,7 +438,7 @@ def _with_name(operator: Operator, name: str, text: str) -> str:
     return f"{name}={text}" if text else name + operator.if_empty
 
 
-def _scalar(variable: Variable, value: object) -> str:
+def _scalar_text(variable: Variable, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -480,9 +480,9 @@ def _slots_and_atoms(
             atoms.append(part)
             next_first, later = frozenset(part[0]), later | (frozenset(part) & {"?", "#"})
             continue
-        placeholder = _placeholder(part, next_first, later)
+        placeholder = _make_placeholder(part, next_first, later)
         atoms.append(placeholder)
-        slots.append(Slot(part.operator, part.variables, maps, _reader(part)))
+        slots.append(Slot(part.operator, part.variables, maps, _choose_reader(part)))
         next_first = next_first | frozenset(placeholder.opener) if placeholder.opener else frozenset()
         later |= frozenset(placeholder.opener) & {"?", "#"} if placeholder.opener != "?&" else {"?", "&"}
     slots.reverse()
@@ -514,7 +514,7 @@ def _parts_to_match(parts: Sequence[str | Expression]) -> list[str | Expression]
 _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
 
 
-def _placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
+def _make_placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
     operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
     max_count = part.variables[0].limit if single else 0
     if operator in ("+", "#"):
@@ -528,7 +528,7 @@ def _placeholder(part: Expression, next_first: frozenset[str], later: frozenset[
     return Placeholder(chars, OPERATORS[operator].first, 0 if operator else 1, max_count)
 
 
-def _reader(part: Expression) -> Callable[[Slot, str, VariableValues], bool]:
+def _choose_reader(part: Expression) -> Callable[[Slot, str, VariableValues], bool]:
     if part.operator == "?&" or OPERATORS[part.operator].named:
         return _read_names
     single = len(part.variables) == 1 and not part.variables[0].explode

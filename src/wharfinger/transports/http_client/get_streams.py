@@ -128,6 +128,7 @@ class SessionStream:
 
         Raises:
             ConnectionFailed: the server has no such stream.
+            ConnectionLost: the session has ended, or `close` was called first.
         """
         if self._opened is None:
             loop = asyncio.get_running_loop()

@@ -95,6 +95,7 @@ class HttpLink:
         )
         self._closing: asyncio.Task[None] | None = None
         self._end: Callable[[], WharfingerError] | None = None
+        """Returns the error for requests after the end of the link; None until then."""
 
     # The link.
 

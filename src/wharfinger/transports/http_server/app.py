@@ -136,7 +136,8 @@ class HttpOptions(TypedDict, total=False):
 
 
 class HttpApp:
-    """An ASGI application for one service. It starts the service at the first request, and ends it in `aclose`.
+    """An ASGI application for one service. It starts the service with the ASGI server (lifespan), or with the first
+    message, and ends it in `aclose`.
 
     `allow_hosts`, `allow_origins` and `public_url` are the names that the server is reached by, in addition to the
     loopback names and `bind` (see `HostOriginPolicy`). `auth` requires a token of every caller, and publishes how to
@@ -569,7 +570,7 @@ class HttpApp:
         await send_body(send, 200, auth.metadata(self._endpoint(scope, headers)), fields)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
-        """Answer a link to a resource. A GET from another site may have no Origin header, so Sec-Fetch-Site is required."""
+        """Answer a link to a resource. A GET of any site may lack an Origin header, so Sec-Fetch-Site is required."""
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
             raise HttpRefusal(

@@ -38,7 +38,7 @@ STREAM_HEADERS: tuple[Pair, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
 )
-ABORTABLE = "wharfinger.stops"
+ABORTABLE = "wharfinger.abortable"
 """A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
 _MAX_JOINED_BYTES = 64 * 1024
 _CHANGE_NOTICES = tuple(

@@ -18,7 +18,7 @@ THRESHOLDS = (10_000, 10, 10)
 FREEZE_STEP = 500
 """The number of new connections and sessions after which objects are frozen: examining so many takes about 10 ms."""
 
-_users = 0
+_active_collectors = 0
 _thresholds_before: tuple[int, int, int] = (0, 0, 0)
 
 
@@ -35,11 +35,11 @@ class Collector:
         self._active = False
 
     def __enter__(self) -> Collector:
-        global _users, _thresholds_before
-        self._active = gc.isenabled() and not (_users == 0 and gc.get_freeze_count())
+        global _active_collectors, _thresholds_before
+        self._active = gc.isenabled() and not (_active_collectors == 0 and gc.get_freeze_count())
         if self._active:
-            _users += 1
-            if _users == 1:
+            _active_collectors += 1
+            if _active_collectors == 1:
                 _thresholds_before = gc.get_threshold()
                 gc.set_threshold(*THRESHOLDS)
             gc.freeze()
@@ -48,11 +48,11 @@ class Collector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _users
+        global _active_collectors
         if self._active:
             self._active = False
-            _users -= 1
-            if not _users:
+            _active_collectors -= 1
+            if not _active_collectors:
                 gc.unfreeze()
                 gc.set_threshold(*_thresholds_before)
 
@@ -64,7 +64,7 @@ class Collector:
     def tick(self, count: int) -> None:
         """Find garbage if half of the connections and sessions are gone; else call `grew`. Call this once a second."""
         fallen, self._last_count = count < self._last_count, count
-        # Wait until their number has stopped falling.
+        # Wait until the number has stopped falling.
         if self._active and self._count_at_freeze and count <= self._count_at_freeze // 2 and not fallen:
             gc.unfreeze()
             self._freeze(count)

@@ -135,7 +135,9 @@ class HttpConnection(asyncio.Protocol):
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.read_size = 0
+        """Bytes of the read that is being parsed."""
         self.overhead = 0
+        """Bytes of the unfinished head, or of chunk extensions and trailers (see the head of this module)."""
         self.trailer_count = 0
         self.reading_paused = False
         self.drained: asyncio.Event | None = None
@@ -144,6 +146,7 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = connections.now + self.limits.header_time
         """When the head, or the next request, must have arrived, or a refused client must have closed its side."""
         self.write_deadline = inf
+        """When a client that takes no bytes is disconnected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Serve a client, or refuse it if there are too many."""
@@ -443,7 +446,7 @@ class Exchange:
         self.keep_alive = keep_alive
         self.head_only = scope["method"] == "HEAD"
         self.body: bytes | bytearray | None = b""
-        """The part of the body that has arrived, but `receive` has not returned yet; None after it returned the end."""
+        """The part of the body that has arrived, but was not returned by `receive` yet; None after the last part."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
@@ -474,7 +477,7 @@ class Exchange:
             self.waiter.set_result(None)
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next event, as ASGI's `receive`: the body in parts, then the end."""
+        """Return the next event, as ASGI's `receive`: the body in parts, then `http.disconnect`."""
         connection = self.connection
         while not self.disconnected and not self.complete:
             body, more = self.body, self.more_body

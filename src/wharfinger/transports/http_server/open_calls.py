@@ -82,11 +82,13 @@ class HttpCall:
         """How it is counted: "in flight" or "stream"; "" if it is not, for example because a session counts it."""
         self.task = asyncio.current_task()
         self.since = calls.now
+        """When it began, by the loop's time at the last tick."""
         self.size = 0
         """Bytes of the body that have arrived."""
         self.request: Request | None = None
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
+        """The task that cancels it when the client disconnects; None if it has none."""
         self.over = False
         """Whether the handler has returned, so that only its result is sent. For a call of a session: whether its
         answer was taken, or its client is gone."""

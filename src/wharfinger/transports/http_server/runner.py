@@ -158,7 +158,7 @@ class RunnableApp(Protocol):
         ...
 
     async def aclose(self, seconds: float | None = None) -> None:
-        """End."""
+        """End all work, within this time if it is given, and close the service."""
         ...
 
 

@@ -86,8 +86,8 @@ class HttpSession:
         """
         name, _, position = last_event_id.partition(b"-")
         stream_number, _, event_number = position.partition(b"-")
-        digits = stream_number.isdigit() and event_number.isdigit()
-        if name != self.name.encode() or len(position) > 30 or not digits:
+        are_numbers = stream_number.isdigit() and event_number.isdigit()
+        if name != self.name.encode() or len(position) > 30 or not are_numbers:
             return self.own_stream, None
         number, after = int(stream_number), int(event_number)
         if not number:

@@ -352,7 +352,7 @@ class HttpSessions:
         return bool(self._table or self.running)
 
     def drain(self) -> None:
-        """End the own stream of every session, and accept no new session."""
+        """End the own stream of every session, and accept no new session or request."""
         self.draining = True
         for session in self._table.values():
             if session.own_stream.reader is not None:
