@@ -75,7 +75,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
 }
 """Maps (phase, method) to the next phase or to an error message; the empty method stands for all others."""
 
-_UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities())
+_UNKNOWN_CALLER = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities())
 
 
 class Session:
@@ -86,7 +86,7 @@ class Session:
     def __init__(self, principal: Principal = ANONYMOUS, send_notification: SendNotification | None = None) -> None:
         self.phase = Phase.NEW
         self.principal = principal
-        self.caller = _UNKNOWN
+        self.caller = _UNKNOWN_CALLER
         self.log_level: str | None = None
         """The lowest level of log messages that the client requested; None until then."""
         self.send_notification: SendNotification | None = send_notification
@@ -98,7 +98,7 @@ class Session:
         """Use a new credential of the same caller for the requests that follow: its scopes may differ."""
         if principal is not self.principal:
             self.principal = principal
-            if self.caller is not _UNKNOWN:
+            if self.caller is not _UNKNOWN_CALLER:
                 self.caller = msgspec.structs.replace(self.caller, principal=principal)
 
     def admit(self, method: str) -> Caller:
@@ -133,7 +133,7 @@ class Session:
         """
         requested = params.protocol_version
         rules = REVISIONS[requested if requested in HANDSHAKE else LATEST_HANDSHAKE]
-        if self.caller is _UNKNOWN:
+        if self.caller is _UNKNOWN_CALLER:
             self.caller = Caller(rules, params.client_info, params.capabilities, self.principal)
         elif self.caller.rules is not rules:
             agreed = self.caller.rules.name

@@ -236,6 +236,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
         else:
             fields, names = fields + 1, 2  # the client's own "name" is one more
         caller = Caller(rules, info, meta.client_capabilities, principal)
+        # A name that occurs more often than it was decoded may be a member that occurs twice: look closely.
         if bytes(raw).count(_META_MEMBER) > fields:
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
     if row is not None:

@@ -29,6 +29,7 @@ _FILTERS = {
     "tools": "tools_list_changed",
     "prompts": "prompts_list_changed",
 }
+"""The field of `SubscriptionFilter` for each list."""
 LISTS = tuple(_FILTERS)
 """The lists that have change notifications."""
 

@@ -211,7 +211,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._stderr_rest = b""
         if not self._open_pipes and not self._outputs_ended.done():
             self._outputs_ended.set_result(None)
-        self._lose_if_ended(after=OUTPUT_GRACE_SECONDS if fd == 1 else None)
+        self._lose_if_ended(after_seconds=OUTPUT_GRACE_SECONDS if fd == 1 else None)
 
     def process_exited(self) -> None:
         assert self._transport is not None
@@ -219,7 +219,7 @@ class _Child(asyncio.SubprocessProtocol):
         if not self._exited.done():
             self._exited.set_result(None)
         # A grandchild may keep the pipes open for ever: only what was written until now is read.
-        self._lose_if_ended(after=OUTPUT_GRACE_SECONDS)
+        self._lose_if_ended(after_seconds=OUTPUT_GRACE_SECONDS)
 
     def pause_writing(self) -> None:
         self._link.pause_writing()
@@ -229,14 +229,14 @@ class _Child(asyncio.SubprocessProtocol):
 
     # Internal.
 
-    def _lose_if_ended(self, after: float | None) -> None:
-        """End the link if the child has exited and both outputs have ended, or else after `after` seconds, if given."""
+    def _lose_if_ended(self, after_seconds: float | None) -> None:
+        """End the link if the child has exited and both outputs have ended, else after `after_seconds`, if given."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:
             self._lose_link()
-        elif after is not None and self._end_timer is None:
-            self._end_timer = self._loop.call_later(after, self._lose_link)
+        elif after_seconds is not None and self._end_timer is None:
+            self._end_timer = self._loop.call_later(after_seconds, self._lose_link)
 
     def _lose_link(self) -> None:
         if self._end_timer is not None:
@@ -313,7 +313,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._signal("SIGKILL")
 
     async def _end_group(self) -> None:
-        """End the processes that the child has started and left running."""
+        """End the processes that the child has started and left running: SIGTERM, and SIGKILL 0.2 s later."""
         if not _POSIX or not self._signal("SIGTERM"):
             return
         for _ in range(10):

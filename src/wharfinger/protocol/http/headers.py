@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
-_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_TOKEN_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _is_number = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 """Matches a decimal number. `float` also accepts `1_0`, blanks, and digits of other scripts."""
 _MAX_NUMBER_CHARACTERS = 32
@@ -86,7 +86,7 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
         node, path, reachable = stack.pop()
         if is_mapping(node):
             if "x-mcp-header" in node:
-                params.append(_header_param(node, path, reachable))
+                params.append(_read_annotation(node, path, reachable))
             for key, value in node.items():
                 if key == "properties" and is_mapping(value):
                     stack.extend((child, (*path, name), reachable) for name, child in value.items())
@@ -99,9 +99,9 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
     return tuple(sorted(params, key=lambda param: param.header))
 
 
-def _header_param(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
+def _read_annotation(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
     token = node["x-mcp-header"]
-    if not isinstance(token, str) or not token or not _TOKEN.issuperset(token):
+    if not isinstance(token, str) or not token or not _TOKEN_CHARACTERS.issuperset(token):
         raise InvalidHeaderAnnotation("x-mcp-header must be a header name (RFC 9110 token).")
     if node.get("type") not in ("string", "integer", "boolean"):
         raise InvalidHeaderAnnotation(f"x-mcp-header {token!r} must be on a string, an integer or a boolean.")
@@ -122,7 +122,7 @@ def check_params(params: Sequence[HeaderParam], headers: Mapping[bytes, bytes], 
         header, value = headers.get(param.header), _value_at(arguments, param.path)
         if (header is None) != (value is None):
             raise HeaderMismatch(f"{param.header.decode()} and its argument must both be sent, or neither.")
-        if header is not None and not _equal(decode_value(header), value):
+        if header is not None and not _matches(decode_value(header), value):
             raise HeaderMismatch(f"{param.header.decode()} and its argument differ.")
 
 
@@ -158,7 +158,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _equal(text: str, value: Any) -> bool:
+def _matches(text: str, value: Any) -> bool:
     if isinstance(value, str | bool):
         return text == _text(value)
     if not isinstance(value, int | float) or len(text) > _MAX_NUMBER_CHARACTERS or not _is_number(text):

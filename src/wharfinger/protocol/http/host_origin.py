@@ -103,7 +103,7 @@ class HostOriginPolicy:
 
 
 _HOST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def _parse_host(text: str) -> tuple[str, int | None] | None:
@@ -130,17 +130,17 @@ def _parse_origin(text: str) -> tuple[str, str, int] | None:
     parsed = _parse_host(rest) if separator else None
     if parsed is None or not scheme.replace("-", "").replace("+", "").replace(".", "").isalnum():
         return None
-    port = parsed[1] if parsed[1] is not None else _PORTS.get(scheme, 0)
+    port = parsed[1] if parsed[1] is not None else _DEFAULT_PORTS.get(scheme, 0)
     return (scheme, parsed[0], port)
 
 
 def _same_server(origin: tuple[str, str, int], host: bytes) -> bool:
     parsed = _parse_host(host.decode("latin-1"))
-    if parsed is None or origin[0] not in _PORTS:
+    if parsed is None or origin[0] not in _DEFAULT_PORTS:
         return False
     name, port = parsed
     same_name = origin[1] == name or (origin[1] in LOOPBACK and name in LOOPBACK)
-    return same_name and origin[2] == (_PORTS[origin[0]] if port is None else port)
+    return same_name and origin[2] == (_DEFAULT_PORTS[origin[0]] if port is None else port)
 
 
 def _parse_host_setting(text: str) -> tuple[str, int | None]:

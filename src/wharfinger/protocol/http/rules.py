@@ -244,7 +244,7 @@ PostKind = Literal["stateless", "session", "opening"]
 """How a POST is served: by the rules of the stateless era, in a session of the handshake era, or as an `initialize`
 that opens a session."""
 
-_WIRE = {name: name.encode() for name in REVISIONS}
+_ENCODED_VERSIONS = {name: name.encode() for name in REVISIONS}
 STATELESS_VERSIONS = frozenset(name.encode() for name in STATELESS)
 HANDSHAKE_VERSIONS = frozenset(name.encode() for name in HANDSHAKE)
 _VERSION_KEY = b"protocolVersion"
@@ -320,7 +320,10 @@ def check_standard_headers(headers: Headers, request: Request) -> None:
         HeaderMismatch: they differ (2026-07-28, Streamable HTTP, standard headers).
     """
     version = headers.get(VERSION)
-    if version != _WIRE[request.caller.rules.name] and (version or b"").strip() != _WIRE[request.caller.rules.name]:
+    if (
+        version != _ENCODED_VERSIONS[request.caller.rules.name]
+        and (version or b"").strip() != _ENCODED_VERSIONS[request.caller.rules.name]
+    ):
         raise HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
     method = headers.get(METHOD)
     if method != request.method.encode():

@@ -272,7 +272,7 @@ def _texts(found: VariableValues) -> Iterator[str]:
 
 # --- URIs -------------------------------------------------------------------------------------------------------------
 
-_PLAIN = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*+")
+_WITHOUT_ESCAPES = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*+")
 _FOREIGN = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]++")
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -285,7 +285,7 @@ def canonical_uri(uri: str) -> str | None:
 
     Returns None if an escape is malformed or is not UTF-8.
     """
-    if _PLAIN.fullmatch(uri):
+    if _WITHOUT_ESCAPES.fullmatch(uri):
         return uri
     if _BROKEN_ESCAPE.search(uri):
         return None
@@ -515,6 +515,11 @@ _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
 
 
 def _make_placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
+    """Return the placeholder of an expression.
+
+    It does not hold the reserved characters of `next_first`, apart from the expression's own separators; `{+x}` and
+    `{#x}` do not hold the characters of `later`.
+    """
     operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
     max_count = part.variables[0].limit if single else 0
     if operator in ("+", "#"):

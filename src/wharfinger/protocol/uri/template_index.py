@@ -77,6 +77,7 @@ class TemplateIndex(Generic[T]):
 
         With `allow_ambiguous` the template is not compared with the others: comparing two takes time proportional to
         the product of their lengths. Use it for untrusted templates, if it does not matter which of several is found.
+        Do not add the same text twice.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.

@@ -187,6 +187,7 @@ class HttpApp:
         self.protected = auth is not None or verify is not None
         self._public_url = f"{public_url.removesuffix('/').removesuffix('/mcp')}/mcp" if public_url else ""
         self._last_endpoint: tuple[tuple[str, bytes, str], str] = ("", b"", ""), ""
+        """The scheme, host and root path of the last request, and the URL of the endpoint for them."""
         self.limits = limits or HttpLimits()
         self.message_limits = service.limits
         """The limits that this service has over every transport."""

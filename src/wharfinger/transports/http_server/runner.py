@@ -286,6 +286,7 @@ class HttpServer:
         self.exhaustion.stop()
         loop, connections = self.loop, self.connections
         deadline = loop.time() + self.limits.drain
+        # Requests that still run are cancelled early enough for their answers to be sent.
         closing = loop.create_task(self.app.drain(self.limits.drain * 0.8))
         for connection in list(connections.open):
             connection.shut_down()

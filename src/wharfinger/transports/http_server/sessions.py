@@ -214,7 +214,7 @@ class HttpSessions:
         except BaseException as error:
             data, cancelled = None, isinstance(error, asyncio.CancelledError)
             if not cancelled or peer.in_flight.get(request.id) is request:
-                reason = error.args[0] if cancelled and error.args else None
+                reason = error.args[0] if cancelled and error.args else None  # the argument of `task.cancel`
                 data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
                 # A 404 would mean that the session has ended. So the HTTP status is 200, except for 503 and for errors
                 # that were raised with an HTTP status, such as a 403 with the missing scopes.
