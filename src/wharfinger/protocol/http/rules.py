@@ -319,11 +319,8 @@ def check_standard_headers(headers: Headers, request: Request) -> None:
     Raises:
         HeaderMismatch: they differ (2026-07-28, Streamable HTTP, standard headers).
     """
-    version = headers.get(VERSION)
-    if (
-        version != _ENCODED_VERSIONS[request.caller.rules.name]
-        and (version or b"").strip() != _ENCODED_VERSIONS[request.caller.rules.name]
-    ):
+    version, expected = headers.get(VERSION), _ENCODED_VERSIONS[request.caller.rules.name]
+    if version != expected and (version or b"").strip() != expected:
         raise HeaderMismatch("The MCP-Protocol-Version header and the version in params._meta differ.")
     method = headers.get(METHOD)
     if method != request.method.encode():
