@@ -77,7 +77,7 @@ class HttpCall:
         self.expires = principal.expires
         """When a stream of this caller ends (seconds since 1970); None if its credential does not expire."""
         self.owner = name_principal(principal.key) if principal.key else name_network(self.address)
-        """Whose share it uses."""
+        """The owner whose share this call uses."""
         self.counted = ""
         """How it is counted: "in flight" or "stream"; "" if it is not, for example because a session counts it."""
         self.task = asyncio.current_task()
@@ -93,14 +93,14 @@ class HttpCall:
         """Whether the handler has returned, so that only its result is sent. For a call of a session: whether its
         answer was taken, or its client is gone."""
         self.cancel_reason: CancelReason | None = None
-        """Why we cancelled the task; None if we have not."""
+        """Why the server cancelled the task; None if it has not."""
         self.in_session = False
         """Whether its work belongs to a session, so that only the session may end it. A stream still ends when its
         token expires."""
         self.unread = 0
         """Bytes of memory that its answer takes until it is sent; counted for large answers."""
         self.final: bytes | ChunkedMessage | None = None
-        """The last event of a stream that we end; its id is in `final_id`."""
+        """The last message of a stream that the server ends; `final_id` is the id of its event."""
         self.final_id = ""
         self.endpoint = ""
         """The URL of the endpoint as the client knows it, for challenges. Set only if callers need tokens, for calls of
