@@ -73,7 +73,9 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
             raise ValueError(f"Each tool use needs one result, in the next message. These do not match: {_ids(wrong)}.")
         open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
     if open_uses:
-        raise ValueError(f"Each tool use needs one result, in the next message. No message follows: {_ids(open_uses)}.")
+        raise ValueError(
+            f"Each tool use needs one result, in the next message. No message follows these: {_ids(open_uses)}."
+        )
 
 
 def _ids(ids: set[str]) -> str:

@@ -1236,11 +1236,11 @@ def test_sample_names_the_tool_results_that_do_not_match() -> None:
 
     Sample([question, uses("a", "b"), results("b", "a"), question], tools=[])
     for messages, fault in (
-        ([question, uses("a", "b"), results("a")], "does not fit: b."),
-        ([question, uses("a"), results("a", "c")], "does not fit: c."),
+        ([question, uses("a", "b"), results("a")], "do not match: b."),
+        ([question, uses("a"), results("a", "c")], "do not match: c."),
         ([question, uses("a"), results("a", "a")], "two results of the same tool use"),
-        ([question, uses("a"), question], "does not fit: a."),
-        ([question, uses("b", "a")], "which is missing: a, b."),
+        ([question, uses("a"), question], "do not match: a."),
+        ([question, uses("b", "a")], "follows these: a, b."),
         ([question, uses("a"), results("a", role="assistant")], "in a user message"),
     ):
         with pytest.raises(ValueError, match=fault):
