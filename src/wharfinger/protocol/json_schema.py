@@ -3,10 +3,10 @@
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
 - The schema: its size, depth and number of subschemas. References must stay inside the schema.
-- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. This is
-  computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being counted costs 1
-  if it leads into the value, because the validator caches results there; if it stays at the same value, the schema is
-  refused. So recursive schemas are allowed: tools do have recursive output schemas.
+- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. The
+  number is computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being
+  counted costs 1 if it leads into the value, because the validator caches results there; if it stays at the same value,
+  the schema is refused. So recursive schemas are allowed: tools do have recursive output schemas.
 - Error messages: the validator does not cache results while it collects errors, so the subschemas that it visits are
   counted again, for the depth of the value. Beyond a limit, the message only says that the value does not match.
 - Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
@@ -34,8 +34,8 @@ MAX_APPLIED_SCHEMAS = 100_000
 MAX_EXPLAINED_SCHEMAS = 2_000
 """The maximum number of subschemas visited to collect errors: nested alternatives multiply with each level."""
 MAX_COLLECTED_CHECKS = 10_000
-"""The maximum number of visited subschemas, multiplied by the members and items of the value, to collect errors: the
-validator creates every error before it returns the first one, at 10 to 60 µs each."""
+"""The maximum product of the visited subschemas and the members and items of the value for which errors are collected:
+the validator creates every error before it returns the first one, at 10 to 60 µs each."""
 MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
 """The maximum of `_pattern_steps`, for patterns that may be tried at each character."""

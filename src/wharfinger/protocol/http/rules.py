@@ -71,6 +71,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_size: int = 32 * 1024
     """Request line and headers."""
     header_count: int = 100
+    """Headers of one request; also trailers of one body."""
     header_time: float = 20.0
     """From the first byte of a request, or from the connection's start, to the end of its headers."""
     body_time: float = 20.0
@@ -80,6 +81,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: int = 64 * 1024 * 1024
     """Bytes of all incomplete bodies. Once reached, only callers with less than an equal share may send more."""
     connections: int = 10_000
+    """Open connections. Beyond it, the caller with the most loses one, an idle one if possible."""
     sessions: int = 10_000
     """Sessions of the handshake era. Beyond it, the caller with the most loses the one that is idle longest."""
     session_time: float = 1800.0
