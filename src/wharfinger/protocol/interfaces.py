@@ -203,7 +203,10 @@ class ToolHeaders(Protocol):
         ...
 
     def hides_tool(self, request: Request) -> bool:
-        """Return whether the caller must not learn that the tool of this call exists. Then no header is checked."""
+        """Return whether the caller must not learn that the tool of this call exists.
+
+        If so, the headers of the call are not checked.
+        """
         ...
 
 

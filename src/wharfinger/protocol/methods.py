@@ -17,7 +17,7 @@ __all__ = ["CORE", "EXTENSIONS_FROM", "METHODS", "Method", "add_method"]
 _FIRST, _LAST = "2024-11-05", "2026-07-28"
 _LAST_HANDSHAKE = "2025-11-25"
 _WIRE_NAMES = {"task_id": "taskId"}
-"""The JSON names of the attributes that have another one."""
+"""The JSON names of the attributes whose names differ in JSON."""
 
 
 class Method:

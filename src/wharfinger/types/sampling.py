@@ -56,8 +56,8 @@ def check_tool_use(messages: Sequence[SamplingMessage]) -> None:
     """Check that the message after a use of tools has their results, and nothing else (2026-07-28, sampling).
 
     Raises:
-        ValueError: a tool use has no result there, or a result has no tool use before it; the message names their ids.
-            Or results are repeated, are not in a user message, or are mixed with other content.
+        ValueError: a tool use has no result there, or a result has no tool use before it (the message names their ids);
+            or results are repeated, are not in a user message, or are mixed with other content.
     """
     open_uses: set[str] = set()
     for message in messages:

@@ -300,7 +300,7 @@ def _names_version(message: Message) -> bool:
 
 
 def check_session_version(headers: Headers) -> None:
-    """Raise HttpRefusal (400) if a session's version header is unknown (2025-06-18, §2.7). None is required."""
+    """Raise HttpRefusal (400) if a session's version header is unknown (2025-06-18, §2.7). The header is optional."""
     version = headers.get(VERSION)
     if version is not None and version.strip() not in HANDSHAKE_VERSIONS:
         raise HttpRefusal(400, f"MCP-Protocol-Version must be one of {', '.join(HANDSHAKE)} in this session.")
