@@ -41,14 +41,14 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None, encoding: 
 
 
 def _published_files(path_text: str) -> tuple[str, list[str], int]:
-    """Return the published folder, the patterns of its files, and how many parts their paths have (0: any number)."""
+    """Return the published folder, the patterns of its files, and the number of parts of their paths (0: any)."""
     resolved = os.path.realpath(path_text)
     if os.path.isdir(resolved):
         in_any_case = ["".join(f"[{letter}{letter.upper()}]" for letter in ending) for ending in FORMATS]
         return resolved, [f"*.{ending}" for ending in in_any_case], 0
     if os.path.isfile(resolved):
         if not format_of(resolved):
-            raise UnusableSource(f"{resolved} is not a table by its name: {_ENDINGS} are.")
+            raise UnusableSource(f"{resolved} is not a table file: its name must end with one of {_ENDINGS}.")
         escaped_name = re.sub(r"([\\*?\[\]!# ])", r"\\\1", os.path.basename(resolved))
         return os.path.dirname(resolved), [f"/{escaped_name}"], 1
     if not _WILD(path_text):

@@ -1,7 +1,7 @@
-"""Converts the choice of rows in a URI (`RowChoice`) to SQL of DuckDB, for all formats. Does no I/O.
+"""Converts the choice of rows in a URI (`RowChoice`) to DuckDB's SQL, for all formats. Does no I/O.
 
-A value of a file may not fit the type of its column, so values are compared by this type if they fit it, and otherwise
-as text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
+A value may not fit the type of its column. Values that fit are compared as values of this type, and others as text.
+Integers are compared as decimals, because a DOUBLE has only 53 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 class SelectedColumn(NamedTuple):
     """A column of a file: its name, DuckDB's name of its type, and the SQL of its value.
 
-    `parsed` is the SQL of the value in a form that can be cast to the type. It is empty if `expression` can be.
+    `parsed` is the SQL of the value in a form that can be cast to the type, or empty if `expression` itself can be.
     """
 
     name: str
@@ -43,8 +43,8 @@ class SelectedColumn(NamedTuple):
         return f"CAST({self.expression} AS VARCHAR)"
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """The types by which its values are compared, the most exact first."""
+    def comparison_types(self) -> tuple[str, ...]:
+        """The types as which its values are compared, the most exact first. Without any, they are compared as text."""
         if self.type in _INTEGERS or self.type.startswith("DECIMAL"):
             return _DECIMAL, "DOUBLE"
         if self.type in _FLOATS:
@@ -58,7 +58,7 @@ def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple
     """Return the condition for WHERE, and its parameters.
 
     Raises:
-        InvalidArgument: a column of numbers is compared with something else.
+        InvalidArgument: by a condition such as `gt`, a column of numbers is compared with a text.
     """
     columns_by_name = {column.name: column for column in columns}
     parts: list[str] = []
@@ -78,12 +78,13 @@ def _condition(column: SelectedColumn, row_filter: RowFilter) -> tuple[str, list
     sign, value = SIGNS[row_filter.operator], row_filter.value
     if column.type == "BOOLEAN":
         return f"lower({column.text}) {sign} lower(?)", [value]
-    comparisons = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
-    if "DOUBLE" in column.types and not _is_number(value):
+    kinds = column.comparison_types
+    comparisons = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in kinds]
+    if "DOUBLE" in kinds and not _is_number(value):
         if sign not in ("=", "<>"):
-            raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
+            raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not a number.")
         comparisons = []
-    elif "DOUBLE" in column.types:  # a text in a column of numbers only matches `neq`
+    elif "DOUBLE" in kinds:  # a text in a column of numbers matches only `neq`
         numbers = f"coalesce({', '.join(comparisons)}, {'true' if sign == '<>' else 'false'})"
         return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(comparisons)
     as_text = f"{column.text} {sign} ?"
@@ -97,7 +98,7 @@ def _is_number(value: str) -> bool:
         float(value)
     except ValueError:
         return False
-    return len(value) < 400 and "_" not in value
+    return len(value) < 400 and "_" not in value  # Python also accepts 1_000
 
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
@@ -106,6 +107,6 @@ def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
     terms: list[str] = []
     for term in choice.order:
         column = columns_by_name[term.column]
-        keys = [f"TRY_CAST({column.castable} AS {kind})" for kind in column.types]
+        keys = [f"TRY_CAST({column.castable} AS {kind})" for kind in column.comparison_types]
         terms += [f"{key}{' DESC' * term.descending} NULLS LAST" for key in [*keys, column.text]]
     return ", ".join(terms)

@@ -1,7 +1,7 @@
 """Copies of files in a form that DuckDB reads: text in UTF-8, and sheets of workbooks as JSON Lines.
 
-They are in a temporary folder that only this user may open, and their size is bounded. A copy that is in use is removed
-after its last use, because DuckDB cannot read a file without a path.
+They are in a temporary folder that only this user may open, and their total size is bounded. A copy that must go while
+it is in use is removed after its last use, because DuckDB cannot read a file without a path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import msgspec
 __all__ = ["ConvertedFiles", "OpenCopy"]
 
 MAX_KEPT_BYTES = 1 << 30
-"""Maximum size of the copies that are kept for later. The least recently used one is removed first."""
+"""Maximum size of all copies that are kept for later. Of several, the least recently used one is removed first.
+
+A single copy is kept even if it is larger.
+"""
 
 T = TypeVar("T")
 
@@ -133,7 +136,7 @@ class ConvertedFiles:
         return copy, descriptor
 
     def _leave(self, folder: _Folder) -> None:
-        """Count one user of the folder less. After `close`, the last one removes the folder."""
+        """Record that one caller has finished with the folder. After `close`, the last caller removes the folder."""
         with self._lock:
             folder.users -= 1
             is_unused = self._folder is not folder and not folder.users
@@ -141,7 +144,7 @@ class ConvertedFiles:
             folder.directory.cleanup()
 
     def close(self) -> None:
-        """Remove all copies, but those in use only after their last use. They are made again when opened again."""
+        """Remove all copies: now, or if any of them is in use, after the last use. Opening one again makes it again."""
         with self._lock:
             folder, self._folder = self._folder, None
             self._copies.clear()

@@ -1,8 +1,8 @@
-"""Detects the encoding of a CSV file, and writes a copy of it in UTF-8. DuckDB itself reads only a few encodings.
+"""Detects the encoding of a CSV file, and writes a copy of the file in UTF-8. DuckDB reads only a few encodings.
 
-A byte order mark decides. Without one, a text that is valid UTF-8 is UTF-8, and any other is windows-1252, unless it
-looks like another script or like damaged UTF-8. Several encodings of Cyrillic, for example, look alike: the operator
-must name the right one.
+A byte order mark decides. Without one, a text that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8. Any other
+text is windows-1252, unless it seems to be in another script. Several encodings of Cyrillic, for example, look alike:
+the operator must name the right one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
 """Bytes at the beginning of a file from which its encoding is detected."""
 MAX_CHECKED_BYTES = 64 << 20
-"""Maximum size in bytes of a file that is checked for valid UTF-8. In a larger one, DuckDB reports invalid lines."""
+"""Maximum size in bytes of a file that is checked for valid UTF-8. In a larger file, DuckDB reports invalid lines."""
 MAX_COPIED_BYTES = 256 << 20
-"""Maximum size in bytes of a file in another encoding. A larger one is refused."""
+"""Maximum size in bytes of a file in another encoding. A larger file is refused."""
 MAX_CSV_COLUMNS = 500
-"""Maximum number of columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
+"""Maximum number of columns of a CSV file that DuckDB reads directly. A wider file is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20
 _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
-"""Matches bytes that Western texts rarely have: three accented letters or signs in a row, and control characters."""
+"""Matches bytes that Western texts rarely have: three letters or signs beyond ASCII in a row, control
+characters, and bytes without a character in windows-1252."""
 _OTHER_SCRIPT = re.compile(rb"[\x80-\xff]{3}").search
 
 
@@ -62,7 +63,7 @@ def detected_encoding(file: OpenFile) -> str:
     """Return the encoding of a file.
 
     Raises:
-        UnreadableTable: it is not text, or its encoding cannot be detected.
+        UnreadableTable: the file is not text, or its encoding cannot be detected.
     """
     size = file.content.size
     head = file.content.read(0, HEAD_BYTES)
@@ -82,7 +83,7 @@ def detected_encoding(file: OpenFile) -> str:
         )
     if _is_damaged_utf8(head) or _is_damaged_utf8(sample):
         return UTF8  # DuckDB reports the line of the damaged bytes
-    # The line of a single odd byte after the head is reported when the file is copied.
+    # A byte without a character in windows-1252 after the head is reported, with its line, by `copy_as_utf8`.
     if not (_NOT_WESTERN if sample is head else _OTHER_SCRIPT)(sample):
         return encodings.WESTERN
     raise UnreadableTable(
@@ -102,7 +103,7 @@ def wide_delimiter(file: OpenFile) -> str:
 
 
 def _invalid_block(file: OpenFile) -> bytes:
-    """Return the first block of a file that is not valid UTF-8, or no bytes if the whole file is."""
+    """Return the first block with invalid UTF-8, or no bytes if the whole file is valid."""
     decoder = codecs.getincrementaldecoder(UTF8)()
     for offset in range(0, file.content.size, _BLOCK_BYTES):
         block = file.content.read(offset, _BLOCK_BYTES)
@@ -114,11 +115,11 @@ def _invalid_block(file: OpenFile) -> bytes:
 
 
 def _is_damaged_utf8(data: bytes) -> bool:
-    """Return whether data with invalid bytes has a byte order mark of UTF-8, or more characters of it than such bytes.
+    """Return whether data that is not valid UTF-8 was probably written as UTF-8.
 
-    Only characters beyond ASCII count.
+    It has a byte order mark of UTF-8, or more valid characters beyond ASCII than invalid sequences of bytes.
     """
-    text = data.decode(UTF8, "replace")
+    text = data.decode(UTF8, "replace")  # each invalid sequence becomes one character U+FFFD, which is beyond ASCII
     characters = len(text) - len(text.encode("ascii", "ignore"))
     return data.startswith(codecs.BOM_UTF8) or characters > 2 * text.count("\ufffd")
 
@@ -127,7 +128,7 @@ def copy_as_utf8(file: OpenFile, encoding: str, out: IO[bytes]) -> None:
     """Write a file in UTF-8, without a byte order mark.
 
     Raises:
-        UnreadableTable: it is too large, or some line is not text in this encoding.
+        UnreadableTable: the file is too large, or a line is not text in this encoding.
     """
     if file.content.size > MAX_COPIED_BYTES:
         raise UnreadableTable(

@@ -1,4 +1,7 @@
-"""CSV and TSV: a value is a number if its column is numeric and its text is a JSON number, otherwise it is the text."""
+"""CSV and TSV. A value becomes a number or boolean of JSON if that is the type of its column and its text is one.
+
+Any other value stays text.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ MAX_LISTED_COLUMNS = 100
 """Maximum number of columns with decimal commas that the schema names."""
 _BLOCK_BYTES = 1 << 20
 
-# Only texts that are numbers in JSON too: 007 is not, and may be a code.
+# Only texts that are numbers in JSON too: 007 is none in JSON, and may be a code.
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,39})", re.ASCII).fullmatch
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?", re.ASCII).fullmatch
 _BOOLEAN = {"true": True, "false": False}
@@ -50,12 +53,12 @@ class Csv:
         options = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = 'utf-8', quote = '\"'"
         try:
             dialect = _detect(engine, file, options)
-        except UnreadableTable:  # such as for mixed line ends; without strict mode, some quotes are misread
+        except UnreadableTable:  # for example, line ends are mixed; not the default, because it misreads some quotes
             options += ", strict_mode = false"
             dialect = _detect(engine, file, options)
-        if dialect.escape == "'":  # it belongs to a value; with it as the escape, there would be too many columns
+        if dialect.escape == "'":  # this quote is part of a value; as the escape, it would lead to too many columns
             dialect = _detect(engine, file, f"{options}, escape = '\"'")
-        # The sample may have no quotes. Any other escape that DuckDB detects is a part of a value.
+        # DuckDB detects no escape if the sample has no quotes. Any other escape that it detects is part of a value.
         escape = dialect.escape if dialect.escape == "\\" else '"'
         if file.content.size <= MAX_CHECKED_BYTES:
             _check_quotes(file, dialect.delimiter, escape)
@@ -123,7 +126,7 @@ class Csv:
         ]
 
     def _castable_sql(self, position: int, kind: str) -> str:
-        """Return the SQL of a value in a form that can be cast to its type. It is empty if the text itself can be."""
+        """Return the SQL of a value that can be cast to its type, or an empty string if the text itself can be."""
         if position in self._commas:
             return f"replace(c{position}, ',', '.')"
         date_format = self._formats.get(kind)
@@ -211,7 +214,7 @@ def _integer(text: str) -> object:
 
 
 def _float(text: str, decimal: str | None = None) -> object:
-    """Return a number, or the text unchanged. `decimal` is the text with a point if it has a decimal comma."""
+    """Return a number, or the text unchanged. If the text has a decimal comma, `decimal` is the text with a point."""
     value = float(decimal or text) if _FLOAT(decimal or text) else math.inf
     return value if math.isfinite(value) else clean_cell(text)  # 1e999 is a number in JSON, but too large for a float
 

@@ -1,4 +1,4 @@
-"""Runs DuckDB with access to the files of one folder only: it cannot download, write or change settings."""
+"""Runs DuckDB with access to the files of one folder only. DuckDB cannot download, write or change settings."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DuckDBEngine:
 
         Raises:
             UnreadableTable: DuckDB cannot read the file.
-            HandlerFailed: it took too long.
+            HandlerFailed: the statement took longer than `QUERY_SECONDS`.
         """
         cursor = self._connection.cursor()
         timer = InterruptTimer(cursor.interrupt, QUERY_SECONDS)
@@ -87,7 +87,10 @@ class DuckDBEngine:
 
 
 def path_of(descriptor: int, path: str) -> str:
-    """Return a path of an open file that survives a rename, but not a removal, or `path` if the system has none."""
+    """Return a path that names an open file even after a rename, but not after a removal.
+
+    Returns `path` if the system has no such path.
+    """
     open_path = f"/proc/self/fd/{descriptor}"
     return open_path if os.path.exists(open_path) else path
 
@@ -98,7 +101,7 @@ def literal(text: str) -> str:
 
 
 def _reason(message: str) -> str:
-    """Shorten an error of DuckDB to one line. Leaves out quoted content and suggested settings."""
+    """Shorten an error of DuckDB to one line, without quoted content and suggested settings."""
     line = _LINE.search(message)
     lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in message.splitlines()]
     if "Error when sniffing file" in message:

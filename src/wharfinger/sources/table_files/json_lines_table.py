@@ -37,8 +37,8 @@ _DESCRIBE_LINES = (
 class JsonLines:
     """A file with one JSON value on each line. Rows are found by counting lines, without parsing them.
 
-    The columns are the members of the objects in the first lines. If these are not all objects, DuckDB has one column,
-    `json`, and its value is the line.
+    The columns are the members of the objects in the first lines. If some of these lines are not objects, there is one
+    column, `json`, whose value is the line.
     """
 
     source = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
@@ -76,12 +76,12 @@ class JsonLines:
             ) from None
         if begin.line < first:
             return
-        chosen_columns = self._chosen(columns)
+        chosen_columns = self._columns_to_extract(columns)
         for row, line in zip(range(first, first + number), _lines(file, begin.offset), strict=False):
             yield _json_row(file.name, f"line {row}", line, chosen_columns)
 
-    def _chosen(self, columns: Sequence[str]) -> Sequence[str] | None:
-        """Return the names of the columns, or None if all are chosen."""
+    def _columns_to_extract(self, columns: Sequence[str]) -> Sequence[str] | None:
+        """Return the requested columns, or None if all are requested, so that a row is the whole line."""
         return columns if 0 < len(columns) < len(self.columns) else None
 
     def selected_columns(self) -> list[SelectedColumn]:
@@ -96,7 +96,7 @@ class JsonLines:
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
         """Yield the lines that a choice selects. This reads the whole file."""
-        chosen_columns = self._chosen(choice.columns)
+        chosen_columns = self._columns_to_extract(choice.columns)
         rows = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
         for row, (line,) in enumerate(rows, first):
             yield _json_row(file.name, f"row {row} of the result", str(line).encode(), chosen_columns)

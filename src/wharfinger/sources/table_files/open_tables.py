@@ -1,4 +1,4 @@
-"""Opens the tables of a folder: the file itself, or a copy of it that DuckDB can read."""
+"""Opens the tables of a folder: each from its file, or from a copy that DuckDB can read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class OpenTables:
 
         Raises:
             ResourceNotFound: the workbook has no such sheet.
-            UnreadableTable: it is not a table.
+            InvalidArgument: the URI does not say which of several sheets.
+            UnreadableTable: the file is not a table in this format.
         """
         version, parts = version_of_file(status), query.parts
         file = self._open_file(parts, version, descriptor, status)
@@ -131,7 +132,7 @@ class OpenTables:
     def _open_wide_csv(
         self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
     ) -> tuple[OpenFile, DuckDBEngine, TableFile]:
-        """Open the copy of a CSV file with many columns."""
+        """Open the copy of a CSV file with many columns in JSON Lines, which is made first if there is none."""
         opening = self._copies.open(
             (parts, "wide"),
             version,
@@ -164,11 +165,11 @@ class OpenTables:
     # Sheets of workbooks
 
     def _chosen_sheet(self, uri: str, query: TableQuery, version: str, file: OpenFile) -> SheetName:
-        """Return the sheet that a URI names, or the only one of the workbook.
+        """Return the sheet that a URI names, or the only sheet of the workbook.
 
         Raises:
             ResourceNotFound: there is no such sheet, or the caller may not read it.
-            InvalidArgument: the URI names none of several sheets.
+            InvalidArgument: the URI does not say which of several sheets.
         """
         sheets = self._sheets_of(query.parts, version, file)
         for sheet in sheets:
@@ -197,7 +198,7 @@ class OpenTables:
 
         Raises:
             ResourceNotFound: the file is missing or not published.
-            UnreadableTable: it is not a workbook.
+            UnreadableTable: the file is not a workbook.
         """
         try:
             with self._files.tree.file(parts) as descriptor:

@@ -28,7 +28,8 @@ __all__ = ["Parquet"]
 
 _PLAIN = INTEGER_TYPES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
 _NESTED = re.compile(r"STRUCT|MAP|UNION|\]$|JSON|VARIANT")
-_NOT_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
+_STRINGS_AND_SPECIAL_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
+"""Matches strings, so that their content is not changed, and numbers that JSON does not have."""
 
 
 class Parquet:
@@ -103,7 +104,7 @@ def _select_expression(name: str, kind: str) -> str:
 def _nested(text: str | None) -> object:
     if text is None or len(text) > MAX_CELL_LENGTH:
         return render(text, MAX_CELL_LENGTH)
-    return msgspec.Raw(_NOT_JSON.sub(_as_string, clean(text)).encode())
+    return msgspec.Raw(_STRINGS_AND_SPECIAL_NUMBERS.sub(_as_string, clean(text)).encode())
 
 
 def _as_string(match: re.Match[str]) -> str:

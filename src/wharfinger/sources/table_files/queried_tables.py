@@ -1,4 +1,4 @@
-"""The tables that a caller's statement may name, and how they are opened for it."""
+"""Finds the tables that a caller's statement may name, and opens those that it names."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MAX_QUERIED_PATHS = 10_000
 
 
 class QueriedTables:
-    """The tables of a source for `TableStatements`."""
+    """Finds and opens the tables of a source for `TableStatements`."""
 
     def __init__(self, files: TreeResources, opener: OpenTables) -> None:
         self._files = files
         self._opener = opener
-        self._typed: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
+        self._typed_columns: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
 
     def paths(self, statement: str) -> list[str]:
         """Return the decoded paths of the tables that the caller may query."""
@@ -45,7 +45,7 @@ class QueriedTables:
                 kind = "" if entry.is_directory else format_of(entry.name)
                 if len(paths) >= MAX_QUERIED_PATHS:
                     break
-                if kind and kind not in WORKBOOK_FORMATS and self._reads_table(self._files.uri_of(entry.parts)):
+                if kind and kind not in WORKBOOK_FORMATS and self._may_read_table(self._files.uri_of(entry.parts)):
                     paths.append("/".join(entry.parts))
                 elif kind in WORKBOOK_FORMATS:
                     workbooks += 1  # if there are only a few, a statement may name a sheet without its workbook
@@ -63,20 +63,20 @@ class QueriedTables:
         except (ResourceNotFound, InvalidArgument):
             return []
         sheet_paths = [
-            f"{path}/{sheet.part}" for sheet in sheets if self._reads_table(self._opener.uri_of(parts, sheet.part))
+            f"{path}/{sheet.part}" for sheet in sheets if self._may_read_table(self._opener.uri_of(parts, sheet.part))
         ]
         return [path, *sheet_paths] if len(sheet_paths) == len(sheets) == 1 else sheet_paths
 
-    def _reads_table(self, uri: str) -> bool:
+    def _may_read_table(self, uri: str) -> bool:
         """Return whether the caller may read a table and all its views."""
         return may_read(uri) and reads_all_below(f"{uri}/")
 
     @contextmanager
     def open(self, paths: Sequence[str]) -> Generator[Sequence[OpenTable]]:
-        """Open tables for a statement, by their decoded paths. One that cannot be opened has a `refusal`.
+        """Open tables for a statement, by their decoded paths. A table that cannot be opened has a `refusal`.
 
         Raises:
-            InternalError: one changed before the end of the statement.
+            InternalError: a file changed before the end of the statement.
         """
         with ExitStack() as stack:
             tables: list[OpenTable] = []
@@ -100,8 +100,8 @@ class QueriedTables:
         """Return a table, and the descriptor and status of its file. What is opened is closed with the stack.
 
         Raises:
-            ResourceNotFound: it has just been removed.
-            InvalidArgument: it is not a table.
+            ResourceNotFound: the table was removed after the statement's tables were listed.
+            InvalidArgument: the file cannot be read as a table.
         """
         uri = self._files.uri_of(tuple(path.split("/")))
         query = locate(uri, self._files.uri)
@@ -112,8 +112,9 @@ class QueriedTables:
         status = os.fstat(descriptor)
         file = self._opener.open_table(stack, uri, query, descriptor, status)
         key = file.parts, file.sheet
-        cached = self._typed.get(key)
+        cached = self._typed_columns.get(key)
         if cached is None or cached[0] != file.version:
-            cached = self._typed.put(key, (file.version, typed_columns(file.engine, file.open_file, file.table)))
+            columns = typed_columns(file.engine, file.open_file, file.table)
+            cached = self._typed_columns.put(key, (file.version, columns))
         select = select_of(file.table, file.open_file.path, cached[1])
         return OpenTable(file.open_file.descriptor, file.open_file.path, select), descriptor, status

@@ -22,10 +22,10 @@ _PROCESS = "wharfinger.sources.table_files.query_process"
 def run_in_child(
     children: ChildProcesses, request: QueryRequest, bounds: QueryBounds, descriptors: Sequence[int] = ()
 ) -> tuple[list[str], Rows]:
-    """Run a statement, and return the names of its columns and its rows. The child inherits the open files.
+    """Run a statement, and return the names of its columns and its rows. The child inherits `descriptors`.
 
     Raises:
-        QueryRefused: it is not allowed, fails, or reaches a bound. The message says why.
+        QueryRefused: the statement is not allowed, fails, or reaches a bound. The message says why.
     """
     child_bounds = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
     try:

@@ -42,7 +42,7 @@ _REFUSED_FUNCTIONS = frozenset(("current_setting", "getenv", "getvariable", "set
 class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the request: its name in the statement, the SELECT that reads it, and the path in that SELECT.
 
-    If it cannot be read, `refusal` says why, for a statement that uses the name as that of a table.
+    If the table cannot be read, `refusal` says why. A statement is refused with this reason if it reads the table.
     """
 
     schema: str
@@ -120,7 +120,7 @@ def _check_statement(connection: Any, request: QueryRequest) -> None:
     """Check the tree of a statement.
 
     Raises:
-        ChildRefused: it does more than select from the tables of the request.
+        ChildRefused: the statement does more than select from the tables of the request.
     """
     (text,) = connection.execute("SELECT json_serialize_sql(?)", [request.statement]).fetchone()
     try:
@@ -146,7 +146,7 @@ def _check_node(node: dict[str, Any], refusals: Mapping[tuple[str, str], str], c
     common table expressions (WITH) that the object can see.
 
     Raises:
-        ChildRefused: it names another table, or a function that is not allowed.
+        ChildRefused: the object names another table, or a function that is not allowed.
     """
     kind = node.get("type")
     if kind == "BASE_TABLE":
@@ -183,8 +183,8 @@ def _folded(name: object) -> str:
 def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
     """Yield all objects of a tree, each with the names of the common table expressions that it can see.
 
-    Where such an expression cannot be seen, even in its own SELECT, DuckDB looks for a table or view with its name. The
-    tree may be deep, so this does not recurse.
+    Outside the scope of such an expression, DuckDB takes its name for that of a table or view. The expression's own
+    SELECT is outside, unless it is recursive. The tree may be deep, so this does not recurse.
     """
     stack: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
     while stack:
@@ -194,19 +194,19 @@ def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]
         elif isinstance(node, dict):
             members = cast("dict[str, Any]", node)
             yield members, names
-            for expression in _common_tables(members):  # it sees only those before it
+            for expression in _common_tables(members):  # an expression sees only those before it
                 stack.append((expression["value"], names))
                 names |= {_folded(expression["key"])}
             recursive = members.get("type") == "RECURSIVE_CTE_NODE"
-            own = names | {_folded(members.get("cte_name", ""))} if recursive else names
-            stack += [(value, own if key == "right" else names) for key, value in members.items() if key != "cte_map"]
+            right = names | {_folded(members.get("cte_name", ""))} if recursive else names
+            stack += [(value, right if key == "right" else names) for key, value in members.items() if key != "cte_map"]
 
 
 # Running
 
 
 def _open_tables(connection: Any, tables: Sequence[QueriedTable]) -> None:
-    """Make a view for each table, and then forbid everything except their files."""
+    """Make a view for each table, and then forbid access to anything but the files of these tables."""
     tables = [table for table in tables if not table.refusal]
     for table in tables:
         schema = quoted(table.schema or "main")

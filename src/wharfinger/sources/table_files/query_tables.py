@@ -34,7 +34,10 @@ _WORKBOOK = re.compile(r"\.xls[xm]/", re.IGNORECASE)
 
 
 class NamedTable(NamedTuple):
-    """A name in a statement, as schema and name, and the path of the table, or why it has none."""
+    """A name in a statement, as schema and name, and the path of its table.
+
+    If the name fits several tables, `path` is empty, and `refusal` tells the caller to write one of their paths.
+    """
 
     schema: str
     name: str
@@ -46,10 +49,10 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
     """Return the tables that a statement may name, from the decoded paths of all that the caller may read.
 
     A name that fits several tables is refused only if the statement uses it as the name of a table, and not, for
-    example, as that of a column. Only the child can tell.
+    example, as that of a column. Only the child's parser can distinguish these.
 
     Raises:
-        QueryRefused: there are too many names.
+        QueryRefused: the statement names more than `MAX_QUERIED_TABLES` tables.
     """
     names = _names(paths)
     tables: dict[tuple[str, str], NamedTable] = {}
@@ -60,7 +63,7 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
         table = NamedTable(schema, name, matches[0])
         if len(matches) > 1:
             examples = ", ".join(f'"{path}"' for path in matches[:5])
-            refusal = f"{name} may be each of {examples}: write one of these, in double quotes"
+            refusal = f"{name} may be any of {examples}: write one of these, in double quotes"
             table = NamedTable(schema, name, "", refusal)
         tables[schema.lower(), name.lower()] = table
     count = len({table.path for table in tables.values() if table.path})
@@ -105,7 +108,7 @@ def _written_names(statement: str) -> list[tuple[str, str]]:
 
 
 class OpenTable(NamedTuple):
-    """A table that is open for a statement: its file, and the SELECT of its rows, or why it cannot be opened."""
+    """A table that is open for a statement: its file and the SELECT of its rows. If it is not, `refusal` says why."""
 
     descriptor: int = -1
     path: str = ""
@@ -140,7 +143,7 @@ class TableStatements:
         """Run a statement in a child, and return the names of its columns and its rows.
 
         Raises:
-            QueryRefused: it is not allowed, fails, or reaches a bound. The message says why.
+            QueryRefused: the statement is not allowed, fails, or reaches a bound. The message says why.
             InternalError: a file changed while it was read.
         """
         paths = self._paths(statement)
@@ -172,7 +175,7 @@ class TableStatements:
                 raise QueryRefused(f"{error} {_tables_hint(str(error), paths)}") from None
 
     def close(self) -> None:
-        """End the statements that run."""
+        """Stop all running statements."""
         self._children.close()
 
 

@@ -63,7 +63,10 @@ DEFAULT_WINDOW_CHARACTERS = 32_000
 MAX_EXAMPLE_COLUMNS = 30
 """Maximum number of columns of the rows in an overview."""
 OVERVIEW_CHARACTERS = 8_000
-"""Approximate maximum number of characters of the columns in an overview. Its rows have as many."""
+"""Approximate maximum number of characters of the columns in an overview, and of its rows.
+
+If the first row alone has twice as many, the overview shows no rows.
+"""
 SCHEMA_CHARACTERS = 24_000
 """Approximate maximum number of characters of the columns in a schema."""
 EXAMPLE_ROWS = 20
@@ -131,7 +134,7 @@ class Tables(Watched[TreeWatch], Source):
         """Parse a URI.
 
         Raises:
-            ResourceNotFound: it is not the URI of a file, directory or view.
+            ResourceNotFound: this is not the URI of a file, directory or view.
             InvalidArgument: its query is not valid. The message says how to write it.
         """
         return locate(uri, self.uri)
@@ -141,7 +144,7 @@ class Tables(Watched[TreeWatch], Source):
         return query.parts, query.view == "directory"
 
     def _read_workbook(self, uri: str, parts: Parts) -> t.ReadResourceResult:
-        """Return the overview of a workbook, which includes that of its sheet if it has only one."""
+        """Return the overview of a workbook. If it has only one sheet, the overview of the sheet follows."""
         status, sheets = self._opener.workbook(uri, parts)
         lines = [
             f"# {'/'.join(map(shown, parts))}",
@@ -177,7 +180,7 @@ class Tables(Watched[TreeWatch], Source):
     ) -> QueryAnswer:
         """Run one SELECT over the tables that the caller may read. A result that is too large is cut and marked.
 
-        A table is named by its path, `FROM "2026/tides.csv"`, or by a shorter form that fits only one: `FROM tides`.
+        Name a table by its path, `FROM "2026/tides.csv"`, or by a shorter form that fits only one table: `FROM tides`.
 
         Args:
             statement: The SQL of DuckDB.
@@ -187,7 +190,7 @@ class Tables(Watched[TreeWatch], Source):
             size: Approximate maximum number of bytes of all rows together.
 
         Raises:
-            InvalidArgument: it does more than read these tables, reaches a bound, or cannot be run.
+            InvalidArgument: the statement does more than read these tables, reaches a bound, or cannot be run.
         """
         if not self.may_query():
             raise QueryRefused("These tables take no statements: read them by URI.")
@@ -214,10 +217,11 @@ class Tables(Watched[TreeWatch], Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """List the entries of a folder, folders by name, then tables by name; or the sheets of a workbook.
+        """List the entries of a folder (folders by name, then tables by name), or the sheets of a workbook.
 
         Raises:
-            ResourceNotFound: there is no such folder.
+            ResourceNotFound: there is no such folder or workbook.
+            InvalidArgument: the workbook has no sheet with the key `after`, or cannot be read.
         """
         query = self._locate(uri)
         if "?" in uri or query.view or query.sheet or format_of(query.parts[-1]) not in WORKBOOK_FORMATS:
@@ -248,7 +252,7 @@ class Tables(Watched[TreeWatch], Source):
             resource.name = clean(names[query.sheet]) or query.sheet
             resource.title = f"{resource.title or resource.name} / {shown(names[query.sheet]) or query.sheet}"
         if query.choice != RowChoice():
-            self._opener.use(uri, query, lambda file: _check(file, self._shown_columns(file, query.choice)[0]))
+            self._opener.use(uri, query, lambda file: _check_choice(file, self._shown_columns(file, query.choice)[0]))
         resource.uri = uri
         if query.view:
             resource.mime_type = mime.JSON_LINES if query.view == "rows" else VIEWS[query.view]
@@ -316,7 +320,7 @@ class Tables(Watched[TreeWatch], Source):
     def _schema(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         names = [column.name for column in file.table.columns]
         choice = with_ranges(query.choice, names, len(names))
-        _check(file, choice)
+        _check_choice(file, choice)
         chosen_columns = set(choice.columns)
         columns = [
             {"name": column.name, "type": column.type}
@@ -363,7 +367,7 @@ class Tables(Watched[TreeWatch], Source):
 
     def _window(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         choice, note = self._shown_columns(file, query.choice)
-        _check(file, choice)
+        _check_choice(file, choice)
         first, last = query.rows
         if query.tail:
             last = file.table.count_matching(file.engine, file.open_file, choice)
@@ -418,7 +422,7 @@ class Tables(Watched[TreeWatch], Source):
     # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Suggest paths that begin with `value`, or for columns, names after the last comma."""
+        """Suggest paths that begin with `value`. For columns, complete the name after its last comma."""
         if template not in (self.template, self.rows_template):
             return []
         if argument in ("columns", "order"):
@@ -522,7 +526,7 @@ class Tables(Watched[TreeWatch], Source):
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watches.means}"
 
     async def close(self) -> None:
-        """Stop watching, end the statements that run, and remove all copies."""
+        """Stop watching, stop the running statements, and remove all copies."""
         await super().close()
         self._statements.close()
         await asyncio.to_thread(self._opener.close)
@@ -536,13 +540,13 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.Resou
 }
 
 
-def _check(file: TableInUse, choice: RowChoice) -> None:
+def _check_choice(file: TableInUse, choice: RowChoice) -> None:
     names = [column.name for column in file.table.columns]
     check_columns(choice, file.open_file.name, names, OTHER_PARAMETERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
-    """Return the resource of a table's overview, without the size of the file. Returns None if it is not a table."""
+    """Return the resource of a table's overview, without the size of the file. Returns None if the file is no table."""
     if resource.mime_type != mime.DIRECTORY:
         kind = format_of(parts[-1])
         if not kind:

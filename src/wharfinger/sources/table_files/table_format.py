@@ -44,7 +44,7 @@ class TableColumn(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """A file that is open while it is used. DuckDB opens it by `path`."""
+    """An open file. DuckDB opens it a second time, by `path`."""
 
     name: str
     descriptor: int
@@ -54,7 +54,7 @@ class OpenFile(NamedTuple):
 
 
 class TableFile(Protocol):
-    """One version of a file. It may be used again with another `OpenFile` of that version."""
+    """The table in one version of a file. It may be used again with another `OpenFile` of this version."""
 
     columns: list[TableColumn]
     details: dict[str, Any]

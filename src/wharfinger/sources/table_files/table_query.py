@@ -64,7 +64,7 @@ def locate(uri: str, top: str) -> TableQuery:
     """Parse a URI below `top`, the URI of the published folder.
 
     Raises:
-        ResourceNotFound: it is not the URI of a file, directory or view.
+        ResourceNotFound: this is not the URI of a file, directory or view.
         InvalidArgument: its query is not valid. The message says how to write it.
     """
     base, mark, _ = uri.partition("?")
@@ -82,16 +82,16 @@ def locate(uri: str, top: str) -> TableQuery:
     view = below[0] if len(below) == 1 and below[0] in VIEWS else ""
     if len(below) > bool(view) or ((view or sheet) and ends_with_slash):
         raise ResourceNotFound(uri)
-    table = bool(parts) and bool(format_of(parts[-1])) and not ends_with_slash
+    is_table = bool(parts) and bool(format_of(parts[-1])) and not ends_with_slash
     if mark and view == "schema":
         other_parameters, choice = read_choice(read_pairs(uri), ())
         if other_parameters or choice.filters or choice.order:
             raise InvalidArgument("A schema takes only columns, as in /schema?columns=101-200.")
         return TableQuery(parts, view, sheet, choice=choice)
-    if mark and (view or not table):
+    if mark and (view or not is_table):
         raise InvalidArgument(f"Only a table has rows, as in {prefix}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
-        return TableQuery(parts, view or ("" if table else "directory"), sheet)
+        return TableQuery(parts, view or ("" if is_table else "directory"), sheet)
     query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))
     if len(query) > 1:
         raise InvalidArgument(
@@ -117,6 +117,9 @@ def with_ranges(choice: RowChoice, names: Sequence[str], max_columns: int = MAX_
     """Return a choice with the names of columns instead of ranges of positions, such as `101-200` or `101-`.
 
     A range with an open end has at most `max_columns` columns.
+
+    Raises:
+        InvalidArgument: the table does not have these positions.
     """
     if not any(_COLUMN_RANGE(name) for name in choice.columns):
         return choice

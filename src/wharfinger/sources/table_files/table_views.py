@@ -20,19 +20,19 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 
 
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
-    """Return the columns whose values all fit their type. This reads the whole file, unless its values have types."""
+    """Return the columns whose values all fit their type. This reads the whole file, unless it is `checked`."""
     columns = table.selected_columns()
     if table.checked:
         return frozenset(column.name for column in columns)
     columns_to_check = [column for column in columns if not _NOT_CHECKED(column.type)]
     if not columns_to_check:
         return frozenset()
-    tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits(column)})" for column in columns_to_check)
+    tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits_sql(column)})" for column in columns_to_check)
     ((*fitting,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
     return frozenset(column.name for column, fits in zip(columns_to_check, fitting, strict=True) if fits is not False)
 
 
-def _fits(column: SelectedColumn) -> str:
+def _fits_sql(column: SelectedColumn) -> str:
     if column.type in INTEGER_TYPES:
         return (
             f"(regexp_full_match({column.expression}, '-?(0|[1-9][0-9]*)') "
@@ -46,12 +46,12 @@ def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
     columns = table.selected_columns()
     names = _distinct([column.name for column in columns])
     expressions = [
-        f"{_value(table, column, typed)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
+        f"{_value_sql(table, column, typed)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
     ] or ["NULL AS nothing"]
     return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
 
 
-def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
+def _value_sql(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
     if table.typed or column.name not in typed or _NOT_CHECKED(column.type):
         return column.expression
     return f"CAST({column.castable} AS {column.type})"

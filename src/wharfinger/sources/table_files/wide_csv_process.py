@@ -1,7 +1,7 @@
 """Writes a CSV file with thousands of columns as JSON Lines. Runs in a child process.
 
-DuckDB reads 2,048 rows of CSV at once, with 16 bytes for each value, so 10,000 columns take more than its memory. A row
-of JSON Lines is a single value, from which it extracts only the requested columns.
+DuckDB reads 2,048 rows of CSV at once, with 16 bytes for each value, so 10,000 columns take more than its memory limit.
+A row of JSON Lines is a single value, from which DuckDB extracts only the requested columns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def main(data: bytes) -> bytes:
 
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
-    """Return the names of the columns, those with integers, those with numbers, and whether there is a header."""
+    """Return the names of the columns, and whether there is a header.
+
+    Between these are the positions of the columns with integers only, and with numbers only.
+    """
     first = next(_rows(file, delimiter, sys.maxsize, header=False), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")

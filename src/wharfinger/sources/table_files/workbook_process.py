@@ -68,7 +68,7 @@ class SheetName(msgspec.Struct, frozen=True, kw_only=True):
 class SheetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a sheet, each with DuckDB's name of its type, and where its table is.
 
-    `header` is the number of the row with the names, or 0 if no row has them. `above` are the cells of the rows above.
+    `header` is the number of the row with the names, or 0 if there is none. `above` are the cells of the rows above it.
     """
 
     columns: list[tuple[str, str]]
@@ -98,9 +98,9 @@ def main(data: bytes) -> bytes:
         raise ChildRefused(str(error)) from None
     try:
         book: Any = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
-        names = _sheets(book, python_calamine.SheetVisibleEnum.Visible, python_calamine.SheetTypeEnum.WorkSheet)
+        sheets = _sheets(book, python_calamine.SheetVisibleEnum.Visible, python_calamine.SheetTypeEnum.WorkSheet)
         if request.sheet is None:
-            return msgspec.msgpack.encode(names)
+            return msgspec.msgpack.encode(sheets)
         errors = _error_cells(archive, request.sheet)
         with open(request.output, "r+b") as output:
             return msgspec.msgpack.encode(_write_sheet(book, request.sheet, errors, output))
@@ -195,7 +195,7 @@ def _rows(sheet: Any, errors: Mapping[tuple[int, int], str], first_column: int) 
 
 
 def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
-    """Return the position of the header: the first row with names in more than half of the used columns.
+    """Return the position of the header: the first row of names that fills more than half of the used columns.
 
     Names are texts, dates and whole numbers that may be years, at least one of them a text. The used columns are those
     of the row with the most cells.

@@ -21,9 +21,9 @@ from wharfinger.sources.table_files.workbook_process import SheetFacts, SheetNam
 __all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
 
 SECONDS = 20.0
-"""Longest time for reading a workbook."""
+"""Maximum time for reading a workbook or a wide CSV file."""
 MEMORY_BYTES = 1 << 30
-"""Address space of the process that reads a workbook."""
+"""Address space of the process that reads such a file."""
 MAX_COPY_BYTES = 256 << 20
 """Maximum size of one sheet as JSON Lines."""
 MAX_CELLS_ABOVE = 20
@@ -33,7 +33,7 @@ _ORDINAL = re.compile(r"sheet-\d+").fullmatch
 
 
 class Sheet(JsonLines):
-    """A sheet of a workbook. Its types are those of all its cells."""
+    """A copy in JSON Lines of a workbook's sheet, or of a wide CSV file. The types of its columns fit all cells."""
 
     checked = True
 
@@ -56,7 +56,7 @@ class Workbooks:
 
     def __init__(self) -> None:
         self._children = ChildProcesses()
-        self._stopped: BoundedCache[Hashable, str] = BoundedCache(MAX_KEPT_FAILURES)
+        self._failures: BoundedCache[Hashable, str] = BoundedCache(MAX_KEPT_FAILURES)
 
     def sheets(self, file: OpenFile, key: Hashable) -> list[SheetName]:
         """Return the worksheets, in the order of the workbook. `key` identifies this version of the workbook.
@@ -89,7 +89,7 @@ class Workbooks:
         return msgspec.msgpack.decode(self._run(file, key, request), type=SheetFacts)
 
     def _run(self, file: OpenFile, key: Hashable, request: WorkbookRequest | WideRequest) -> bytes:
-        if (reason := self._stopped.get(key)) is not None:
+        if (reason := self._failures.get(key)) is not None:
             raise UnreadableTable(reason)
         is_workbook = isinstance(request, WorkbookRequest)
         if is_workbook and importlib.util.find_spec("python_calamine") is None:
@@ -104,7 +104,7 @@ class Workbooks:
             hint = "A cell far from all others makes a sheet large: remove it, or split the workbook."
             reason = f"{file.name} cannot be read: {error}. {hint if is_workbook else 'Split the file.'}"
             if not isinstance(error, NoFreeChild):  # the same version would take as long again
-                self._stopped.put(key, reason)
+                self._failures.put(key, reason)
             raise UnreadableTable(reason) from None
 
     def close(self) -> None:
