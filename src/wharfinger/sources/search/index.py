@@ -72,7 +72,7 @@ class SearchIndex:
         """Let the server search with this index; `server.include(search_index())` calls it.
 
         Raises:
-            ValueError: the server has an index, or this is the index of another.
+            ValueError: the server already has an index, or this index belongs to another server.
         """
         if server.resources.search_index is not None or self._server is not None:
             raise ValueError("A server has one search index, and an index has one server.")
@@ -141,7 +141,7 @@ class SearchIndex:
     async def search(
         self, owner: str, wanted: SearchRequest, progress: Callable[[float, str], object]
     ) -> tuple[Hits, list[Source]]:
-        """Search the index. Returns the hits, and the sources that it does not cover yet.
+        """Search the index. Returns the hits, and the sources that the index does not cover.
 
         While it waits for the index, it calls `progress` with the number of documents seen so far, and a message.
         """
@@ -164,13 +164,13 @@ class SearchIndex:
         if is_restricted():
             shows = await server.pool.run(owner, _shown_documents, chosen)
             filters = filters._replace(sources=tuple(chosen), shows=shows)
-        complete = not uncovered and pending.isdisjoint(chosen)
+        complete = not uncovered
         try:
             hits = await server.pool.run(owner, find, store, chosen, reader, query, filters, wanted.limit, complete)
             hits.truncated = (
                 hits.truncated
                 or ("" if pending.isdisjoint(chosen) else _pending_remark(indexing))
-                or await self._missing(owner, indexing, store, filters)
+                or await self._missing_text_remark(owner, indexing, store, filters)
                 or " ".join(filter(None, (source.unsearched() for source in chosen.values())))
             )
         except sqlite3.Error as error:
@@ -190,8 +190,8 @@ class SearchIndex:
                     report(progress.seen, f"Indexing: {progress.seen:,} documents so far")
             await asyncio.sleep(REPORT_SECONDS)
 
-    async def _missing(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
-        """Return why the text of some documents is not indexed, or an empty string if all of it is."""
+    async def _missing_text_remark(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
+        """Return why some documents are indexed only by name or in part, or an empty string if there are none."""
         assert self._server is not None
         visible = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
         _, partly = await self._server.pool.run(owner, store.count, visible)
@@ -213,7 +213,7 @@ def _pending_remark(indexing: Indexing) -> str:
 
 
 def _shown_documents(sources: Mapping[str, Source]) -> Callable[[str, str], bool]:
-    """Return a function that returns whether the caller may see a document, by the key of its source and its URI."""
+    """Return a test whether the caller may see a document, by the key of its source and its URI."""
     reads = readable_uris()
     tests: dict[str, Callable[[str], bool]] = {}
     for key, source in sources.items():
@@ -232,7 +232,7 @@ def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[
 def _identity(source: Source) -> str:
     """Return a text that identifies a source, and is the same in every run."""
     location = source.location or getattr(source, "root", "")
-    # The parameters change when an extra is installed that gives unchanged files a text.
+    # An extra that extracts the text of more formats adds parameters: all files must then be indexed again.
     return "\0".join((type(source).__qualname__, source.uri, source.name, location, *sorted(source.parameters)))
 
 

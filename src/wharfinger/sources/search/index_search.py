@@ -1,4 +1,4 @@
-"""Searches an index: reads the current text of the documents that it finds, and ranks them like any search."""
+"""Searches an index: reads the current text of the documents found in it, and ranks them like any other search."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class IndexedSearch:
         return read
 
     def _match_document(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
-        """Search the current text of a document; None if the document is gone, or does not match."""
+        """Search the current text of a document. Returns None if the document is gone, or does not match."""
         name_matches = query.match_name(name_text(row.title, row.uri), row.name)
         match = None
         if has_text(Document(uri=row.uri, title=row.title, version="", mime_type=row.kind)):
@@ -131,7 +131,7 @@ class IndexedSearch:
                 match = match_text(pieces, query, name_matches, prose=is_prose(row.title))
             except (SourceUnavailable, Stopped):
                 raise
-            except Exception:  # it may match by its name, and the other documents are searched
+            except Exception:  # the document may match by its name; the others are searched
                 self._unreadable.add(row.uri)
         if match is None and not (all(name_matches) and self._reader.document(source, row.uri) is not None):
             return None

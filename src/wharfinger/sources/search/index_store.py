@@ -57,12 +57,14 @@ CHECK_BYTES = 1 << 26
 END = "\n" * (GRAM_CHARACTERS - 1)
 """Appended to each part, so that a trigram begins at each of its characters, even at the last."""
 LAST_CHARACTER = "\U0010ffff"
+"""Appended to a text of one or two characters, it ends the range of the trigrams that begin with this text."""
 FEW_DOCUMENTS = 200
 """If no word is in more documents than this, all of them can be read, so likely definitions are not looked for."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
-"""The part of a document's text that is indexed: none, because the index is full; all; or the beginning."""
+"""How much of a document's text is indexed: nothing (the index is full, or the text cannot be read), all, or the
+beginning."""
 
 # In one transaction: a process that is killed here would otherwise leave some of the tables, which look like an index.
 _TABLES = f"""
@@ -117,7 +119,7 @@ class IndexedVersion(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A document that may match; `name` is folded. The higher `promise` is, the more likely it is a good match."""
+    """A document that may match. `name` is folded. The higher its `promise`, the more likely it is a good match."""
 
     source: str
     uri: str
@@ -210,8 +212,8 @@ class IndexStore:
         new: list[tuple[int, bytes, int]] = []
         for number, part in enumerate(_parts(text)):
             digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
-            part_id, before = old_parts.get(number, (0, b""))
-            new.append((number, digest, part_id if before == digest else self._add(part)))
+            part_id, old_digest = old_parts.get(number, (0, b""))
+            new.append((number, digest, part_id if old_digest == digest else self._add(part)))
         self._clock += 1
         values = {
             "source": source,
@@ -240,7 +242,7 @@ class IndexStore:
         return {number: (id, digest) for number, id, digest in rows}
 
     def _add(self, part: str) -> int:
-        """Index one part, and return its number, which is never used again, so that rows of old parts match nothing."""
+        """Index one part, and return its id. No id is used twice, so the rows of old parts belong to no document."""
         self._parts_made += 1
         self._waiting.append((self._parts_made, _clean(part) + END))
         self._waiting_length += len(part)
@@ -308,15 +310,18 @@ class IndexStore:
         return int((pages - free) * page_size)
 
     def is_stale(self, full: bool) -> bool:
-        """Return whether most rows of the index, or a third of a full one, are those of changed parts."""
+        """Return whether to rebuild the index because of rows of changed parts (see `MAX_ORPHANS`).
+
+        If the index is `full`, a third of all rows suffices.
+        """
         (live,) = self._writer.execute("SELECT count(*) FROM parts").fetchone()
-        removed: int = self._parts_made - live
-        return removed > max(MAX_ORPHANS, live) or (full and removed > live // 2)
+        orphans: int = self._parts_made - live
+        return orphans > max(MAX_ORPHANS, live) or (full and orphans > live // 2)
 
     # -- reading
 
     def count(self, filters: Filters | None = None) -> tuple[int, int]:
-        """Return the number of documents, and of those that are indexed only in part."""
+        """Return the number of documents, and how many of them are indexed only by name or in part."""
         with closing(self._connect()) as reader:
             where, values = self._where(reader, filters or Filters())
             row = reader.execute(
@@ -490,7 +495,7 @@ class _FoldedText:
         self._pieces = pieces
         self._left = max_characters
         self.cut = False
-        """Whether the text has more characters."""
+        """Whether the text is longer; known after the iteration."""
 
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:

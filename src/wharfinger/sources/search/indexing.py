@@ -4,7 +4,7 @@ It walks the documents of all sources, a page of each in turn, and reads those w
 one. Then it waits two seconds or ten times as long as the walk took, whichever is longer, or half of that if a walk was
 requested, and walks again. Between walks it indexes single URIs that were reported as changed (`notify`). After every
 20 ms of work it sleeps for 2 ms, so that requests get the interpreter. A source is `pending` until its first walk is
-complete; searches read it without the index.
+complete; until then, searches read the source itself.
 """
 
 from __future__ import annotations
@@ -155,11 +155,11 @@ class Indexing:
                 continue
             self._wait(store, time.monotonic() - began)
 
-    def _wait(self, store: IndexStore, cost: float) -> None:
+    def _wait(self, store: IndexStore, walk_seconds: float) -> None:
         """Wait for the next walk, and meanwhile index URIs that are reported as changed."""
         now = time.monotonic()
-        next_walk = now + max(WALK_SECONDS, PAUSE_FACTOR * cost)
-        earliest = now + max(WALK_SECONDS / 2, PAUSE_FACTOR / 2 * cost)
+        next_walk = now + max(WALK_SECONDS, PAUSE_FACTOR * walk_seconds)
+        earliest = now + max(WALK_SECONDS / 2, PAUSE_FACTOR / 2 * walk_seconds)
         while not self._reader.stopped.is_set():
             now = time.monotonic()
             if now >= next_walk or (self._walk_requested and now >= earliest):
@@ -167,8 +167,8 @@ class Indexing:
                 return
             self._wake.wait((earliest if self._walk_requested else next_walk) - now)
             self._wake.clear()
-            cost = self._index_notified(store)
-            self._reader.stopped.wait(min(PAUSE_FACTOR * cost, WALK_SECONDS))
+            seconds = self._index_notified(store)
+            self._reader.stopped.wait(min(PAUSE_FACTOR * seconds, WALK_SECONDS))
 
     def _index_notified(self, store: IndexStore) -> float:
         """Index the URIs that were reported as changed, and return how many seconds that took."""
@@ -188,7 +188,7 @@ class Indexing:
                     self._index(store, key, source, document)
             except (sqlite3.Error, Stopped):
                 raise
-            except Exception as error:  # the next walk finds it, when the source is back
+            except Exception as error:  # a later walk indexes it, when the source is back
                 log.debug("%s cannot be indexed now: %r", uri, error)
         store.commit()
         return time.monotonic() - began
@@ -272,7 +272,7 @@ class Indexing:
             raise
         except Exception as error:  # the other documents of the source are indexed
             log.debug("%s is indexed only by name: %r", document.uri, error)
-            return store.put(key, document, ("?",), 0)  # as `NAME_ONLY`, so that the next walk reads it again
+            return store.put(key, document, ("?",), 0)  # cut after 0 characters: `NAME_ONLY`, so the next walk reads it
 
     def _text(self, source: Source, uri: str) -> Iterator[str]:
         with _errors_of_source():

@@ -14,16 +14,16 @@ from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
 from wharfinger.sources.windows.window import BytesContent
 
-__all__ = ["FIELDS", "KERNEL", "all_fields", "cursor_of", "has_text", "line_of", "moment_of", "unit_of"]
+__all__ = ["FIELDS", "KERNEL", "UNIT_FIELDS", "all_fields", "cursor_of", "has_text", "line_of", "moment_of", "unit_of"]
 
-FIELDS = (
-    "MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_COMM", "_PID", "_UID", "_TRANSPORT", "_SYSTEMD_UNIT",
-    "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT",
-)  # fmt: skip
-"""The fields that a line needs."""
+UNIT_FIELDS = ("_PID", "_UID", "_TRANSPORT", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
+"""The fields that `unit_of` needs."""
+FIELDS = ("MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_COMM", *UNIT_FIELDS)
+"""The fields that `line_of` and `unit_of` need."""
 KERNEL = "kernel"
 """The name of the log of the kernel's messages."""
 MAX_PID_DIGITS = 10
+_END_OF_YEAR_9999 = 253_402_300_799  # in Unix time; beyond it, the line would have a year of five digits
 _LEVELS = ("EMERG", "ALERT", "CRITICAL", "ERROR", "WARNING", "NOTICE", "INFO", "DEBUG")
 _INDENT = b"\n    "
 _KEY_LINE = re.compile(rb"[A-Za-z0-9+/=]{40,}").fullmatch
@@ -56,7 +56,7 @@ def unit_of(entry: ExportedEntry) -> str:
 def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> bytes:
     """Return the line of an entry, with its line end. A message of more than `max_bytes` bytes is cut."""
     moment = moment_of(entry)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, 253_402_300_799)))
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, _END_OF_YEAR_9999)))
     priority = entry.text("PRIORITY")
     level = f" {_LEVELS[int(priority)]}" if len(priority) == 1 and priority in "01234567" else ""
     name = entry.text("SYSLOG_IDENTIFIER") or entry.text("_COMM") or "unknown"

@@ -26,7 +26,7 @@ MAX_FIELDS = 1_280
 """Maximum number of fields of one entry that are kept. systemd accepts 1,024 from a program, and adds its own."""
 MAX_NAME_BYTES = 64
 """Maximum length of the name of a field, as in systemd."""
-_SKIPPED_BYTES = 64 << 10
+_BLOCK_BYTES = 64 << 10  # bytes that are read at once while the rest of a value is skipped
 _LENGTH = struct.Struct("<Q")
 
 
@@ -48,7 +48,7 @@ class ExportedEntry(msgspec.Struct):
 def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
     """Yield the complete entries of a stream. Stops at the first field that is not valid."""
     entry, kept_bytes = ExportedEntry({}), 0
-    while line := stream.readline(MAX_FIELD_BYTES + _SKIPPED_BYTES):
+    while line := stream.readline(MAX_FIELD_BYTES + _BLOCK_BYTES):
         if line == b"\n":
             if entry.fields:
                 yield entry
@@ -92,7 +92,7 @@ def _cut(value: bytes, size: int) -> bytes:
 def _skip_line(stream: IO[bytes]) -> int:
     """Skip the rest of a line. Returns its length without the line end."""
     size = 0
-    while piece := stream.readline(_SKIPPED_BYTES):
+    while piece := stream.readline(_BLOCK_BYTES):
         size += len(piece)
         if piece.endswith(b"\n"):
             return size - 1
@@ -102,7 +102,7 @@ def _skip_line(stream: IO[bytes]) -> int:
 def _skip(stream: IO[bytes], size: int) -> bool:
     """Skip `size` bytes. Returns False if the stream ends before that."""
     while size > 0:
-        piece = stream.read(min(size, _SKIPPED_BYTES))
+        piece = stream.read(min(size, _BLOCK_BYTES))
         if not piece:
             return False
         size -= len(piece)

@@ -102,7 +102,7 @@ class Journalctl:
 
     @contextmanager
     def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
-        """Run journalctl for entries with these fields, by default with all. The process ends with the `with` block."""
+        """Run journalctl, which writes these fields of each entry (default: all). It ends with the `with` block."""
         output_fields = [f"--output-fields={','.join(fields)}"] if fields else []
         with self._start([*self._command, "--output=export", *output_fields, *arguments]) as run:
             yield run
@@ -121,7 +121,7 @@ class Journalctl:
         """Return whether this account may read only a part of the journal.
 
         Raises:
-            SourceUnavailable: it may read nothing; the message says what to change.
+            SourceUnavailable: this account may not read the journal at all; the message says what to change.
         """
         command = [word for word in self._command if word != "--quiet"]
         with self._start([*command, "--output=export", "--lines=1"]) as run:

@@ -25,9 +25,9 @@ __all__ = ["ALL", "MAX_SCANNED_BYTES", "MAX_TAIL_BYTES", "EntryCheck", "JournalR
 ALL = "all"
 """The name of the log of all entries."""
 MAX_SCANNED_BYTES = 16 << 20
-"""Bytes of entries that one read examines for a text."""
+"""Maximum bytes of entries that one read examines."""
 MAX_TAIL_BYTES = 1 << 20
-"""Bytes of a window for `tail=`."""
+"""Maximum bytes of a window for `tail=`."""
 
 LINE_OVERHEAD_BYTES = 512
 """Bytes of a line besides its message: time, level, program, and the URI of the whole entry."""
@@ -38,21 +38,24 @@ EntryCheck = Callable[[ExportedEntry], bool]
 
 
 class JournalSelection(NamedTuple):
-    """The lines of a window, oldest first, and the entries at its ends."""
+    """The lines of a window, oldest first, and the entries at its ends.
+
+    `after` and `before` name entries that the caller may read, unless the window ends at a limit.
+    """
 
     lines: Sequence[bytes]
     cursors: Sequence[str]
     """The cursors of the entries, one for each of `lines`."""
     after: str = ""
-    """The cursor of the newest examined entry that the caller may read; empty if there is none."""
+    """The cursor of the newest examined entry. If none was examined, the `after` of the query."""
     before: str = ""
-    """The cursor of the oldest examined entry; empty if none was examined, or none can be older."""
+    """The cursor of the oldest examined entry; empty if none was examined, or the window has no earlier one."""
     closed: bool = False
     """Whether no later entry can belong to the window."""
     more: bool = False
     """Whether the window ends at a limit, so that further entries may belong to it."""
     full: bool = False
-    """Whether it has the requested number of lines."""
+    """Whether the window has the requested number of lines."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -90,7 +93,7 @@ class JournalReader:
         with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}"]) as run:
             entry = next(run.entries(), None)
         if entry is None or cursor_of(entry) != cursor or not may_read(entry):
-            raise _gone("entry", cursor)
+            raise _missing_entry("entry", cursor)
         return entry
 
     def select(self, log: str, query: JournalQuery, may_read: EntryCheck) -> JournalSelection:
@@ -166,20 +169,20 @@ class JournalReader:
         return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))
 
     def _require_entry(self, query: JournalQuery, cursor: str) -> None:
-        """Check that the entry at a cursor exists. If not, journalctl continues from another one, without an error."""
+        """Check that the entry at a cursor exists. If not, journalctl begins at another entry, without an error."""
         with self.journalctl.run([f"--cursor={cursor}"], ("_PID",)) as run:
             entry = next(run.entries(), None)
         if entry is None or cursor_of(entry) != cursor:
-            raise _gone("after" if query.after else "before", cursor)
+            raise _missing_entry("after" if query.after else "before", cursor)
 
     def text(self, log: str, selection: JournalSelection) -> str:
         """Return the lines of a window, without the secrets that begin in it, or in the entries before it."""
         data = b"".join(selection.lines)
-        before = self._context(log, selection.cursors[0]) if data and self.redact else b""
+        before = self._text_before(log, selection.cursors[0]) if data and self.redact else b""
         return render(data, len(before), BytesContent(before + data), redact=self.redact, cut=False)
 
-    def _context(self, log: str, cursor: str) -> bytes:
-        """Return the lines before an entry, because a secret is recognised by the text before it."""
+    def _text_before(self, log: str, cursor: str) -> bytes:
+        """Return the lines before an entry, about `CONTEXT_BYTES`: a secret is recognised by the text before it."""
         lines: list[bytes] = []
         size = 0
         with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}", "--reverse"], FIELDS) as run:
@@ -214,7 +217,7 @@ def _condition_arguments(query: JournalQuery) -> list[str]:
     return arguments
 
 
-def _gone(name: str, cursor: str) -> InvalidArgument:
+def _missing_entry(name: str, cursor: str) -> InvalidArgument:
     moment = ""
     with suppress(ValueError):
         moment = iso(time_of_cursor(cursor))

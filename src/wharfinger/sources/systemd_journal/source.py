@@ -27,7 +27,7 @@ from wharfinger.sources.log_files.log_links import VALUES, uri_before
 from wharfinger.sources.name_completion import complete_name
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.systemd_journal.entry_text import FIELDS, KERNEL, all_fields, cursor_of, unit_of
+from wharfinger.sources.systemd_journal.entry_text import KERNEL, UNIT_FIELDS, all_fields, cursor_of, unit_of
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_process import Journalctl
 from wharfinger.sources.systemd_journal.journal_query import JournalQuery, position_of_cursor, read_journal_query
@@ -62,7 +62,7 @@ HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, 
 """The parameters of a journal, as people and models read them."""
 
 _DIRECTORIES = ("/var/log/journal", "/run/log/journal")
-_POSITIONS = ("tail", "after", "before")
+_PLACES = ("tail", "after", "before")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,251}").fullmatch
 _TYPE = re.compile(r".\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$").search
 
@@ -130,7 +130,7 @@ class Journal(Watched[Polling], Source):
         """The names of the logs, with the journal files in which they were found."""
         self._states: dict[str | None, tuple[Hashable, Hashable]] = {}
         """The version of each watched URI, with the journal files in which it was found."""
-        self._round: Hashable = None
+        self._round_files: Hashable = None
         """The journal files in this round of checks for changes."""
         self._watches = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
         self.template = f"{self.uri}/{{log}}"
@@ -269,7 +269,7 @@ class Journal(Watched[Polling], Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the directory and at most `limit` logs."""
-        names = self._after(["", *self._readable_logs()], after)
+        names = self._names_after(["", *self._readable_logs()], after)
         resources = [self._resource(name) for name in names[:limit]]
         return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
@@ -283,11 +283,11 @@ class Journal(Watched[Polling], Source):
         """
         if uri not in (self.uri, self.uri + "/"):
             raise ResourceNotFound(uri)
-        names = self._after(self._readable_logs(), after)
+        names = self._names_after(self._readable_logs(), after)
         resources = [self._resource(name) for name in names[:limit]]
         return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
-    def _after(self, names: list[str], after: str | None) -> list[str]:
+    def _names_after(self, names: list[str], after: str | None) -> list[str]:
         if after is None:
             return names
         name = after.removeprefix(KEY_PREFIX)
@@ -389,7 +389,7 @@ class Journal(Watched[Polling], Source):
 
         The version of a log changes with its newest entry, if that is among the newest entries of the journal.
         """
-        names = self._after([name for name in self._readable_logs() if name != ALL], after)
+        names = self._names_after([name for name in self._readable_logs() if name != ALL], after)
         recent = self._recent_versions() if names else {}
         documents = [
             Document(uri=self.uri_of(name), title=name, version=recent.get(name, "old"), mime_type=mime.TEXT)
@@ -402,7 +402,7 @@ class Journal(Watched[Polling], Source):
         versions: dict[str, str] = {}
         size = 0
         filters = [f"--unit={self.unit}"] if self.unit is not None else []
-        with self._reader.journalctl.run([*filters, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], FIELDS[5:]) as run:
+        with self._reader.journalctl.run([*filters, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], UNIT_FIELDS) as run:
             for entry in run.entries():
                 versions.setdefault(self.unit or unit_of(entry), digest(cursor_of(entry)))
                 size += entry.size
@@ -452,15 +452,18 @@ class Journal(Watched[Polling], Source):
         return self._reader.newest(ALL if self.unit is None else self.unit, lambda entry: True)
 
     def _prepare(self) -> None:
-        self._round = tuple(self._files())
+        self._round_files = tuple(self._files())
 
     def _look(self, uri: str | None) -> Hashable:
-        """Return the version of a URI, or of the list if it is None: the last one if no journal file has changed."""
+        """Return the version of a URI, or of the list of logs if `uri` is None.
+
+        If no journal file has changed, this is the last version.
+        """
         with self._lock:
             cached = self._states.get(uri)
-        if cached is not None and cached[0] == self._round:
+        if cached is not None and cached[0] == self._round_files:
             return cached[1]
-        files = self._round
+        files = self._round_files
         if uri is None:
             version = digest(*self._logs())
         else:
@@ -521,12 +524,12 @@ def _links(base: str, query: JournalQuery, selection: JournalSelection, began: f
 def _remarks(
     uri: str, log: str, query: JournalQuery, selection: JournalSelection, facts: Mapping[str, object]
 ) -> list[t.ResourceContents]:
-    """Return remarks about the window: why it is empty, how to continue, and which entries are omitted."""
+    """Return remarks about the window: why it is empty, how to continue, and where a search ended."""
     notes = list(selection.notes)
     following, previous = facts.get(NEXT), facts.get(PREVIOUS)
     if not selection.lines:
         asked = "&".join(
-            [f"{name}={shown(value)[:100]}" for name, value in split_query(uri)[1].items() if name not in _POSITIONS]
+            [f"{name}={shown(value)[:100]}" for name, value in split_query(uri)[1].items() if name not in _PLACES]
         )
         if asked:
             notes.insert(0, f"No entry of {log} matched {asked}. Try tail=200, another time, or a lower level.")
@@ -536,6 +539,6 @@ def _remarks(
         return [continuation(str(following), " ".join([*notes, "More follows."]))]
     if not query.forward and not selection.full and previous:
         notes.append(f"For earlier entries, read {previous}")
-    if query.plain and not has_budget():  # the tool gives this hint itself
+    if query.plain and not has_budget():  # a tool that reads within a budget gives this hint itself
         notes.append(f"Parts of it: {HOW_TO_ASK}")
     return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
