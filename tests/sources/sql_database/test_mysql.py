@@ -111,7 +111,7 @@ def test_rows_are_filtered_and_paged_in_the_order_of_sql(
         ("at=yesterday", "at must be a value of the type datetime"),
         ("after=x", "id must be a value of the type int"),
         ("after=1e3", "id must be a value of the type int"),
-        ("after=1,2", "It has 1 part"),
+        ("after=1,2", "A key has 1 part"),
     ],
 )
 def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(

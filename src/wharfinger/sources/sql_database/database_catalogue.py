@@ -35,9 +35,9 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     """The values of an enumeration."""
     cast: str = ""
-    """The type in the words of this database's engine, which reads and compares values by it."""
+    """The type as which the engine reads and compares values: a type of the database, or the engine's own name."""
     ordered: bool = True
-    """Whether the database can order rows by this column. Only set for tables that may have no key."""
+    """Whether the database can order rows by this column. Only determined for tables that may have no key."""
 
 
 class ForeignKey(msgspec.Struct, frozen=True):

@@ -128,7 +128,7 @@ def too_slow(seconds: float) -> HandlerFailed:
 
 
 def stopped_early() -> HandlerFailed:
-    """Return the error for a statement that was ended before its deadline, such as by `DatabaseEngine.close`."""
+    """Return the error for a statement that was ended before its deadline, for example by `DatabaseEngine.close`."""
     return HandlerFailed("The statement was stopped: the source was closed, or an administrator ended the statement.")
 
 
@@ -153,7 +153,7 @@ class DatabaseEngine(ABC):
         """Read rows of a table. If `bounds.size` is reached, returns fewer than requested, and `more` is True.
 
         Raises:
-            BadKey: the place of `span` is not one in the table.
+            BadKey: the place of `span` cannot be a place in the table.
             InvalidArgument: the table cannot be filtered or ordered in this way.
             LookupError: the table no longer exists, or is not as in the catalogue.
         """
@@ -190,10 +190,10 @@ class DatabaseEngine(ABC):
     ) -> tuple[list[str], Rows]:
         """Run one statement that only reads. Returns the names of its columns, and at most `limit` rows.
 
-        With `explain` it is not run: the rows are the lines of the database's plan for it.
+        With `explain`, the statement is not run: the rows are the lines of the database's plan for it.
 
         Raises:
-            QueryRefused: it does more than read, or cannot be run.
+            QueryRefused: the statement does more than read, or cannot be run.
         """
         raise QueryRefused(f"Statements are not supported for {self.dialect}: read its tables by URI.")
 

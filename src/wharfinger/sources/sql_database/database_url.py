@@ -62,38 +62,39 @@ def sql(
 
         path = _path(url, "SQLite", "sqlite:///shop.db, or sqlite:////var/lib/shop.db")
         name = label or _stem(path)
-        top = f"sqlite://{_quoted(name)}"
+        top = f"sqlite://{_percent_encoded(name)}"
         return Database(SQLite(path, bounds), top=top, label=name, schema=SCHEMA, bounds=bounds)
     if scheme == "duckdb":
         from wharfinger.sources.sql_database.duckdb_database import DuckDBFile
 
         path = _path(url, "DuckDB", "duckdb:///shop.duckdb, or duckdb:////var/lib/shop.duckdb")
         name = label or _stem(path)
-        top = f"duckdb://{_quoted(name)}"
+        top = f"duckdb://{_percent_encoded(name)}"
         return Database(DuckDBFile(path, bounds), top=top, label=name, schema=None, bounds=bounds)
     if scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
         from wharfinger.sources.sql_database.postgres import open_postgres
 
         postgres = open_postgres(url, bounds, tuple(schemas), notify)
         host = quote(postgres.host, safe="[]:")
-        top = f"postgres://{_quoted(label) or f'{host}/{_quoted(postgres.database)}'}"
+        top = f"postgres://{_percent_encoded(label) or f'{host}/{_percent_encoded(postgres.database)}'}"
         return Database(postgres, top=top, label=label or postgres.database, schema=None, bounds=bounds)
     if scheme.partition("+")[0] in ("mysql", "mariadb"):
         from wharfinger.sources.sql_database.mysql import open_mysql
 
         mysql = open_mysql(url, bounds)
-        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{mysql.host}/{_quoted(mysql.database)}'}"
+        address = _percent_encoded(label) or f"{mysql.host}/{_percent_encoded(mysql.database)}"
+        top = f"{scheme.partition('+')[0]}://{address}"
         return Database(mysql, top=top, label=label or mysql.database, schema=mysql.database, bounds=bounds)
     if "://" not in url:
         raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
     from wharfinger.sources.sql_database.sqlalchemy_database import open_sqlalchemy
 
     other = open_sqlalchemy(url, bounds, read_only_by_role)
-    top = f"{scheme.partition('+')[0]}://{_quoted(label) or other.name}"
+    top = f"{scheme.partition('+')[0]}://{_percent_encoded(label) or other.name}"
     return Database(other, top=top, label=label or other.name, schema=None, bounds=bounds)
 
 
-def _quoted(label: str | None) -> str:
+def _percent_encoded(label: str | None) -> str:
     return quote(label, safe="") if label else ""
 
 

@@ -49,7 +49,7 @@ FETCHED_ROWS = 64
 """Rows that are fetched at once. Their values are cut by DuckDB."""
 
 LOCK_SECONDS = 1.0
-"""Time that a request waits for a writer that has locked the file. It does not wait if the previous request failed."""
+"""Time that a request waits for a writer that has locked the file. It does not wait if the last attempt failed."""
 IDLE_SECONDS = 0.1
 """Time after the last request at which the file is closed."""
 OPEN_SECONDS = 1.0
@@ -95,7 +95,8 @@ class DuckDBFile(DatabaseEngine):
         self._cursors: dict[Any, InterruptTimer] = {}
         self._connection: Any = None
         self._opened = 0.0
-        self._file: tuple[int, ...] = ()
+        self._open_file: tuple[int, ...] = ()
+        """The device and inode of the file that is open."""
         self._close_timer: threading.Timer | None = None
         self._failed = False  # whether the last attempt to open the file failed
         self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
@@ -134,10 +135,10 @@ class DuckDBFile(DatabaseEngine):
             if self._close_timer is not None:
                 self._close_timer.cancel()
                 self._close_timer = None
-            if self._connection is not None and not self._cursors and self._file != self._identity()[0][:2]:
-                self._close_file()  # another file was put at its path
+            if self._connection is not None and not self._cursors and self._open_file != self._identity()[0][:2]:
+                self._close_file()  # another file was put at this path
             if self._connection is None:
-                self._file = self._identity()[0][:2]
+                self._open_file = self._identity()[0][:2]
                 self._connection = self._connect()
                 self._opened = time.monotonic()
             cursor = self._connection.cursor()
@@ -197,7 +198,7 @@ class DuckDBFile(DatabaseEngine):
         text = str(error)
         if _is_locked(error):
             return DatabaseUnreachable(
-                f"{self._name} is open for writing in another process: it cannot be read until that closes it."
+                f"{self._name} is open for writing in another process: it cannot be read until that process closes it."
             )
         if "different configuration" in text:
             return DatabaseUnreachable(f"{self._name} is already open in this process, with other settings.")
@@ -267,7 +268,7 @@ class DuckDBFile(DatabaseEngine):
                 raise InternalError(f"DuckDB cannot read {table.name}: {_message(error)}.") from None
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """Return the numbers of rows that DuckDB keeps (`estimated_size`)."""
+        """Return the row counts in DuckDB's catalogue (`estimated_size`)."""
         with self._cursor(self._bounds.seconds) as cursor:
             rows = cursor.execute("SELECT table_oid, estimated_size FROM duckdb_tables()").fetchall()
         counts = dict(rows)
@@ -278,7 +279,7 @@ class DuckDBFile(DatabaseEngine):
     def token(self) -> Hashable:
         """Return the identities, sizes and times of the file and its write-ahead log."""
         token = self._identity()
-        if self._failed:  # another process had it open
+        if self._failed:  # raise the error again, as long as another process has the file locked
             with self._cursor(self._bounds.seconds):
                 pass
         return token

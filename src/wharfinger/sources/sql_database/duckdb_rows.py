@@ -27,14 +27,14 @@ _NESTED = re.compile(r"JSON|.*\]|(?:STRUCT|MAP|UNION|VARIANT).*", re.DOTALL).ful
 
 
 class FileStatement(SpanStatement):
-    """The statement that reads a span of a table in a DuckDB file; the columns of its order are read as text."""
+    """The statement that reads a span of a table in a DuckDB file. Columns that order the rows are read as text."""
 
     row_values_use_index = False
 
     def key_value(self, name: str, text: str) -> str:
-        kind = _cast(self.table, name)
+        kind = _cast_type(self.table, name)
         if _INTEGER_TYPE(kind) and not _INTEGER_TEXT(text):
-            raise BadKey("A part of it is not an integer.")  # DuckDB would convert 1e3
+            raise BadKey(f"{name} must be of type {kind}.")  # DuckDB would convert 1e3
         return self._add(text, kind)
 
     def _add(self, value: str, kind: str) -> str:
@@ -45,7 +45,7 @@ class FileStatement(SpanStatement):
         return f"{self.column_expression(name)}::VARCHAR ILIKE {self._add(pattern, 'VARCHAR')} ESCAPE '!'"
 
     def compare(self, name: str, sign: str, text: str) -> str:
-        return f"{self.column_expression(name)} {sign} {self._add(text, _cast(self.table, name))}"
+        return f"{self.column_expression(name)} {sign} {self._add(text, _cast_type(self.table, name))}"
 
     def text(self, cell: int) -> str:
         """Return the SQL, with `$1`, `$2`, … for `values`. Values are cut after about `cell` characters."""
@@ -66,7 +66,7 @@ class FileStatement(SpanStatement):
         return collect_rows(rows, convert, self.span.limit, bounds)
 
 
-def _cast(table: DatabaseTable, name: str) -> str:
+def _cast_type(table: DatabaseTable, name: str) -> str:
     return "BIGINT" if table.key is not None and table.key.physical and name == "rowid" else table.column(name).cast
 
 

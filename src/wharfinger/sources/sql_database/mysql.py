@@ -311,7 +311,7 @@ class MySQL(DatabaseEngine):
     def table_token(self, table: DatabaseTable) -> str:
         """Return a text that changes with each write to the table, by its `UPDATE_TIME`.
 
-        This time has no fractions of a second. While it is new, writes anywhere in the server count as well.
+        This time has no fractions of a second. Shortly after a write, writes anywhere in the server count as well.
         """
         if table.kind == "view":
             return repr(self.token())

@@ -51,7 +51,7 @@ SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_
 FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = DATABASE() AND REFERENCED_TABLE_NAME IS NOT NULL
 ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 """
-# In MariaDB, the name of a check belongs to its table.
+# In MariaDB, checks of different tables may have the same name, so they cannot be joined by it.
 _MARIADB_CHECKS = """
 SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS
 WHERE CONSTRAINT_SCHEMA = DATABASE() ORDER BY TABLE_NAME, CONSTRAINT_NAME
@@ -128,7 +128,7 @@ _Rows = list[tuple[str | None, ...]]
 
 
 def _by_table(rows: Iterable[tuple[str | None, ...]], database: str) -> dict[str, _Rows]:
-    """Return the rows of this database by table, without the names of both."""
+    """Return the rows of this database by table, without the names of the database and the table."""
     rows_by_table: dict[str, _Rows] = {}
     for schema, table, *rest in rows:
         if schema == database:

@@ -185,8 +185,8 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
 class _ClearTextRefusal:
     """Refuses the plugins that send the password in clear text to a server whose identity is not verified.
 
-    `sha256_password` and `caching_sha2_password` send it within TLS, which only a verified server can be trusted with.
-    They are not refused: they are the default of MySQL 8.
+    `sha256_password` and `caching_sha2_password` send it too, but within TLS. A server that is not verified could read
+    it. They are allowed nevertheless, because the second is the default of MySQL 8.
     """
 
     def __init__(self, connection: Any) -> None:

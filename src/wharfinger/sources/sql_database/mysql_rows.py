@@ -34,7 +34,7 @@ _PLAIN_COLLATION = "utf8mb4_unicode_520_ci"
 
 
 class SelectStatement(SpanStatement):
-    """The statement that reads a span of a table of MySQL; the columns of its order are read as text."""
+    """The statement that reads a span of a table of MySQL. Columns that order the rows are read as text."""
 
     row_values_use_index = False
 
@@ -118,7 +118,7 @@ def _literal(column: DatabaseColumn, text: str) -> object:
     """Convert a text to a value that the driver writes as a literal of the column's type.
 
     Raises:
-        BadKey: it is not a value of this type.
+        BadKey: the text is not a value of this type.
     """
     try:
         match column.cast:
@@ -242,7 +242,7 @@ _BIT, _JSON, _GEOMETRY = 16, 245, 255
 """Types of columns in the protocol (MySQL, "Protocol::ColumnType")."""
 
 
-def _result(value: Any, kind: int, cell: int) -> object:
+def _result_value(value: Any, kind: int, cell: int) -> object:
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -258,6 +258,7 @@ def collect_result(rows: Iterable[Sequence[Any]], kinds: Sequence[int], limit: i
     """Return as many rows of a caller's statement as the bounds allow, at least one."""
 
     def convert(values: Sequence[Any]) -> TableRow:
-        return TableRow((), tuple([_result(one, kind, bounds.cell) for one, kind in zip(values, kinds, strict=True)]))
+        cells = [_result_value(value, kind, bounds.cell) for value, kind in zip(values, kinds, strict=True)]
+        return TableRow((), tuple(cells))
 
     return collect_rows(rows, convert, limit, bounds)

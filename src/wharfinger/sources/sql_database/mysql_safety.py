@@ -87,8 +87,8 @@ def _read_grants(lines: Iterable[str]) -> list[_Grant]:
     return grants
 
 
-def _is_within(place: str, database: str) -> bool:
-    """Return whether a place of a grant, such as `*.*`, `` `shop\\_%`.* `` or `` `shop`.`orders` ``, is in a database.
+def _affects(place: str, database: str) -> bool:
+    """Return whether a grant on a place, such as `*.*`, `` `shop\\_%`.* `` or `` `shop`.`orders` ``, affects a database.
 
     In the name of a database, `%` and `_` are wildcards as in LIKE, unless the grant is for a single table.
     """
@@ -107,7 +107,7 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     """Refuse an account that may do more than use databases. `grants` are the lines of SHOW GRANTS.
 
     Raises:
-        AccountRefused: it may read or write files of the server, or administers it.
+        AccountRefused: the account may read or write files of the server, or administers it.
     """
     powers_by_grantee: dict[str, set[str]] = {}
     for grant in _read_grants(grants):
@@ -135,7 +135,7 @@ def writes(grants: Iterable[str], database: str) -> bool:
     If a grant names the database without wildcards, the server ignores the grants with wildcards of the same grantee.
     The order among grants with wildcards differs between MySQL and MariaDB, so all of them count.
     """
-    relevant = [grant for grant in _read_grants(grants) if _is_within(grant.place, database)]
+    relevant = [grant for grant in _read_grants(grants) if _affects(grant.place, database)]
     named = {
         grant.grantee
         for grant in relevant
@@ -264,7 +264,7 @@ def check_statement(statement: str) -> None:
     """Refuse a statement that might do more than read.
 
     Raises:
-        QueryRefused: it might do more. The message names the word.
+        QueryRefused: the statement might do more. The message says what is refused.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")
@@ -288,7 +288,7 @@ def check_statement(statement: str) -> None:
             raise QueryRefused(f"The character set {token.text} before a text is refused.")
         if following.text == ".":
             _check_schema(token, tokens[index + 2] if index + 2 < len(tokens) else _END)
-        if following.text == "(" and token.name and not _may_precede(tokens, index, previous, token):
+        if following.text == "(" and token.name and not _may_precede_parenthesis(tokens, index, previous, token):
             raise QueryRefused(f"The function {token.name} is refused, because it is not known to only read.")
 
 
@@ -299,17 +299,17 @@ def _check_schema(schema: _Token, table: _Token) -> None:
         raise QueryRefused(f"{table.name} is refused: it describes the server.")
 
 
-def _may_precede(tokens: Sequence[_Token], at: int, previous: _Token, token: _Token) -> bool:
+def _may_precede_parenthesis(tokens: Sequence[_Token], index: int, previous: _Token, token: _Token) -> bool:
     """Return whether `token`, a name before a parenthesis, is a keyword, a known function, or the name of a table."""
     if token.kind == "word" and previous.text != "." and token.word in _BEFORE_PARENTHESIS:
         return True
     if previous.word == "AS":  # the columns of a table: FROM (…) AS q (a, b)
         return True
-    closing = next((end for end in range(at + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
-    inside = tokens[at + 2 : closing]
-    names = all(one.text == "," if place % 2 else bool(one.name) for place, one in enumerate(inside))
+    closing = next((end for end in range(index + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
+    inside = tokens[index + 2 : closing]
+    only_names = all(one.text == "," if place % 2 else bool(one.name) for place, one in enumerate(inside))
     next_words = [token.word for token in tokens[closing + 1 : closing + 3]]
-    return names and next_words == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
+    return only_names and next_words == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
 
 
 def with_parameters(statement: str, parameters: Parameters, escape: Callable[[object], str]) -> str:
@@ -318,7 +318,7 @@ def with_parameters(statement: str, parameters: Parameters, escape: Callable[[ob
     `escape` writes a value as a literal.
 
     Raises:
-        QueryRefused: there are too many or too few, or one has no literal.
+        QueryRefused: there are too many or too few parameters, or one cannot be written as a literal.
     """
     if isinstance(parameters, Mapping):
         raise QueryRefused("Give the parameters as a list, for the question marks of the statement.")

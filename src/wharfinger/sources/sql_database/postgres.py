@@ -112,7 +112,7 @@ class Postgres(DatabaseEngine):
         self._loop = LoopThread(f"wharfinger-postgres-{database}")
         self._pool: Any = None
         self._pool_loop: asyncio.AbstractEventLoop | None = None
-        """The loop to which the pool belongs: a call during `close` may open one on the loop that ends."""
+        """The loop to which the pool belongs: a call during `close` may open a pool on the loop that is ending."""
         self._catalogue: tuple[Hashable, float, DatabaseCatalogue] | None = None
         self._notify = NotifyListener(notify, self._connect, self.location) if notify else None
         self._listening: Future[None] | None = None
@@ -159,13 +159,13 @@ class Postgres(DatabaseEngine):
 
     def _run(self, work: Callable[[Any], Awaitable[T]], seconds: float | None = None, *, autocommit: bool = False) -> T:
         """Call `work` with a connection, and once more if that connection was lost, or none could be opened."""
-        attempts = self._attempts(work, self._bounds.seconds if seconds is None else seconds, autocommit)
+        attempts = self._try_twice(work, self._bounds.seconds if seconds is None else seconds, autocommit)
         try:
             return self._loop.run(attempts)
         except CancelledError:  # `close` has ended the loop
             raise stopped_early() from None
 
-    async def _attempts(self, work: Callable[[Any], Awaitable[T]], seconds: float, autocommit: bool) -> T:
+    async def _try_twice(self, work: Callable[[Any], Awaitable[T]], seconds: float, autocommit: bool) -> T:
         asyncpg = driver()
         for attempt in (1, 2):
             pool = await self._open_pool()
@@ -387,7 +387,7 @@ def _disconnections() -> tuple[type[Exception], ...]:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors with which PostgreSQL would refuse a second login too; it may count failed ones."""
+    """Return the errors that would also refuse a second login, which PostgreSQL might count as another failure."""
     asyncpg = driver()
     return (
         asyncpg.InvalidAuthorizationSpecificationError,

@@ -64,7 +64,7 @@ class NotifyListener:
         """Listen until the connection is lost.
 
         Raises:
-            ConnectionError: it was lost after it had listened.
+            ConnectionError: the connection was lost after listening began.
             Exception: the driver's error if it cannot listen.
         """
         lost = asyncio.Event()

@@ -32,15 +32,16 @@ MAX_BATCH_ROWS = 200
 FIRST_BLOCKS = 64
 """Blocks of a table that the first statement of `read_by_place` reads. Each further one reads twice as many."""
 MAX_BLOCKS = 65_536
+"""Maximum number of blocks that one statement reads."""
 
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
 class PostgresStatement(SpanStatement):
-    """Reads a span of a table. If it has a key, the columns of its order come first, as text: the place of each row."""
+    """Reads a span of a table. If the table has a key, each row begins with its place, as texts."""
 
     def key_value(self, name: str, text: str) -> str:
-        return self._add(text, _cast(self.table, name))
+        return self._add(text, _cast_type(self.table, name))
 
     def _add(self, value: str, kind: str) -> str:
         self.values.append(value)
@@ -50,7 +51,7 @@ class PostgresStatement(SpanStatement):
         return f"{self.column_expression(name)}::text ILIKE {self._add(pattern, 'text')} ESCAPE '!'"
 
     def compare(self, name: str, sign: str, text: str) -> str:
-        return f"{self.column_expression(name)} {sign} {self._add(text, _cast(self.table, name))}"
+        return f"{self.column_expression(name)} {sign} {self._add(text, _cast_type(self.table, name))}"
 
     def order_terms(self) -> str:
         expressions = self.expressions
@@ -74,7 +75,7 @@ class PostgresStatement(SpanStatement):
         return self.select(select_list, extra=extra, limit=limit)
 
 
-def _cast(table: DatabaseTable, name: str) -> str:
+def _cast_type(table: DatabaseTable, name: str) -> str:
     return "tid" if table.key is not None and table.key.physical and name == "ctid" else table.column(name).cast
 
 

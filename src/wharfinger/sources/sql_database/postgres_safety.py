@@ -129,7 +129,7 @@ async def check_names(connection: Any, statement: str) -> None:
     """Refuse a statement that names a function that may do more than read, or a relation that contains passwords.
 
     Raises:
-        QueryRefused: it names one, or hides names in Unicode escapes.
+        QueryRefused: the statement names one, hides names in Unicode escapes, or has too many words.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")
@@ -214,7 +214,7 @@ def parameters_for(types: Sequence[Any], parameters: Parameters) -> list[object]
     """Convert JSON values to the types that PostgreSQL expects for `$1`, `$2`, ….
 
     Raises:
-        QueryRefused: there are too many or too few, or one has the wrong type.
+        QueryRefused: there are too many or too few parameters, or one has the wrong type.
     """
     if isinstance(parameters, Mapping):
         raise QueryRefused("Give the parameters as a list, for $1, $2, ….")

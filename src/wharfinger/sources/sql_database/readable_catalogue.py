@@ -50,7 +50,7 @@ def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseC
     hidden = [table for table in tables.values() if not _reads_table(uris, table)]
     while hidden:  # a view may read another view
         names = {table.name.casefold() for table in hidden}
-        hidden = [table for table in tables.values() if table.kind in _VIEWS and _names_any(table, names)]
+        hidden = [table for table in tables.values() if table.kind in _VIEWS and _may_name_any(table, names)]
         for table in hidden:
             del tables[table.schema, table.name]
     readable_tables = {key: table for key, table in tables.items() if may_read(uris.of_table(*key))}
@@ -66,7 +66,7 @@ def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseC
 _VIEWS = ("view", "materialized view")
 
 
-def _names_any(view: DatabaseTable, names: set[str]) -> bool:
+def _may_name_any(view: DatabaseTable, names: set[str]) -> bool:
     """Return whether the statement of a view may name one of these tables."""
     if view.definition is None:
         return True

@@ -98,7 +98,7 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
             filters.append(_read_filter(name, value))
         if name not in parameters:
             texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
-    order_parts, column_parts = (_listed(name, values.pop(name, None)) for name in ("order", "columns"))
+    order_parts, column_parts = (_split_list(name, values.pop(name, None)) for name in ("order", "columns"))
     order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in order_parts]
     columns = [_unquoted(part) for part in column_parts]
     if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER_COLUMNS:
@@ -110,15 +110,15 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
     )
 
 
-def _listed(name: str, value: str | None) -> list[str]:
+def _split_list(name: str, value: str | None) -> list[str]:
     """Return the names in a list such as `order=-date,name`. A comma within double quotes belongs to a name."""
     if value is None:
         return []
     parts = [""]
-    quoted = False
+    in_quotes = False
     for character in value:
-        quoted ^= character == '"'
-        if character == "," and not quoted:
+        in_quotes ^= character == '"'
+        if character == "," and not in_quotes:
             parts.append("")
         else:
             parts[-1] += character
@@ -158,7 +158,7 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
     """Check that all columns exist.
 
     Raises:
-        InvalidArgument: one does not exist. The message lists the columns, and suggests one.
+        InvalidArgument: a column does not exist. The message lists the columns, and suggests a similar one.
     """
     names = (
         [condition.column for condition in choice.filters]

@@ -68,7 +68,7 @@ def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[Or
 
 
 def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
-    """Return the texts of the key, from those of the order. The rowid is included if a part is NULL."""
+    """Return the texts of the key, from those of the order. If a part of the key is NULL, the rowid is included."""
     text_of_column = {column.name: text for column, text in zip(order, texts, strict=False)}
     key_texts = tuple([text_of_column[name] for name in key.columns])
     return (*key_texts, text_of_column[key.tie]) if None in key_texts and key.tie in text_of_column else key_texts
@@ -88,9 +88,10 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
     """
     omits_rowid = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
     if len(cursor) != len(order) - omits_rowid:
-        raise BadKey(f"It has {many(len(order), 'part')}: {', '.join(column.name for column in order)}.")
-    if any(text is None and not column.nulls for column, text in zip(order, cursor, strict=False)):
-        raise BadKey("A part of it is NULL.")
+        raise BadKey(f"A key has {many(len(order), 'part')}: {', '.join(column.name for column in order)}.")
+    for column, text in zip(order, cursor, strict=False):
+        if text is None and not column.nulls:
+            raise BadKey(f"{column.name} cannot be NULL.")
     return order[: len(cursor)]
 
 
@@ -100,7 +101,7 @@ def rows_beyond(
     placeholders: Sequence[str | None],
     where: str,
     *,
-    plain: bool = False,
+    avoid_row_values: bool = False,
 ) -> str:
     """Return the condition for the rows `after`, `before` or `at` a position.
 
@@ -109,14 +110,14 @@ def rows_beyond(
         expressions: The SQL of each.
         placeholders: The placeholder of the value of each, or None for NULL.
         where: `after`, `before` or `at`.
-        plain: Avoid row values, because the database uses no index for them.
+        avoid_row_values: Do not write `(a, b) > (1, 2)`, because the database uses no index for it.
     """
     columns = list(zip(order, expressions, placeholders, strict=True))
     if where == "at":
         return " AND ".join([_equal(expression, placeholder) for _, expression, placeholder in columns])
     backwards = where == "before"
     one_direction = len({column.descending for column in order}) == 1 and not any(column.nulls for column in order)
-    if one_direction and not (plain and len(order) > 1):
+    if one_direction and not (avoid_row_values and len(order) > 1):
         sign = "<" if order[0].descending is not backwards else ">"
         names, markers = ", ".join(expressions), ", ".join([placeholder or "" for placeholder in placeholders])
         if len(order) == 1:

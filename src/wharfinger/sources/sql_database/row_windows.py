@@ -80,7 +80,7 @@ class RowWindow(NamedTuple):
     next: str | None
     previous: str | None
     short: bool
-    """Whether it ends before the requested end."""
+    """Whether the window ends before the requested end."""
     version: str
     first: str = ""
     """The place of the first row in the order, as in a URI."""
@@ -91,7 +91,7 @@ def parse_rows(uri: str) -> RowQuery:
     """Parse the query of a URI of rows.
 
     Raises:
-        InvalidArgument: it is not valid. The message says how to write it.
+        InvalidArgument: the query is not valid. The message says how to write it.
     """
     query, choice = read_choice(read_pairs(uri), RESERVED_NAMES)
     limit = _number(query, "limit")
@@ -192,7 +192,7 @@ def _check(table: DatabaseTable, span: Span) -> None:
     """Check that a table can be read by this span.
 
     Raises:
-        InvalidArgument: it cannot. The message says how it can be read.
+        InvalidArgument: it cannot. The message says how to read the table.
     """
     check_columns(span.choice, clean(table.name), [column.name for column in table.columns], _OTHER_PARAMETERS)
     if table.key is None and span.where != "first":

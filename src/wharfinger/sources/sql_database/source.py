@@ -263,7 +263,7 @@ class Database(Watched[SqlWatch], Source):
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
-            InvalidArgument: the window is not valid. The message says which ones are.
+            InvalidArgument: the window is not valid. The message says which windows are.
         """
         target = self.uris.read(uri)
         if target.kind == "rows":
@@ -314,7 +314,7 @@ class Database(Watched[SqlWatch], Source):
         contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text=window.text, meta=meta)]
         if window.short and following:
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
-            how = "" if has_budget() else f" {self._row_hint(uri)}"  # the tool gives this hint itself
+            how = "" if has_budget() else f" {self._row_hint(uri)}"  # with a budget, the tool gives this hint
             contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
         elif not window.rows or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
@@ -379,7 +379,7 @@ class Database(Watched[SqlWatch], Source):
         return complete(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return definitions, and the first 100,000 rows of each table in windows."""
+        """Return a page of definitions and windows of rows. Each table has windows for its first 100,000 rows."""
         return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
@@ -411,8 +411,8 @@ class Database(Watched[SqlWatch], Source):
             size: Approximate maximum number of bytes of all rows together.
 
         Raises:
-            InvalidArgument: it does more than read, takes too long, or cannot be run; or the caller may not query
-                this database, or may not read all of it.
+            InvalidArgument: the statement does more than read, takes too long, or cannot be run; or the caller may
+                not query this database, or may not read all of it.
             DatabaseUnreachable: the database is down.
         """
         if not self.may_query():

@@ -28,10 +28,10 @@ __all__ = ["SpanStatement", "cells_size", "collect_rows"]
 
 
 class SpanStatement(ABC):
-    """The statement that reads a span and one more row: the columns of its order, then the chosen ones.
+    """The statement that reads a span and one more row: the columns that order the rows, then the chosen columns.
 
     Raises:
-        BadKey: the place of the span is not one in the table.
+        BadKey: the place of the span cannot be a place in the table.
         InvalidArgument: the table cannot be filtered or ordered in this way.
     """
 
@@ -55,10 +55,13 @@ class SpanStatement(ABC):
                 None if text is None else self.key_value(column.name, text)
                 for text, column in zip(span.place, cursor_columns, strict=True)
             ]
-            plain = not self.row_values_use_index
             self.conditions.append(
                 rows_beyond(
-                    cursor_columns, self.expressions[: len(cursor_columns)], placeholders, span.where, plain=plain
+                    cursor_columns,
+                    self.expressions[: len(cursor_columns)],
+                    placeholders,
+                    span.where,
+                    avoid_row_values=not self.row_values_use_index,
                 )
             )
         self.conditions += [self._condition(row_filter) for row_filter in span.choice.filters]
@@ -89,7 +92,7 @@ class SpanStatement(ABC):
         """Add a part of the key of the span to `values`, and return its placeholder.
 
         Raises:
-            BadKey: it is not a value of the column.
+            BadKey: the text is not a value of the column.
         """
 
     @abstractmethod
@@ -101,7 +104,7 @@ class SpanStatement(ABC):
         """Return the condition that compares a column with a value.
 
         Raises:
-            InvalidArgument: it is not a value of the column.
+            InvalidArgument: the text is not a value of the column.
         """
 
     def order_terms(self) -> str:

@@ -180,7 +180,7 @@ def _windows(
         query = f"after={quote_part(last)}&limit={WINDOW_ROWS}" if last else f"limit={WINDOW_ROWS}"
         try:
             window = read_window(engine, table, RowQuery(span, True), bounds)
-        except (LookupError, ValueError, ProtocolError):  # it was dropped, is too slow, or its key has changed
+        except (LookupError, ValueError, ProtocolError):  # the table was dropped, is too slow, or has another key now
             return
         if window.rows:
             yield uris.of_rows(table.schema, table.name, query), window

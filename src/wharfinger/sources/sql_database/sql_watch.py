@@ -1,9 +1,9 @@
 """Finds changes in a database.
 
 A database has a token that is cheap to read and changes with every write (SQLite's `data_version`, PostgreSQL's
-snapshot). One thread reads the token several times a second. If it has changed, and every few seconds in any case, the
-thread reads the watched URIs and compares their versions. While the database cannot be reached, the thread tries again
-each time it reads the token, so that watchers are soon notified when it is back (see `sources.polling`).
+snapshot). One thread reads the token several times a second. If it has changed, and every few seconds in any case,
+another thread (`sources.polling`) reads the watched URIs and compares their versions. While the database cannot be
+reached, each read of the token also wakes that thread, so that watchers are soon notified when the database is back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TOKEN_SECONDS", "SqlWatch"]
 TOKEN_SECONDS = 0.1
 """Minimum time between two reads of the token. For a file, each takes well under a millisecond."""
 SLEEP_RATIO = 4
-"""Minimum pause of the thread, as a multiple of the duration of the last read and comparison."""
+"""Minimum pause between two reads of the token, as a multiple of the time for the last read and comparison."""
 JOIN_SECONDS = 2.0
 """Longest time that `close` waits for the thread that reads the token."""
 LOOK_SECONDS = 5.0
@@ -91,7 +91,7 @@ class SqlWatch:
         self._engine.unlisten()
 
     def _poll_token(self, ended: threading.Event) -> None:
-        """Read the token regularly, and compare all versions when it has changed."""
+        """Read the token regularly, and start a comparison of all versions when it has changed."""
         wait = TOKEN_SECONDS
         while not ended.wait(wait):
             began = time.monotonic()
@@ -109,7 +109,7 @@ class SqlWatch:
         try:
             self._token = self._engine.token()
             self._down = False
-        except Overloaded:  # such as a locked file: the token is read again immediately
+        except Overloaded:  # such as a locked file: the token thread soon reads it again
             self._down = False
         except DatabaseUnreachable:
             self._down = True

@@ -60,7 +60,7 @@ _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
     "float": float,
 }
 """Functions that convert text to a value, by the name of its Python type."""
-_ORDERED_TYPES = ("int", "str", "Decimal", "date", "datetime")
+_EXACT_TYPES = ("int", "str", "Decimal", "date", "datetime")
 """Types whose values survive a conversion to text and back. A float may be rounded."""
 _KEY_TYPES = ("int", "str")
 """Types of columns that a key may have."""
@@ -84,7 +84,7 @@ def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> S
     """Create the engine for a URL of SQLAlchemy.
 
     Raises:
-        UnusableSource: the URL is not valid, or `read_only_by_role` is False.
+        UnusableSource: the URL is not valid, its driver is not installed, or `read_only_by_role` is False.
         MissingExtra: SQLAlchemy is not installed.
     """
     sqlalchemy = import_sqlalchemy()
@@ -133,7 +133,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             with self._engine.connect() as connection:
                 with suppress(Exception):  # not all drivers support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
-                timer = InterruptTimer(_interrupt(connection.connection.driver_connection), seconds)
+                timer = InterruptTimer(_interrupter(connection.connection.driver_connection), seconds)
                 timer.start()
                 began = time.monotonic()
                 try:
@@ -203,7 +203,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         source = _table_clause(sa, table)
         order = order_of(table, span)
         for column in order:
-            if table.key is not None and table.column(column.name).cast not in _ORDERED_TYPES:
+            if table.key is not None and table.column(column.name).cast not in _EXACT_TYPES:
                 raise InvalidArgument(f"{table.name} cannot be ordered by {column.name}: its type is not exact.")
         order_columns = [source.c[column.name] for column in order]
         key_columns = order_columns if table.key is not None else []
@@ -221,7 +221,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             statement = statement.where(
                 _condition(sa, source.c[condition.column], table.column(condition.column), condition)
             )
-        statement = statement.order_by(*_sorted(sa, order, order_columns, backwards=span.backwards))
+        statement = statement.order_by(*_order_terms(sa, order, order_columns, backwards=span.backwards))
         width = len(key_columns)
 
         def convert(row: Sequence[Any]) -> TableRow:
@@ -282,8 +282,8 @@ WHERE table_schema = :schema AND table_name = :name ORDER BY ordinal_position
 """
 
 
-def _interrupt(connection: Any) -> Callable[[], object]:
-    """Return the driver's function that stops a statement from another thread. Not all drivers have one."""
+def _interrupter(connection: Any) -> Callable[[], object]:
+    """Return a function that stops a statement from another thread. It does nothing if the driver cannot."""
     stop = getattr(connection, "interrupt", None) or getattr(connection, "cancel", None)
 
     def interrupt() -> None:
@@ -414,7 +414,7 @@ def _condition(sa: Any, column: Any, definition: DatabaseColumn, row_filter: Row
     return getattr(column, _SIGNS[row_filter.operator])(value)
 
 
-def _sorted(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, backwards: bool) -> list[Any]:
+def _order_terms(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, backwards: bool) -> list[Any]:
     """Return the terms of ORDER BY. Not all databases have NULLS LAST, so a separate term sorts the NULLs."""
     terms: list[Any] = []
     for order_column, column in zip(order, columns, strict=True):

@@ -231,7 +231,7 @@ class SQLite(DatabaseEngine):
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
                 return file, self._token_connection.id, version
             except (OSError, sqlite3.Error) as error:
-                self._raise_failure(error)  # a locked file still exists
+                self._raise_failure(error)  # `Overloaded` if the file is only locked
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
@@ -347,7 +347,7 @@ class _Select(SpanStatement):
         return f"CASE typeof({column}) WHEN 'text' THEN {as_text} ELSE {column} {sign} {self._add(amount)} END"
 
     def statement(self, columns: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
-        """Return the statement and its parameters: the columns of the order, then `columns` or else the chosen ones."""
+        """Return the SQL and its parameters. It selects the columns of the order, then `columns` or the chosen ones."""
         expressions = [quoted(column.name) for column in self.order] if self.table.key is not None else []
         expressions += [quoted(column.name) for column in self.columns] if columns is None else columns
         return self.select(expressions), self.parameters
@@ -375,7 +375,7 @@ def _dropped_as_lookup_error(table: DatabaseTable) -> Generator[None]:
 
 
 def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
-    """Return whether the rowid is needed to distinguish rows, because a part of a key is NULL."""
+    """Return whether the rowid is needed to distinguish rows, because a part of some key is NULL."""
     key = table.key
     if key is None or not key.tie:
         return False
@@ -507,7 +507,7 @@ def _beginning(connection: sqlite3.Connection, select: _Select, column: str, siz
         kind, number = row[-2:]
         with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
             return CellValue(blob.read(size), len(blob), kind != "blob")
-    except (sqlite3.Error, TypeError):  # it has no rowid, or the column is generated
+    except (sqlite3.Error, TypeError):  # the table has no rowid, or the column is generated
         return None
 
 
