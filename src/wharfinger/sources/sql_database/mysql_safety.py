@@ -88,7 +88,7 @@ def _read_grants(lines: Iterable[str]) -> list[_Grant]:
 
 
 def _affects(place: str, database: str) -> bool:
-    """Return whether a grant on a place, such as `*.*`, `` `shop\\_%`.* `` or `` `shop`.`orders` ``, affects a database.
+    """Return whether a grant on `*.*`, `` `shop\\_%`.* ``, `` `shop`.`orders` `` or another place affects a database.
 
     In the name of a database, `%` and `_` are wildcards as in LIKE, unless the grant is for a single table.
     """
