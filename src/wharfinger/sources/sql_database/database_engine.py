@@ -87,7 +87,7 @@ class TableRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows in the order in which they were read. `more` is True if others follow in the direction of the span."""
+    """Rows in the order in which they were read. `more` is True if other rows follow in the direction of the span."""
 
     rows: list[TableRow]
     more: bool
@@ -178,7 +178,7 @@ class DatabaseEngine(ABC):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the approximate number of rows of each table, or None if it is not known without counting.
 
-        Takes about a second at most.
+        Should take a second at most.
         """
 
     def modified(self) -> float | None:
@@ -204,7 +204,7 @@ class DatabaseEngine(ABC):
         """Stop calling `changed`. Must not block."""
 
     def describe(self) -> list[str]:
-        """Return facts about the database, each in a few words, within half a second."""
+        """Return facts about the database, each in a few words. Should take half a second at most."""
         return [self.dialect]
 
     @abstractmethod

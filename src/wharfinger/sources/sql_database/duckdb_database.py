@@ -315,7 +315,7 @@ class DuckDBFile(DatabaseEngine):
 
         tables = self.catalogue().tables.values()
         names = [QueriedTable(schema=table.schema, name=table.name) for table in tables]
-        names += [QueriedTable(schema="", name=one.name) for one in names if one.schema == "main"]
+        names += [QueriedTable(schema="", name=table.name) for table in names if table.schema == "main"]
         request = QueryRequest(
             statement=statement,
             tables=names,

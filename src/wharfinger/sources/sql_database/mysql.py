@@ -83,7 +83,7 @@ _DISCONNECTED = (
     1040, 1044, 1045, 1049, 1053, 1077, 1079, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1227, 1698, 1927,
     2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2027, 2055, 2059, 2061, 3118, 3159, 3879, 4031, 4151,
 )  # fmt: skip
-"""Errors with which a server refuses or ends a connection, and those of the driver (from 2000)."""
+"""Errors with which a server refuses or ends a connection, and those of the driver (2002 to 2061)."""
 
 
 def open_mysql(url: str, bounds: QueryBounds) -> MySQL:

@@ -307,7 +307,7 @@ def _may_precede_parenthesis(tokens: Sequence[_Token], index: int, previous: _To
         return True
     closing = next((end for end in range(index + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
     inside = tokens[index + 2 : closing]
-    only_names = all(one.text == "," if place % 2 else bool(one.name) for place, one in enumerate(inside))
+    only_names = all(part.text == "," if position % 2 else bool(part.name) for position, part in enumerate(inside))
     next_words = [token.word for token in tokens[closing + 1 : closing + 3]]
     return only_names and next_words == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
 

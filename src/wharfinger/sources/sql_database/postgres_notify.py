@@ -36,14 +36,14 @@ class NotifyListener:
         self._connect = connect
         self._location = location
         self._lock = threading.Lock()
-        self._all = 0
-        self._tables: Counter[str] = Counter()
+        self._any_table_count = 0
+        self._table_counts: Counter[str] = Counter()
         self._pending: asyncio.TimerHandle | None = None
 
     def count(self, table: str) -> int:
         """Return the number of notifications for this table, or for any table if the name is empty."""
         with self._lock:
-            return self._all + (self._tables.total() if not table else self._tables[table])
+            return self._any_table_count + (self._table_counts[table] if table else self._table_counts.total())
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Listen until cancelled, and call `changed` after notifications.
@@ -92,10 +92,10 @@ class NotifyListener:
         # `a.b` may also be the name of a table, as TG_TABLE_NAME contains it.
         names = {match[1] or match[2], payload} if match else ()
         with self._lock:
-            if names and len(self._tables) < MAX_TABLES:
-                self._tables.update(names)
+            if names and len(self._table_counts) < MAX_TABLES:
+                self._table_counts.update(names)
             else:
-                self._all += 1
+                self._any_table_count += 1
         if self._pending is None:
             self._pending = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._notify, changed)
 

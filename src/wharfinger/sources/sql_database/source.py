@@ -234,7 +234,7 @@ class Database(Watched[SqlWatch], Source):
         return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
 
     def version(self, uri: str) -> str:
-        """Return a digest of the content. For a table larger than a window, it includes the database's token.
+        """Return a digest of the content. For a table larger than a window, it includes the table's token.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.

@@ -120,7 +120,7 @@ class SQLite(DatabaseEngine):
         return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {reason}.")
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections that are not in use."""
         with suppress(queue.Empty):
             while True:
                 self._free.get_nowait().connection.close()

@@ -103,7 +103,7 @@ class Tables(Watched[TreeWatch], Source):
                 uri_template=self.template,
                 name=label,
                 title=f"Any table in {shown(label)}",
-                description="path is that of a table, for its columns and first rows, or of a folder.",
+                description="The columns and first rows of the table at this path, or the list of a folder.",
             ),
             t.ResourceTemplate(
                 uri_template=self.rows_template,
