@@ -213,7 +213,7 @@ def _pending_remark(indexing: Indexing) -> str:
 
 
 def _shown_documents(sources: Mapping[str, Source]) -> Callable[[str, str], bool]:
-    """Return a test whether the caller may see a document, by the key of its source and its URI."""
+    """Return a function that tests whether the caller may see a document, from its source's key and its URI."""
     reads = readable_uris()
     tests: dict[str, Callable[[str], bool]] = {}
     for key, source in sources.items():

@@ -37,7 +37,7 @@ SECONDARY_PENALTY = 0.3
 QUICK_SECONDS = 0.5
 """After this time, a search with enough hits ends, even if it has read fewer documents."""
 MAX_DOUBTFUL_DOCUMENTS = 30
-"""If at most this many documents may have a word, they are read to see whether one has it."""
+"""If at most this many documents may have a word, they are read to see whether any of them has it."""
 NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3
 """Maximum documents, text and time to find another spelling of a word that occurs nowhere."""
 

@@ -184,7 +184,7 @@ class IndexStore:
         if application == APPLICATION_ID and layout != LAYOUT_VERSION:
             raise OtherLayout(f"it has layout {layout} of another version")
         if application != APPLICATION_ID:
-            raise sqlite3.DatabaseError("it is not an index of this version")
+            raise sqlite3.DatabaseError("it is not a search index")
         if self.path.stat().st_size < CHECK_BYTES and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
         self._parts_made: int = execute("SELECT parts_made FROM counters").fetchone()[0]

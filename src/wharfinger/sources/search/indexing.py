@@ -34,7 +34,7 @@ WALK_SECONDS = 2.0
 RETRY_SECONDS = 10.0
 """Time after which an index that failed is opened again."""
 PAUSE_FACTOR = 10
-"""The pause after a walk is at least this many times as long as the walk, or half of that if one was requested."""
+"""The pause after a walk is at least this many times as long as the walk, or half of that if a walk was requested."""
 REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
 MAX_NOTIFIED_URIS = 1_000

@@ -84,7 +84,7 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
     """Return the columns of the order that a cursor has values for.
 
     Raises:
-        BadKey: the cursor has a different number of values, or a NULL that is not possible.
+        BadKey: the cursor has a different number of values, or a NULL for a column that is never NULL.
     """
     omits_rowid = order[-1].name == key.tie and len(cursor) == len(order) - 1 and None not in key_of(key, order, cursor)
     if len(cursor) != len(order) - omits_rowid:

@@ -37,7 +37,7 @@ MAX_LISTED_COLUMNS = 100
 """Maximum number of columns with decimal commas that the schema names."""
 _BLOCK_BYTES = 1 << 20
 
-# Only texts that are numbers in JSON too: 007 is none in JSON, and may be a code.
+# Only texts that are numbers in JSON too: 007 is not valid JSON, and may be a code.
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,39})", re.ASCII).fullmatch
 _FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?", re.ASCII).fullmatch
 _BOOLEAN = {"true": True, "false": False}

@@ -42,7 +42,7 @@ def _fits_sql(column: SelectedColumn) -> str:
 
 
 def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
-    """Return the SELECT of all columns and rows of a file. `typed` are the columns that have their type."""
+    """Return the SELECT of all columns and rows of a file. `typed` are the columns whose values fit their type."""
     columns = table.selected_columns()
     names = _distinct([column.name for column in columns])
     expressions = [
