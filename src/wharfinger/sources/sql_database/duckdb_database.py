@@ -228,7 +228,7 @@ class DuckDBFile(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of the span, or of its key."""
+        """Read rows of a table in the requested order, or else by its key."""
         statement = FileStatement(table, span)
 
         def work(cursor: Any) -> Rows:

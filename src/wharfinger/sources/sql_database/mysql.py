@@ -238,7 +238,7 @@ class MySQL(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
-        """Return the tables that the account may read. If older than `age`, they are read again after a write."""
+        """Return the tables that the account may read. A catalogue older than `age` is read again after a write."""
         cached = self._catalogue
         if cached is not None and time.monotonic() - cached[1] < age:
             return cached[2]
@@ -259,7 +259,7 @@ class MySQL(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of the span, or of its key."""
+        """Read rows of a table in the requested order, or else by its key."""
         statement = SelectStatement(table, span)
 
         def work(connection: Any) -> Rows:

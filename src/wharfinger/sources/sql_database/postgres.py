@@ -217,7 +217,7 @@ class Postgres(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
-        """Return the tables that the role may read. If older than `age`, they are read again after a write."""
+        """Return the tables that the role may read. A catalogue older than `age` is read again after a write."""
         cached = self._catalogue
         if cached is not None and time.monotonic() - cached[1] < age:
             return cached[2]
@@ -235,7 +235,7 @@ class Postgres(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of the span, or of its key."""
+        """Read rows of a table in the requested order, or else by its key."""
 
         async def work(connection: Any) -> Rows:
             physical = table.key is not None and table.key.physical

@@ -151,7 +151,7 @@ async def check_names(connection: Any, statement: str) -> None:
 
 
 def wrapped(statement: str, expressions: Sequence[str], limit: int) -> str:
-    """Put the statement in parentheses after FROM, where it can only read. `expressions` name its columns c0, c1, …."""
+    """Put the statement in parentheses after FROM, where it can only read. `expressions` read its columns c0, c1, …."""
     names = ", ".join(f"c{number}" for number in range(len(expressions)))
     return f"SELECT {', '.join(expressions)} FROM (\n{_without_end(statement)}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
 

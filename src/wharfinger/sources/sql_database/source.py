@@ -375,7 +375,7 @@ class Database(Watched[SqlWatch], Source):
     # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Suggest schemas and tables that start with or contain the value, and keys of rows that start with it."""
+        """Suggest schemas, tables and columns that start with or contain the value, and keys that start with it."""
         return complete(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:

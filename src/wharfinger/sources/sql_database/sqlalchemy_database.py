@@ -198,7 +198,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         return []
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of the span, or of its key."""
+        """Read rows of a table in the requested order, or else by its key."""
         sa = import_sqlalchemy()
         source = _table_clause(sa, table)
         order = order_of(table, span)

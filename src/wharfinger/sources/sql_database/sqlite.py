@@ -163,7 +163,7 @@ class SQLite(DatabaseEngine):
     # Rows
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
-        """Read rows of a table in the order of the span, or of its key."""
+        """Read rows of a table in the requested order, or else by its key."""
         with (
             self._connection() as connection,
             self._time_limit(connection, bounds.seconds),
