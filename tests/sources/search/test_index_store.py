@@ -229,5 +229,5 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE documents (id)")
     connection.close()
-    with pytest.raises(sqlite3.DatabaseError, match="not an index"):
+    with pytest.raises(sqlite3.DatabaseError, match="not a search index"):
         IndexStore(path)
