@@ -37,7 +37,10 @@ def forbidden_reason(url: str, server: str) -> str | None:
 
 
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
-    """Return where a server's metadata may be, in order (RFC 9728 §3, §5.1): the named URL, by path, at the root."""
+    """Return the URLs to try for a server's metadata (RFC 9728 §3, §5.1), best first.
+
+    They are the one that the server `named`, the well-known one with the server's path, and that at the root.
+    """
     parts, origin = split_url(server), origin_of(server)
     if parts is None or origin is None:
         return []
@@ -51,7 +54,7 @@ def resource_metadata_urls(server: str, named: str | None) -> list[str]:
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Return where an authorization server's metadata may be, in order (RFC 8414 §3, OpenID Connect Discovery §4)."""
+    """Return the URLs to try for an authorization server's metadata (RFC 8414 §3, OpenID Connect Discovery §4)."""
     parts, origin = split_url(issuer), origin_of(issuer)
     if parts is None or origin is None or parts.query:
         return []

@@ -4,8 +4,8 @@ Written as generator steps (see `steps`), so that this module does no I/O:
 
 1. Get the server's own metadata: the URL in `WWW-Authenticate`, or a well-known URL on its origin. Its `resource` must
    cover the server.
-2. Choose an authorization server that this metadata names, and get the metadata of that server. The `issuer` in it must
-   be exactly the URL by which it was named.
+2. Choose an authorization server that this metadata names, and get the metadata of that server. Its `issuer` must be
+   exactly the URL in the first metadata.
 3. A server without metadata follows 2025-03-26: it is its own authorization server.
 """
 
@@ -97,26 +97,26 @@ def _get_resource_metadata(server: str, challenge: Challenge, trace: Trace) -> S
 
 
 def _get_server_metadata(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
-    """Get the authorization server's metadata. The `issuer` in it must be exactly this one (RFC 8414 §3.3)."""
+    """Get the authorization server's metadata, in which `issuer` must be exactly the same (RFC 8414 §3.3)."""
     if (fault := forbidden_reason(issuer, server)) is not None:
         raise _record_failure(
             trace, issuer, f"the authorization server is not used: {fault}", "Name an issuer with a public https URL."
         )
-    other: str | None = None
+    other_issuer: str | None = None
     for url in server_metadata_urls(issuer):
         metadata = yield from _get_document("the authorization server's metadata", url, ServerMetadata, trace)
         if metadata is None:
             continue
         if metadata.issuer != issuer:
-            other = metadata.issuer
-            problem = f"not used: its issuer is {shown(other)!r}, and the server names {issuer!r}"
+            other_issuer = metadata.issuer
+            problem = f"not used: its issuer is {shown(other_issuer)!r}, and the server names {issuer!r}"
             trace.append(TraceStep(url, False, problem, "Both must be exactly the same, including a slash at the end."))
             continue
         return _check_endpoints(server, url, metadata, trace)
-    if other is not None:
+    if other_issuer is not None:
         raise NotAuthorized(
-            f"The metadata of the authorization server {issuer} names another issuer, {shown(other)!r}, and is not "
-            "used: both must be exactly the same."
+            f"The metadata of the authorization server {issuer} names another issuer, {shown(other_issuer)!r}, and is "
+            "not used: both must be exactly the same."
         )
     raise NotAuthorized(f"The authorization server {issuer} publishes no metadata (RFC 8414, OpenID Connect).")
 

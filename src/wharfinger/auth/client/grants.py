@@ -72,7 +72,7 @@ def scopes_to_ask(
 ) -> tuple[str, ...]:
     """Return the scopes to request: the `earlier` ones, those of the server, and `wanted` (2026-07-28: the union).
 
-    `offline_access` is added if the authorization server lists it and there are other scopes.
+    With `offline`, `offline_access` is added if the authorization server lists it and there are other scopes.
     """
     scopes = dict.fromkeys((*earlier, *auth_server.scopes, *wanted))
     if offline and scopes and OFFLINE_ACCESS in (auth_server.metadata.scopes_supported or ()):
@@ -125,7 +125,7 @@ def read_redirect(query: str, auth_server: AuthServer, attempt: Attempt) -> str:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
         raise UnrelatedRedirect from None
-    parameters = dict(pairs)
+    parameters = dict(pairs)  # shorter if a parameter occurs twice, which RFC 6749 §3.1 forbids
     state = parameters.get("state", "")
     if len(parameters) != len(pairs) or not hmac.compare_digest(state.encode(), attempt.state.encode()):
         raise UnrelatedRedirect
@@ -240,10 +240,10 @@ def token_request(purpose: str, endpoint: str, client: RegisteredClient, form: M
     if client.method == "client_secret_basic":
         authorization = basic_authorization(client.client_id, client.client_secret or "")
         return post_form(purpose, endpoint, form, {"Authorization": authorization})
-    proof = {"client_id": client.client_id} if "client_assertion" not in form else {}
+    credentials = {"client_id": client.client_id} if "client_assertion" not in form else {}
     if client.method == "client_secret_post":
-        proof["client_secret"] = client.client_secret or ""
-    return post_form(purpose, endpoint, {**form, **proof}, {})
+        credentials["client_secret"] = client.client_secret or ""
+    return post_form(purpose, endpoint, {**form, **credentials}, {})
 
 
 class _Tokens(msgspec.Struct, frozen=True):

@@ -14,12 +14,12 @@ __all__ = ["ClientIdentity", "RegisteredClient", "how_registered", "register"]
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 """Authentication methods that a new client requests, best first: a program on a user's machine cannot keep a secret."""
-_WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
+_METHODS_WITH_SECRET = ("client_secret_basic", "client_secret_post", "none")
 """Authentication methods for a client that has a secret, best first."""
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client at one authorization server. Its credentials are never sent to another (2026-07-28, authorization).
+    """A client at one authorization server. Its credentials are sent to no other server (2026-07-28, authorization).
 
     `method` is its authentication method at the token endpoint. `redirect_uri` is empty if none was registered.
     `secret_expires_at` is in seconds since 1970, and 0 if the secret does not expire.
@@ -34,7 +34,7 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity of the application: an existing client id, the URL of its metadata document, and its name."""
+    """The identity of the application: its client id if it has one, the URL of its metadata document, and its name."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -44,7 +44,7 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def how_registered(auth_server: AuthServer, identity: ClientIdentity) -> str:
-    """Return the first possible way to register (2025-11-25): `preregistered`, `document`, `dynamic`, or empty."""
+    """Return the first possible way to register (2025-11-25): `preregistered`, `document` or `dynamic`; "" if none."""
     if identity.client_id is not None and identity.issuer in (None, auth_server.issuer):
         return "preregistered"
     if identity.metadata_url is not None and auth_server.metadata.client_id_metadata_document_supported:
@@ -161,6 +161,6 @@ def _auth_method(metadata: ServerMetadata, secret: str | None, agreed: str | Non
     """Return the authentication method: the `agreed` one of the registration, else the best that is supported."""
     if not secret:
         return "none"
-    if agreed in _WITH_SECRET:
+    if agreed in _METHODS_WITH_SECRET:
         return agreed
-    return next((method for method in _WITH_SECRET if method in metadata.auth_methods), _WITH_SECRET[0])
+    return next((method for method in _METHODS_WITH_SECRET if method in metadata.auth_methods), _METHODS_WITH_SECRET[0])

@@ -72,7 +72,7 @@ class SignIn:
             issuer: The authorization server of that id. By default the first one that each server names.
             client_metadata_url: The https URL of the application's client ID metadata document. Without this and
                 without an id the client registers itself.
-            client_name: The name under which it registers.
+            client_name: The name under which the client registers.
             scopes: Scopes to request in addition to those that a server requires.
             offline: Whether to request `offline_access`, to renew tokens without a person.
             tokens: Where tokens are stored, by default in memory. `FileTokens()` keeps them on disk.
@@ -122,7 +122,7 @@ class SignIn:
         return await self._manager.refused(url, status, headers, sent)
 
     async def forget(self, url: str) -> bool:
-        """Delete the tokens for a server, without revoking them. Returns False if it has none."""
+        """Delete the tokens for a server, without revoking them. Returns False if there were none."""
         return await self._manager.forget(url)
 
     async def grant(self, url: str) -> Grant | None:
@@ -155,7 +155,7 @@ class SignIn:
             if client != saved and registers_itself:
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
-            code = await self._ask(
+            code = await self._get_code(
                 auth_server, authorization_url(auth_server, client, attempt, scopes), attempt, callback
             )
             trace.append(TraceStep("the person", True, "agreed"))
@@ -168,7 +168,7 @@ class SignIn:
             raise
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
-        """Listen for the redirect, on the port of an earlier registration: the redirect URI must not change."""
+        """Listen for the redirect, if possible on the port of an earlier registration, whose redirect URI is fixed."""
         port = self._port or (urlsplit(saved.redirect_uri).port or 0 if saved is not None else 0)
         try:
             return await stack.enter_async_context(Callback(port))
@@ -177,7 +177,7 @@ class SignIn:
                 raise NotAuthorized(f"Cannot listen on port {self._port}: {error.strerror or error}.") from None
             return await stack.enter_async_context(Callback())
 
-    async def _ask(self, auth_server: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
+    async def _get_code(self, auth_server: AuthServer, url: str, attempt: Attempt, callback: Callback) -> str:
         """Open the sign-in page and return the authorization code of the redirect."""
         if (fault := forbidden_reason(url, auth_server.server)) is not None:
             raise NotAuthorized(f"The sign-in page of {auth_server.issuer} is not opened: {fault}.")
@@ -192,17 +192,17 @@ class SignIn:
         visiting = asyncio.ensure_future(self._open_browser(url))
         try:
             await asyncio.wait((waiting, visiting), return_when=asyncio.FIRST_COMPLETED)
-            visited = visiting.result() if visiting.done() else None
-            if visited is None:
+            redirect = visiting.result() if visiting.done() else None
+            if redirect is None:
                 return await waiting
         finally:
             for task in (waiting, visiting):
                 task.cancel()
             await asyncio.gather(waiting, visiting, return_exceptions=True)
-        if visited.partition("?")[0] != attempt.redirect_uri:
+        if redirect.partition("?")[0] != attempt.redirect_uri:
             raise NotAuthorized(f"{auth_server.issuer} redirected to another URL.")
         try:
-            return read(urlsplit(visited).query)
+            return read(urlsplit(redirect).query)
         except UnrelatedRedirect:
             raise NotAuthorized(f"{auth_server.issuer} returned another `state` than the one that was sent.") from None
 

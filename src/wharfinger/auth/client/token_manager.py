@@ -7,8 +7,8 @@ ensures that concurrent requests obtain or renew a token only once. After a refu
 2. Renew the token, once.
 3. Obtain a new token, with more scopes if the server asks for them.
 
-A 403 for a token that has all requested scopes is an error, as is a 401 for one that was just issued: a new one would
-not help.
+A 403 for a token that has all requested scopes is an error, as is a 401 for a token that was just issued: a new token
+would not help.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class TokenManager:
         """Return the headers with the token for this URL, if there is one. Renews a token that is about to expire.
 
         Raises:
-            NotAuthorized: the authorization server refuses to renew it, for a reason that a new sign-in does not solve.
+            ConnectionFailed: the token has expired, and the authorization server cannot be reached.
+            NotAuthorized: the token has expired, and the authorization server refuses to renew it, for a reason that a
+                new sign-in does not solve.
         """
         grant = self._grants.get(url)
         if grant is None and url not in self._without_tokens:
@@ -123,7 +125,7 @@ class TokenManager:
             return True
 
     async def forget(self, url: str) -> bool:
-        """Delete the tokens for a server. Returns False if it has none."""
+        """Delete the tokens for a server. Returns False if there were none."""
         self._grants.pop(url, None)
         grants = [grant for grant in await self._tokens.grants() if grant.server == url]
         for grant in grants:
@@ -141,7 +143,7 @@ class TokenManager:
             if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
                 renewed = await self._renew(url, earlier)
                 if renewed is not None and not self._expired(renewed):
-                    self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
+                    self._renewed = {renewed.access_token, *list(self._renewed)[:63]}  # bounded
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
                 raise self._refused_again(url, auth_server, trace, "the token that was just issued")

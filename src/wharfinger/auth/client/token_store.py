@@ -110,9 +110,9 @@ class FileTokens:
         """Return all grants. Files that cannot be decoded are skipped.
 
         Raises:
-            StoreUnusable: See `grant`.
+            StoreUnusable: see `grant`.
         """
-        return await asyncio.to_thread(self._grants)
+        return await asyncio.to_thread(self._read_grants)
 
     async def keep(self, grant: Grant) -> None:
         """Store a grant.
@@ -134,7 +134,7 @@ class FileTokens:
         """Return the client at an issuer.
 
         Raises:
-            StoreUnusable: See `grant`.
+            StoreUnusable: see `grant`.
         """
         data = await asyncio.to_thread(self._read, f"client-{_digest(issuer)}.json")
         return None if data is None else _decode(data, RegisteredClient)
@@ -155,7 +155,7 @@ class FileTokens:
         """
         await asyncio.to_thread(self._delete, f"client-{_digest(issuer)}.json")
 
-    def _grants(self) -> list[Grant]:
+    def _read_grants(self) -> list[Grant]:
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.startswith("grant-"))
         except FileNotFoundError:

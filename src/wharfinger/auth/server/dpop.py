@@ -1,7 +1,7 @@
 """DPoP: a proof that the sender of a token has the key that the token is bound to (RFC 9449).
 
-A proof is a JWT that the client signs for one request: it names the method, the URL and the token. Its id (`jti`) is
-accepted once, and remembered as long as the proof would be valid.
+A proof is a JWT with the method, the URL and a digest of the token, which the client signs for each request. Its id
+(`jti`) is accepted once, and remembered as long as the proof is valid.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
             warnings.simplefilter("ignore", SecurityWarning)  # about EdDSA, which clients still write
             key = jwk.import_key(cast("Any", public))
             claims: Mapping[str, Any] = jwt.decode(proof, key, algorithms=[header["alg"]]).claims
-        owner = key.thumbprint()
+        own_thumbprint = key.thumbprint()
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
         raise refuse("it is not signed with the key in its header") from None
-    if not hmac.compare_digest(owner.encode(), thumbprint.encode("utf-8", "replace")):
+    if not hmac.compare_digest(own_thumbprint.encode(), thumbprint.encode("utf-8", "replace")):
         raise refuse("its key is not the one that the token is bound to")
     if claims.get("htm") != method or _normalize_url(claims.get("htu")) != _normalize_url(url):
         raise refuse(f"htm and htu must be {method} and {url}")

@@ -27,10 +27,10 @@ __all__ = ["IntrospectionVerifier"]
 class IntrospectionVerifier:
     """Verifies tokens at the introspection endpoint of an authorization server.
 
-    `client_id` and `client_secret` identify this server to the authorization server. If there is an `audience`, a token
-    must name it; leave it out only if the endpoint accepts no tokens for other servers. `issuer` is published as the
-    authorization server, and is the issuer of each principal. A token expires `leeway` seconds after its `exp`, because
-    clocks differ.
+    `url` is that endpoint. `client_id` and `client_secret` identify this server to the authorization server. A token
+    must name the `audience`, or one of several; leave it out only if the endpoint accepts no tokens for other servers.
+    `issuer` is published as the authorization server, and is the issuer of each principal. A token expires `leeway`
+    seconds after its `exp`, because clocks differ.
 
     Raises:
         ValueError: a URL is neither https nor on this machine.
@@ -78,7 +78,7 @@ class IntrospectionVerifier:
 
         Raises:
             InvalidToken: the token is of another issuer, is meant for another server, or has no subject.
-            VerifierUnavailable: the authorization server does not answer.
+            VerifierUnavailable: the authorization server does not answer, or not with a JSON object.
         """
         headers = {
             "Accept": "application/json",

@@ -77,12 +77,12 @@ class JWTVerifier:
             if fault := forbidden_reason(url, url):
                 raise ValueError(f"JWTVerifier() cannot use {url!r}: {fault}.")
         self._clock = clock
-        self._fixed = None if keys is None else import_keys(keys.get("keys"))
+        self._fixed_keys = None if keys is None else import_keys(keys.get("keys"))
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
             fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
-        self._remote = RemoteKeys(issuer, fetch, url=jwks_url)
+        self._remote_keys = RemoteKeys(issuer, fetch, url=jwks_url)
 
     trusted_seconds = 60.0
     """Seconds after which a verified token is verified again."""
@@ -94,16 +94,16 @@ class JWTVerifier:
 
     def on_change(self, forget: Callable[[], None]) -> None:
         """Call `forget` when the issuer has withdrawn a key."""
-        self._remote.on_rotation.append(forget)
+        self._remote_keys.on_rotation.append(forget)
 
     async def fetch_keys(self) -> None:
         """Fetch the keys of the issuer unless they are known, so that the first token does not wait for them.
 
         Raises:
-            VerifierUnavailable: they cannot be fetched now. They are fetched again when a token arrives.
+            VerifierUnavailable: they cannot be fetched now. A token that arrives later causes another attempt.
         """
-        if self._fixed is None:
-            await self._remote.find(None)
+        if self._fixed_keys is None:
+            await self._remote_keys.find(None)
 
     async def verify(self, token: str) -> Principal | None:
         """Return the principal of a token; None if it is not a JWT of this issuer.
@@ -135,9 +135,11 @@ class JWTVerifier:
     async def _find_keys(self, id: Any) -> list[Key]:
         if id is not None and not isinstance(id, str):
             raise InvalidToken("The kid of the token is not a string.")
-        if self._fixed is None:
-            return await self._remote.find(id)
-        return self._fixed.get(id, []) if id is not None else [key for keys in self._fixed.values() for key in keys]
+        if self._fixed_keys is None:
+            return await self._remote_keys.find(id)
+        if id is not None:
+            return self._fixed_keys.get(id, [])
+        return [key for keys in self._fixed_keys.values() for key in keys]
 
     def _verify_signature(self, token: str, algorithm: str, keys: list[Key]) -> dict[str, Any]:
         """Return the claims if the signature is that of one of the keys; otherwise raise InvalidToken."""

@@ -73,7 +73,7 @@ class RemoteKeys:
     ) -> None:
         self.issuer = issuer
         self.on_rotation: list[Callable[[], None]] = []
-        """Called when a key has been removed."""
+        """Called when a key has been removed or replaced."""
         self._fetch = fetch
         self._url = url
         self._clock = clock
@@ -86,16 +86,16 @@ class RemoteKeys:
         """Return the keys with this id; all keys if `id` is None.
 
         Raises:
-            VerifierUnavailable: no keys are known, and they cannot be fetched now.
+            VerifierUnavailable: no keys are known, or only old ones (`STALE_SECONDS`), and they cannot be fetched now.
         """
         now = self._clock()
         age = now - self._fetched_at
-        unknown = age > STALE_SECONDS or (id is not None and id not in self._keys)
-        if (unknown or age > FRESH_SECONDS) and self._fetching is None and now - self._tried_at > COOLDOWN_SECONDS:
+        is_unknown = age > STALE_SECONDS or (id is not None and id not in self._keys)
+        if (is_unknown or age > FRESH_SECONDS) and self._fetching is None and now - self._tried_at > COOLDOWN_SECONDS:
             self._tried_at = now
             self._fetching = asyncio.get_running_loop().create_task(self._refresh())
             self._fetching.add_done_callback(self._fetched)
-        if unknown and self._fetching is not None:  # a known key is used without waiting
+        if is_unknown and self._fetching is not None:  # a known key is used without waiting
             try:
                 await asyncio.shield(self._fetching)
             except VerifierUnavailable:
@@ -110,7 +110,7 @@ class RemoteKeys:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled():
-            task.exception()  # counts as retrieved, even if no call has waited for it
+            task.exception()  # otherwise asyncio logs the exception if no call has waited for the task
 
     async def _refresh(self) -> None:
         url = self._url
@@ -141,7 +141,7 @@ class RemoteKeys:
 def import_keys(entries: Any) -> dict[str, list[Key]]:
     """Return the public signing keys in the list `keys` of a set, by their ids (`kid`, or "").
 
-    Other keys are left out. If a public document had a symmetric key, anyone could sign with it.
+    Other keys are left out, above all symmetric ones: anyone who reads the public document could sign with them.
     """
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning

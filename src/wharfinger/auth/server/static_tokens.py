@@ -1,8 +1,9 @@
 """`StaticTokens`: tokens that this server issues itself, in a file that holds only their digests.
 
-A token is `wf_ID_SECRET`. Its id finds the record in the file, and its SHA-256 digest is compared with that of the
-record in constant time. The secret has 256 random bits, so the digest reveals nothing about it. The file is checked at
-most once a second, and read again when it has changed, so a revoked token stops working without a restart.
+A token is `wf_ID_SECRET`. The id finds the record in the file, and the SHA-256 digest of the whole token is compared
+with that of the record in constant time. The secret has 256 random bits, so the digest reveals nothing about it. The
+file is checked at most once a second, and read again when it has changed, so a revoked token stops working without a
+restart.
 """
 
 from __future__ import annotations
@@ -104,13 +105,13 @@ class StaticTokens:
             if _version(self.path) != self._version:
                 self._version, self._tokens = _load(self.path)
                 self._fault = ""
-                self._changed()
+                self._forget_verified()
         except TokenFileError as error:
             self._version, self._tokens, self._fault = None, {}, str(error)
-            self._changed()
+            self._forget_verified()
             raise VerifierUnavailable(self._fault) from None
 
-    def _changed(self) -> None:
+    def _forget_verified(self) -> None:
         for forget in self._on_change:
             forget()
 
@@ -148,6 +149,8 @@ def create_token(
     expires: float | None = None,
 ) -> tuple[str, IssuedToken]:
     """Add a new token to a file, which is created if it does not exist, and return the token and its record.
+
+    `sub` is the subject of its principal. `expires` is in seconds since 1970.
 
     Raises:
         TokenFileError: the file cannot be used or written.

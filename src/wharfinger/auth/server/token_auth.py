@@ -67,8 +67,8 @@ class TokenAuth:
     """Finds the principal of each HTTP request by its bearer token.
 
     Every request needs the scopes `require_scopes`. The metadata publishes them and `scopes` as the supported ones. The
-    ids of used proofs (DPoP) are kept in `store`, which all processes that serve one address must share; by default in
-    memory.
+    ids of used proofs (DPoP) are kept in `store`, which all processes that serve one address must share. Without a
+    `store`, they are kept in memory.
 
     Raises:
         ValueError: there is no verifier.
@@ -90,8 +90,8 @@ class TokenAuth:
         self.issuers = tuple(dict.fromkeys(issuer for verifier in verifiers for issuer in verifier.issuers))
         self._clock = clock
         self._proofs = UsedProofs(store, clock)
-        self._turns = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
-        """One for each verifier, so that a slow authorization server delays no tokens of another verifier."""
+        self._slots = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
+        """One semaphore for each verifier, so that a slow authorization server delays no tokens of another verifier."""
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
         """The tokens that were verified, by the whole header `Authorization`, so that none has to be parsed again."""
         self._warned_at = float("-inf")
@@ -107,9 +107,9 @@ class TokenAuth:
 
     @property
     def rule_issuers(self) -> tuple[str, ...]:
-        """The issuers that rules can name; an empty one stands for tokens that this server issued itself."""
-        own = any(not verifier.issuers for verifier in self.verifiers)
-        return (*self.issuers, "") if own else self.issuers
+        """The issuers that rules can name; the empty string means tokens that this server issued itself."""
+        has_own_tokens = any(not verifier.issuers for verifier in self.verifiers)
+        return (*self.issuers, "") if has_own_tokens else self.issuers
 
     def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the principal of a token that was verified before and needs no proof; None if it must be checked.
@@ -140,7 +140,7 @@ class TokenAuth:
             raise self._refuse(url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token.")
         if remembered is None:
             return self._verify(method, url, headers, scheme, given.decode(), key)
-        return self._prove(method, url, headers, scheme, given.decode(), remembered.principal)
+        return self._require_proof(method, url, headers, scheme, given.decode(), remembered.principal)
 
     async def _verify(
         self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, key: bytes
@@ -149,14 +149,14 @@ class TokenAuth:
         principal: Principal | None = None
         trusted_seconds = 0.0
         unavailable: VerifierUnavailable | None = None
-        for verifier, turn in zip(self.verifiers, self._turns, strict=True):
+        for verifier, slots in zip(self.verifiers, self._slots, strict=True):
             try:
-                async with turn:
+                async with slots:
                     principal = await verifier.verify(token)
             except InvalidToken as error:
                 raise self._refuse(url, "invalid_token", str(error)) from None
             except VerifierUnavailable as error:
-                unavailable = error  # the next one may know the token
+                unavailable = error  # the next verifier may know the token
             if principal is not None:
                 trusted_seconds = verifier.trusted_seconds
                 break
@@ -171,7 +171,7 @@ class TokenAuth:
             raise self.insufficient_scope(url, missing)
         is_bound = scheme == b"dpop" or "cnf" in principal.claims
         if is_bound:
-            await self._prove(method, url, headers, scheme, token, principal)
+            await self._require_proof(method, url, headers, scheme, token, principal)
         if generation != self._generation:
             return principal  # in the meantime a key was withdrawn, perhaps the one that signed this token
         until = now + trusted_seconds
@@ -181,7 +181,7 @@ class TokenAuth:
             self._remembered.popitem(last=False)
         return principal
 
-    async def _prove(
+    async def _require_proof(
         self, method: str, url: str, headers: Mapping[bytes, bytes], scheme: bytes, token: str, principal: Principal
     ) -> Principal:
         """Return the principal if the request proves that its sender holds the key of the token (RFC 9449 §7)."""
