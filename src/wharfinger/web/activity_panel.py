@@ -1,4 +1,4 @@
-"""The activity of a server of this process: its watchers, and the last reads and calls."""
+"""The activity of a server in this process: its watchers, and the last reads and calls."""
 
 from __future__ import annotations
 

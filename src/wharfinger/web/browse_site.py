@@ -1,7 +1,7 @@
-"""`BrowseSite`: the page, as one ASGI application behind its gate.
+"""`BrowseSite`: the page as one ASGI application, whose requests all pass `PageGate`.
 
-NiceGUI keeps its state in the process, so a process has one site. It runs in our own HTTP server, with socket.io over
-plain HTTP requests (long polling): so the same checks apply to every request, and no second server is needed.
+NiceGUI keeps its state in the process, so a process has one site. The site runs in our own HTTP server, with socket.io
+over plain HTTP requests (long polling), so that the same checks apply to every request, and no second server is needed.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ class BrowseSite:
         await self._stack.aclose()
 
     async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
-        """Open the view of another principal.
+        """Return the server as another principal sees it. The caller closes the offer by its `__aexit__`.
 
         Raises:
-            PermissionDenied: the viewer may not inspect the server.
+            PermissionDenied: the viewer may not inspect the server, or the servers run in other processes.
         """
         if self.inspection is None:
             raise PermissionDenied("These servers run in other processes.")

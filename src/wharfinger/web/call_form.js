@@ -1,7 +1,7 @@
 import { h } from "vue";
 
 // A form for the arguments of a tool or prompt, or for a question of a server. All values are sent as they are typed;
-// the server checks them, and says which are wrong.
+// `arguments_of` (schema_fields.py) checks them, and says which are wrong.
 export default {
   props: { name: String, fields: Array, errors: Object, buttons: Array, busy: Boolean },
   emits: ["submitted"],

@@ -41,8 +41,8 @@ class CallPanel:
         self._visitor = visitor
         self._server = server
         self._running: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
-        """Held by the question that is shown. The other questions wait for it."""
+        self._question_lock = asyncio.Lock()
+        """Held by the question that is shown; the other questions wait for it."""
         self._answer: asyncio.Future[Any] | None = None
         """The answer to the question that was shown last."""
         self._previews: list[ContentPreview] = []
@@ -128,15 +128,15 @@ class CallPanel:
             self._state = node("p", "", role="status", classes="state")
             self._bar = node("progress", max=1, aria_label="Progress")
             self._bar.set_visibility(False)
-            self._stop = node("button", "Stop", type="button").on("click", self.stop, args=[])
-            self._stop.set_visibility(False)
+            self._stop_button = node("button", "Stop", type="button").on("click", self.stop, args=[])
+            self._stop_button.set_visibility(False)
             self._question = node("section", classes="question")
             self._result = node("section", classes="result", aria_label="Result")
 
     async def _run(self, run: Run, arguments: dict[str, Any]) -> None:
         self._form.show(busy=True)
         self._state.text = "Running …"
-        self._stop.set_visibility(True)
+        self._stop_button.set_visibility(True)
         self._close_previews()
         self._result.clear()
         try:
@@ -156,7 +156,7 @@ class CallPanel:
             self._state.text = name_text(str(error), MAX_MESSAGE_CHARACTERS) or type(error).__name__
         finally:
             self._bar.set_visibility(False)
-            self._stop.set_visibility(False)
+            self._stop_button.set_visibility(False)
             if self._answer is not None and not self._answer.done():
                 self._answer.set_result("cancel")
             self._form.show()
@@ -166,7 +166,7 @@ class CallPanel:
         if total:
             self._bar.props["value"] = max(0.0, min(1.0, done / total))
         else:
-            self._bar.props.pop("value", None)  # of an earlier report; without it, the bar only moves
+            self._bar.props.pop("value", None)  # without a value, the bar only moves
         self._bar.update()
         text = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
         self._state.text = text
@@ -174,10 +174,10 @@ class CallPanel:
     async def _ask(self, params: t.ElicitRequestParams, is_certain: bool) -> Any:
         """Show a question of the server when no other one is shown, and wait for the answer.
 
-        `is_certain` says whether this call caused it. The end of the call cancels its questions.
+        `is_certain` is False if another call may have caused the question. The end of the call cancels its questions.
         """
         call = self._running
-        async with self._turn:
+        async with self._question_lock:
             if call is None or call.done():
                 return "cancel"
             self._answer = answer = asyncio.get_running_loop().create_future()

@@ -25,6 +25,7 @@ class ContentWindows:
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [(0, 1)]
+        """The offset at which each window begins, and the number of its first line."""
         offset, line = 0, 1
         while True:
             end, lines = self._end(offset)

@@ -19,9 +19,9 @@ class HtmlElement(TextElement):
 
 
 def node(tag: str, text: str = "", *, classes: str = "", **attributes: object) -> HtmlElement:
-    """Add an element to the page. In names of `attributes`, `_` stands for `-`, and a final `_` is removed.
+    """Add an element to the page. In names of `attributes`, `_` becomes `-`, and a final `_` is removed.
 
-    The attributes are set as values, and never parsed, so they may be texts of a server.
+    The attributes are set as values, and never parsed, so they may contain text from a server.
     """
     element = HtmlElement(tag=tag, text=text)
     if classes:

@@ -23,8 +23,8 @@ RETRY_SECONDS = 5.0
 class LiveChanges:
     """The watches of one page.
 
-    `changed` is called with the server and the URI of a change. `began` is called with the server whenever a watch of
-    it has begun: changes before that, including those between two watches, are not reported.
+    `changed` is called with the server and the URI of a change. `began` is called with the server whenever a watch on
+    that server has begun: changes before that, including those between two watches, are not reported.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class LiveChanges:
             self._timer.cancel()
         if self._closed:  # the tree may still be read while its watches end
             return
-        self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin)
+        self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._replace_tasks)
 
-    def _begin(self) -> None:
+    def _replace_tasks(self) -> None:
         for server in {*self._tasks, *self._requested}:
             uris = self._requested.get(server, ())
             if server in self._tasks:
@@ -92,7 +92,7 @@ class LiveChanges:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
-        """End all watches. Others that are requested later do not begin."""
+        """End all watches, and begin no more."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

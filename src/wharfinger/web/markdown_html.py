@@ -30,7 +30,7 @@ _SCHEMES = {"http", "https", "mailto", "data"}
 def markdown_html(text: str) -> str:
     """Return a document of CommonMark with tables as HTML.
 
-    HTML in it is shown as text. Links may have only `http`, `https` and `mailto`. Images may have only data in the
+    HTML in it is shown as text. Links may use only `http`, `https` and `mailto`. Images may only be data in the
     document itself: an image on a server would tell that server who reads the document.
     """
     import nh3
@@ -41,14 +41,14 @@ def markdown_html(text: str) -> str:
         tags=set(_TAGS),
         attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
         url_schemes=set(_SCHEMES),
-        attribute_filter=_kept,
+        attribute_filter=_filter_attribute,
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
 
 
-def _kept(tag: str, name: str, value: str) -> str | None:
-    """Return the value of an attribute, or None if the attribute is dropped."""
+def _filter_attribute(tag: str, name: str, value: str) -> str | None:
+    """Return the value of an attribute, or None to drop the attribute."""
     if name == "src":
         return (
             value

@@ -1,7 +1,7 @@
 import { h } from "vue";
 import DOMPurify from "dompurify";
 
-// Shows HTML that the server made of Markdown and sanitised; it is sanitised here once more.
+// Shows the HTML of `markdown_html`, which is sanitised already, and sanitises it once more.
 export default {
   props: { html: String },
   mounted() {

@@ -1,4 +1,4 @@
-"""`Offer`: the servers of one caller as the page shows them: connections, catalogue, and their input requests."""
+"""`Offer`: connections to the servers of one caller, with the catalogue and the questions that the page shows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Offer:
         self.questions = defaultdict[str, ServerQuestions](ServerQuestions)
         """The questions of each server, by its name."""
         self.upstreams = Upstreams(list(configs), options=self._options)
-        self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
-        self._stop = self.upstreams.on_change(self._changed)
+        self.catalogue = Catalogue(self.upstreams, patience=0)  # do not wait: the page follows the catalogue's changes
+        self._stop_listening = self.upstreams.on_change(self._changed)
         self.listeners: list[Callable[[UpstreamChange], None]] = []
         """Called when the state or a list of a server has changed."""
 
@@ -64,6 +64,6 @@ class Offer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self._stop_listening()
         await self.catalogue.close()
         await self.upstreams.close()

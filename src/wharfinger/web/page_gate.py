@@ -37,11 +37,11 @@ MAX_BODY_BYTES = 1024 * 1024
 """Maximum bytes of a request's body. The largest carry the values of a form in a message of socket.io."""
 MAX_HTML_BYTES = 4 * 1024 * 1024
 """Maximum bytes of the page's HTML. It usually has 20 KB, since it contains no data of the servers."""
-TOKEN_CHARACTERS = 16 * 1024
+MAX_TOKEN_CHARACTERS = 16 * 1024
 
 _NICEGUI_PATHS = ("/_nicegui/", "/_nicegui_ws/")
 _SAME_SITE = (b"same-origin", b"none")
-_COMMON: tuple[HeaderField, ...] = (
+_OUR_HEADERS: tuple[HeaderField, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),  # without a referrer the Origin of a form would be null (Fetch §3.1)
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -54,8 +54,8 @@ _POLICY = (
 )
 """Styles need 'unsafe-inline' because NiceGUI and Quasar insert style elements. Scripts need neither it nor eval."""
 _PLAIN_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
-_INERT = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
-_PDF = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"
+_INERT_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
+_PDF_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"
 """A browser's PDF viewer does not start in a sandbox. It runs in its own process, and cannot reach the page."""
 _DROPPED_HEADERS = frozenset(
     {b"access-control-allow-origin", b"access-control-allow-credentials", b"content-security-policy", b"set-cookie"}
@@ -83,7 +83,7 @@ class PageGate:
         headers = read_headers(scope["headers"])
         try:
             check_site(scope, headers)
-            visitor = await self._visitor(headers, authenticate)
+            visitor = await self._find_visitor(headers, authenticate)
             path, method = scope["path"], scope["method"]
             if path in ("/", "/sign-in") and visitor is None:
                 await self._enter(scope, headers, receive, send, authenticate)
@@ -111,7 +111,7 @@ class PageGate:
 
     # -- visitors
 
-    async def _visitor(self, headers: Mapping[bytes, bytes], authenticate: Authenticate | None) -> Visitor | None:
+    async def _find_visitor(self, headers: Mapping[bytes, bytes], authenticate: Authenticate | None) -> Visitor | None:
         """Return the visitor of a request, or None. The credentials of the visitor are checked again."""
         cookie = read_cookie(headers)
         visitor = self._visitors.find(cookie) if cookie else None
@@ -159,7 +159,7 @@ class PageGate:
         """Set the cookie, and go to the page.
 
         A redirect would belong to the navigation that led here. If that began on another site, such as a web mail or
-        a terminal in a browser, the browser would not send a Strict cookie; so the answer is a page that goes there.
+        a terminal in a browser, the browser would not send a Strict cookie; so the answer is a page that opens `/`.
         """
         host = headers.get(b"host", b"").decode("latin-1")
         secure = "; Secure" if scope.get("scheme") == "https" else ""
@@ -169,7 +169,7 @@ class PageGate:
         await answer(send, 200, b"text/html; charset=utf-8", body, fields)
 
     async def _send_form(self, send: Any, authenticate: Authenticate | None, alert: str, status: int = 401) -> None:
-        """Ask for a token, or for the URL of the terminal."""
+        """Ask for a token, or say that the page must be opened with the URL in the terminal."""
         alert_html = f'<p role="alert">{escape(alert)}</p>' if alert else ""
         if authenticate is None:
             ask = (
@@ -198,16 +198,20 @@ class PageGate:
     async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
         """Let NiceGUI answer, with our headers and a nonce on each script of its page."""
         nonce = secrets.token_urlsafe(16)
-        start: dict[str, Any] = {}
+        start: dict[str, Any] = {}  # of an HTML response: sent with the changed page
         html = bytearray()
 
-        async def change(event: Any) -> None:
+        async def send_changed(event: Any) -> None:
             if event["type"] == "http.response.start":
                 fields = [(name.lower(), value) for name, value in event.get("headers", ())]
                 fields = [field for field in fields if field[0] not in _DROPPED_HEADERS]
                 is_html = any(name == b"content-type" and b"text/html" in value for name, value in fields)
                 policy = (b"content-security-policy", _POLICY.format(nonce=nonce).encode())
-                event = {"type": event["type"], "status": event["status"], "headers": [*fields, policy, *_COMMON]}
+                event = {
+                    "type": event["type"],
+                    "status": event["status"],
+                    "headers": [*fields, policy, *_OUR_HEADERS],
+                }
                 if is_html:
                     start.update(event)
                     return
@@ -231,11 +235,11 @@ class PageGate:
                 await send(start)
                 await send({"type": "http.response.body", "body": page, "more_body": False})
 
-        await self._inner(scope, receive, change)
+        await self._inner(scope, receive, send_changed)
 
 
 def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
-    """Check that no other site causes a request.
+    """Check that no other site causes a request. Other sites may only link to the page.
 
     `--allow-origin` lets pages of another origin call the endpoint of the protocol, with a token. They get no access to
     this page, which recognises its visitors by a cookie.
@@ -270,7 +274,7 @@ def _field(encoded: bytes, name: str) -> str:
         values = parse_qs(encoded.decode("latin-1"), max_num_fields=10).get(name, [""])
     except ValueError:
         return ""
-    return values[0][:TOKEN_CHARACTERS]
+    return values[0][:MAX_TOKEN_CHARACTERS]
 
 
 def bounded(headers: Mapping[bytes, bytes], receive: Any) -> Any:
@@ -294,11 +298,11 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Any) -> bytes:
     """Return the body of a form.
 
     Raises:
-        HttpRefusal: it is too large, or did not arrive.
+        HttpRefusal: the body is too large, or did not arrive.
     """
-    take, body = bounded(headers, receive), bytearray()
+    receive_bounded, body = bounded(headers, receive), bytearray()
     while True:
-        event = await take()
+        event = await receive_bounded()
         if event["type"] != "http.request":
             raise HttpRefusal(400, "The form did not arrive.")
         body += event.get("body", b"")
@@ -308,7 +312,7 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Any) -> bytes:
 
 async def send_item(send: Any, item: ShelfItem) -> None:
     """Send the content of a resource: nothing in it may run, load anything, or be taken for another type."""
-    policy = _PDF if item.kind == PDF else _INERT
+    policy = _PDF_POLICY if item.kind == PDF else _INERT_POLICY
     fields = ((b"content-security-policy", policy), (b"content-disposition", b"inline"))
     await answer(send, 200, item.kind.encode("latin-1", "replace"), item.body, fields)
 
@@ -316,5 +320,5 @@ async def send_item(send: Any, item: ShelfItem) -> None:
 async def answer(send: Any, status: int, kind: bytes, body: bytes, fields: Iterable[HeaderField]) -> None:
     """Send an answer that no cache keeps."""
     head = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": status, "headers": [*head, *_COMMON, *fields]})
+    await send({"type": "http.response.start", "status": status, "headers": [*head, *_OUR_HEADERS, *fields]})
     await send({"type": "http.response.body", "body": body, "more_body": False})

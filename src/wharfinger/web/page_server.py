@@ -1,4 +1,4 @@
-"""Serves the page of `wharfinger browse`, on this machine only, with the checks of Host and Origin of an MCP server."""
+"""Serves the page of `wharfinger browse` on this machine only, and checks Host and Origin like an MCP server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The preview of a resource: shows each type of content as a person reads it. Nothing in the content runs.
 
-Text, HTML and SVG go into the page as text: a server's markup is never rendered, whatever its type, because it could
-imitate this page. Images, sound, films and PDF are bytes on the shelf (`content_shelf`), which players load
-under headers that let nothing in them run. Only bytes with the signature of their type are put there.
+Text, HTML and SVG go into the page as text, and Markdown as sanitised HTML (`markdown_html`). HTML of a server is never
+rendered, because it could imitate this page. Images, sound, films and PDF are bytes on the shelf (`content_shelf`),
+which players load under headers that let nothing in them run. Only bytes with the signature of their type are put
+there.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class ContentPreview:
         self._paths.append(path)
         return path
 
-    # After a wait, newer content may have replaced the element.
+    # In the methods below, newer content may have replaced the element during an `await`.
 
     async def _markdown(self, container: HtmlElement, text: str) -> None:
         html = await asyncio.to_thread(markdown_html, text)
@@ -218,7 +219,7 @@ def _show_windows(container: HtmlElement, count: int, show: Callable[[int], str]
 async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any], previews: list[ContentPreview]) -> None:
     """Show the content blocks of a tool's result or a prompt's message.
 
-    Each preview is added to `previews` before it is shown. The caller closes them later, also if this is cancelled.
+    Each preview is added to `previews` before it is shown. The caller closes them later, also after a cancellation.
     """
     for block in blocks[:MAX_BLOCKS]:
         preview = ContentPreview(shelf, visitor, name=str(getattr(block, "uri", "") or type(block).__name__))

@@ -63,7 +63,7 @@ class ResourcePanel:
         await self.read()
 
     async def read(self, uri: str = "") -> None:
-        """Read the shown window again, or another one. If a read is running, one more follows it."""
+        """Read the shown window again, or the one at `uri`. If a read is running, one more follows it."""
         self._window = uri or self._window
         self._read_wanted = True
         if self._is_reading:
@@ -92,12 +92,12 @@ class ResourcePanel:
             return
         self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
         contents = result.contents[:MAX_CONTENTS]
-        if contents == self._shown:  # the visitor may have turned its pages
+        if contents == self._shown:  # keep the page of the text or table to which the visitor has turned
             return
         self._shown = contents
-        self._show_windows(contents[0] if contents else None)
+        self._show_window_buttons(contents[0] if contents else None)
         if len(self._previews) != len(contents):
-            self._forget()
+            self._close_previews()
             self._body.clear()
             with self._body:
                 self._containers = [node("section", classes="block") for _ in contents]
@@ -121,8 +121,8 @@ class ResourcePanel:
                     return f"{self.uri}?lines=1-"
         return self.uri
 
-    def _show_windows(self, content: t.ResourceContents | None) -> None:
-        """Show buttons for the windows of the server before and after this one."""
+    def _show_window_buttons(self, content: t.ResourceContents | None) -> None:
+        """Show buttons for the windows before and after this one, if the server names them."""
         self._pager.clear()
         meta = content.meta if content is not None and isinstance(content.meta, dict) else {}
         with self._pager:
@@ -138,9 +138,9 @@ class ResourcePanel:
     def close(self) -> None:
         """Forget the contents that are shown, and drop the result of a running read."""
         self._closed = True
-        self._forget()
+        self._close_previews()
 
-    def _forget(self) -> None:
+    def _close_previews(self) -> None:
         for preview in self._previews:
             preview.close()
         self._previews.clear()

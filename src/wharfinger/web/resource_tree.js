@@ -1,6 +1,6 @@
 import { h } from "vue";
 
-// A tree of rows that the server chooses (WAI-ARIA Authoring Practices, tree view). Vue sets every text as text.
+// A tree of the rows of `TreeRows` (WAI-ARIA Authoring Practices, tree view). Vue sets every text as text.
 const ICONS = { server: "▣", folder: "▸", resource: "·", template: "{}", tool: "ƒ", prompt: "¶", more: "…" };
 
 export default {

@@ -1,7 +1,7 @@
 """The fields of a form for a JSON Schema of an object, and the arguments that its values make.
 
-A property of a simple type gets a field for that type; the value of any other is written as JSON. The server that gets
-the arguments checks them against its whole schema; this module only finds values that cannot be sent.
+A property of a simple type gets a field for that type; the value of any other property is written as JSON. The server
+that gets the arguments checks them against its whole schema; this module only finds values that cannot be sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FormField(NamedTuple):
     """The initial value."""
     options: tuple[tuple[str, str], ...] = ()
     constants: tuple[Any, ...] = ()
-    """The value of each option, which need not be a text."""
+    """The value of each option, which need not be a string."""
 
     def for_browser(self) -> dict[str, Any]:
         """Return the values that the form in the browser uses."""
@@ -56,11 +56,11 @@ class FormField(NamedTuple):
 
 
 def fields_of(schema: Any) -> list[FormField]:
-    """Return the fields for the properties of an object."""
+    """Return the fields for the properties of a schema."""
     schema = _mapping(schema)
     required = set(map(str, _list(schema.get("required"))))
     properties = list(_mapping(schema.get("properties")).items())[:MAX_FIELDS]
-    return [_field(name, _resolved(each, schema), name in required) for name, each in properties]
+    return [_field_of(name, _resolve(each, schema), name in required) for name, each in properties]
 
 
 def fields_of_prompt(prompt: t.Prompt) -> list[FormField]:
@@ -87,7 +87,7 @@ def arguments_of(fields: Sequence[FormField], values: Mapping[str, Any]) -> tupl
     errors: dict[str, str] = {}
     for field in fields:
         try:
-            value = _parsed(field, values.get(field.name, field.value))
+            value = _parse_value(field, values.get(field.name, field.value))
         except ValueError as error:
             errors[field.name] = str(error)
             continue
@@ -98,7 +98,7 @@ def arguments_of(fields: Sequence[FormField], values: Mapping[str, Any]) -> tupl
     return arguments, errors
 
 
-def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
+def _parse_value(field: FormField, value: Any) -> tuple[Any] | None:
     """Return the value of a field in a tuple; None if the field is empty."""
     if field.kind == "checkbox":
         return (value is True,)
@@ -138,38 +138,37 @@ def _parsed(field: FormField, value: Any) -> tuple[Any] | None:
     return (text,)
 
 
-def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
+def _field_of(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     label = name_text(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
     description = name_text(str(schema.get("description") or ""), MAX_DESCRIPTION_CHARACTERS)
     default = schema.get("default")
-    constants = _choices(schema)
-    if constants:
-        options = tuple(
-            (str(index), name_text(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(constants)
-        )
-        values = tuple(value for value, _ in constants)
+    choices = _choices(schema)
+    if choices:
+        values = tuple(value for value, _ in choices)
         chosen = next((str(index) for index, value in enumerate(values) if value == default), _NO_CHOICE)
-        options, values = ((_NO_CHOICE, "(none)"), *options), (None, *values)
+        options, values = ((_NO_CHOICE, "(none)"), *_options_of(choices)), (None, *values)
         return FormField(name, label, description, "select", required, chosen, options, values)
     kind, items = _type_of(schema), _mapping(schema.get("items"))
-    if kind == "array" and (several := _choices(items)):
-        options = tuple(
-            (str(index), name_text(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(several)
-        )
-        values = tuple(value for value, _ in several)
+    if kind == "array" and (item_choices := _choices(items)):
+        values = tuple(value for value, _ in item_choices)
         preset = [str(index) for index, value in enumerate(values) if value in _list(default)]
-        return FormField(name, label, description, "several", required, preset, options, values)
+        return FormField(name, label, description, "several", required, preset, _options_of(item_choices), values)
     if kind == "boolean":
         return FormField(name, label, description, "checkbox", required, default is True)
     if kind in ("integer", "number"):
-        number = isinstance(default, int | float) and not isinstance(default, bool)
-        return FormField(name, label, description, kind, required, str(default) if number else "")
+        is_number = isinstance(default, int | float) and not isinstance(default, bool)
+        return FormField(name, label, description, kind, required, str(default) if is_number else "")
     if kind == "string":
         return FormField(name, label, description, "text", required, default if isinstance(default, str) else "")
     if kind == "array" and _type_of(items) == "string":
         return FormField(name, label, description, "lines", required, "\n".join(map(str, _list(default))))
     hint = f"{description} Write JSON.".strip()
     return FormField(name, label, hint, "json", required, "" if default is None else json.dumps(default, indent=1))
+
+
+def _options_of(choices: Sequence[tuple[Any, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the options for some choices: the key of each is its index."""
+    return tuple((str(index), name_text(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(choices))
 
 
 def _choices(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
@@ -198,10 +197,10 @@ def _type_of(schema: Mapping[str, Any]) -> str:
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a property's schema with references within the document followed, and without an alternative of null."""
     resolved = _mapping(schema)
-    for _ in range(8):
+    for _ in range(8):  # references may form a cycle
         reference = resolved.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
             target: Any = root

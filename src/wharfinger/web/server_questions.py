@@ -36,7 +36,7 @@ class ServerQuestions:
 
     @contextmanager
     def shown_by(self, asking: Asking) -> Generator[None]:
-        """Show the server's questions in this way during a call."""
+        """Show the server's questions with `asking` during a call."""
         self._asking.append(asking)
         del self._asking[:-MAX_CALLS]
         token = _asking_here.set(asking)

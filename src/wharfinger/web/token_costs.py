@@ -1,4 +1,4 @@
-"""The cost of an offer in tokens: the tools, prompts and instructions that go into every conversation with a model."""
+"""The cost in tokens of tools and instructions, which go into every conversation with a model, and of prompts."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def offer_costs(offer: Offer) -> tuple[list[TokenCost], list[str]]:
             continue
         for tool in tools:
             definition = {"name": tool.name, "description": tool.description or "", "schema": tool.input_schema}
-            size = len(msgspec.json.encode(definition).decode())
-            costs.append(TokenCost(upstream.name, "tool", tool.name, -(-size // CHARACTERS_PER_TOKEN)))
+            tokens = estimate_tokens(msgspec.json.encode(definition).decode())
+            costs.append(TokenCost(upstream.name, "tool", tool.name, tokens))
         for prompt in prompts:
-            size = len(msgspec.json.encode(prompt).decode())
-            costs.append(TokenCost(upstream.name, "prompt", prompt.name, -(-size // CHARACTERS_PER_TOKEN)))
+            tokens = estimate_tokens(msgspec.json.encode(prompt).decode())
+            costs.append(TokenCost(upstream.name, "prompt", prompt.name, tokens))
         if instructions:
             costs.append(TokenCost(upstream.name, "instructions", "", estimate_tokens(instructions)))
     costs.sort(key=lambda cost: (-cost.tokens, cost))

@@ -24,7 +24,7 @@ __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 PAGE_ROWS = 200
 """Number of rows of a folder that are loaded at a time."""
 MAX_ROWS = 2_000
-"""Maximum number of rows of the whole tree, without tools and prompts. A search finds the resources beyond it."""
+"""Maximum number of rows of the whole tree, without tools and prompts. A search finds the resources beyond them."""
 MAX_FEATURES = 1_000
 """Maximum number of tools, or of prompts, of one server that are shown."""
 MAX_OPENED_AT_ONCE = 20
@@ -50,11 +50,12 @@ def decode_key(text: str) -> RowKey | None:
 
 
 class _OpenFolder:
-    """The rows of a folder that are loaded."""
+    """The loaded rows of an open folder."""
 
     def __init__(self) -> None:
         self.nodes: list[TreeNode] = []
         self.after = ""
+        """Passed to the catalogue to load the next rows; empty if there are no more."""
 
 
 class TreeRows:
@@ -102,7 +103,7 @@ class TreeRows:
         except WharfingerError:
             pass  # the row of the server says why
         folder = self._open.get(key)
-        if kind not in ("server", "folder") or folder is None:  # or it was closed meanwhile
+        if kind not in ("server", "folder") or folder is None:  # None if it was closed meanwhile
             return
         await self._load(key, folder, "")
         only_row = folder.nodes[0] if len(folder.nodes) == 1 else None
@@ -154,7 +155,7 @@ class TreeRows:
             del self.badges[next(iter(self.badges))]
 
     def visible(self, limit: int) -> dict[str, list[str]]:
-        """Return the URIs of the resources that the open folders show, by server; at most `limit` of each."""
+        """Return the URIs of the resources that the open folders show, by server; at most `limit` for each server."""
         uris_by_server: dict[str, list[str]] = {}
         for (_, server, _), folder in self._open.items():
             uris = uris_by_server.setdefault(server, [])

@@ -1,8 +1,8 @@
 """The visitors of the page, by cookie, and the two ways to become one.
 
-Without credentials on the server, the terminal prints a URL with a token. The first request with it gets a cookie, and
-the token is void: a URL stays in the history of the browser, and perhaps of a shell. On a server that requires
-credentials a visitor types a token instead. It is kept in memory and checked again for each request, so that it opens
+If the server requires no credentials, the terminal prints a URL with a token. The first request with it gets a cookie,
+and the token is void: a URL stays in the history of the browser, and perhaps of a shell. If the server requires
+credentials, a visitor types a token instead. It is kept in memory and checked again for each request, so that it opens
 the page exactly as long as it opens the server.
 
 The cookie has 256 random bits. Only its digest is kept.
@@ -58,7 +58,7 @@ class Visitors:
         self._visitors: OrderedDict[str, Visitor] = OrderedDict()
         self._file = None if directory is None else directory / "visitors"
         self.token = secrets.token_urlsafe(32)
-        """The token of the URL, until it is used."""
+        """The token of the URL; empty if it was used, or if visitors were loaded from `directory`."""
         if self._file is not None:
             with suppress(OSError):
                 for line in self._file.read_text("ascii", "replace").splitlines()[-MAX_VISITORS:]:

@@ -69,13 +69,13 @@ class Workbench:
         self._own_offer = self._offer = offer
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
-        self._views = 0
+        self._closed_views = 0
         """The number of views that were closed. A view that loads slowly is shown only if none was closed meanwhile."""
         self._found_rows: list[TreeRow] | None = None
         self._searches = 0
-        self._work = BackgroundTasks(report_failures=True)
+        self._background = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
-        """By each server whose rows are updated soon, whether its tools and prompts have changed too."""
+        """For each server whose rows will soon be updated: whether its tools and prompts have changed too."""
         self._rows = TreeRows(offer)
         self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
         self._following: list[asyncio.Task[Any]] = []
@@ -147,11 +147,11 @@ class Workbench:
     async def close(self) -> None:
         """End all tasks and watches of this tab."""
         await self._leave()
-        await self._work.cancel()
+        await self._background.cancel()
         if self._offer is not self._own_offer:
             await self._offer.__aexit__(None, None, None)
 
-    def _within(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _run_in_tab(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something in the context of this tab, if it is still open."""
 
         async def run() -> None:
@@ -159,7 +159,7 @@ class Workbench:
                 with self._client:
                     await work()
 
-        self._work.start(run())
+        self._background.start(run())
 
     # -- tree
 
@@ -200,9 +200,9 @@ class Workbench:
             )
             if template is not None:
                 self._panel = panel
-                # In a task of its own, since `_choose` closes the form, which cancels the task of its call.
+                # In a task of its own: `_choose` closes the form, and thus cancels the task that calls this function.
                 panel.show_template(
-                    template, lambda uri: self._within(lambda: self._choose(encode_key(("resource", server, uri))))
+                    template, lambda uri: self._run_in_tab(lambda: self._choose(encode_key(("resource", server, uri))))
                 )
             return
         feature = self._rows.feature(key)
@@ -213,7 +213,7 @@ class Workbench:
             panel.show_prompt(feature)
 
     def _close_panel(self) -> None:
-        self._views += 1
+        self._closed_views += 1
         if self._panel is not None:
             self._panel.close()
             self._panel = None
@@ -252,18 +252,18 @@ class Workbench:
             await self._rows.refresh(server, features=self._refreshing.pop(server, False))
             self._show_tree()
 
-        self._within(work)
+        self._run_in_tab(work)
 
     async def _watch_began(self, server: str) -> None:
         """Read the shown resource again, because it may have changed before its watch began."""
         panel = self._panel
         if isinstance(panel, ResourcePanel) and panel.server == server:
-            self._within(panel.read)
+            self._run_in_tab(panel.read)
 
     async def _resource_changed(self, server: str, uri: str) -> None:
         panel = self._panel
         if isinstance(panel, ResourcePanel) and (panel.server, panel.uri) == (server, uri):
-            self._within(panel.changed)
+            self._run_in_tab(panel.changed)
             return
         self._rows.set_badge(server, uri, "changed")
         self._refresh(server, features=False)
@@ -318,30 +318,30 @@ class Workbench:
 
     # -- other views
 
-    def _show_alone(self) -> None:
+    def _clear_choice(self) -> None:
         """Close the panel, and show no row as chosen."""
         self._close_panel()
         self._chosen_row = None
         self._show_tree()
 
     async def _show_costs(self) -> None:
-        self._show_alone()
-        view = self._views
+        self._clear_choice()
+        view = self._closed_views
         costs, notes = await offer_costs(self._offer)
-        if view == self._views:
+        if view == self._closed_views:
             show_costs(self._main, costs, notes)
 
     async def _show_activity(self) -> None:
         inspection = self._site.inspection
         if inspection is not None:
-            self._show_alone()
+            self._clear_choice()
             show_activity(self._main, inspection, self._visitor.principal)
             with self._main:
                 self._button("Refresh", self._show_activity)
 
     async def _show_view_as(self) -> None:
         """Ask for a principal, and show the offer as that principal sees it."""
-        self._show_alone()
+        self._clear_choice()
         self._main.clear()
         fields = [
             FormField(
@@ -374,7 +374,7 @@ class Workbench:
         except (WharfingerError, UnusablePolicy) as error:
             state.text = name_text(str(error), 1000)
             return
-        if self._client.is_deleted:  # meanwhile, and `close` knows nothing of this offer
+        if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know this offer
             await offer.__aexit__(None, None, None)
             return
         await self._show_offer(offer, f"As {principal.subject or 'a caller without a token'}")
