@@ -61,7 +61,7 @@ def decode(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """Return the encoding of a text that begins like this, or an empty string if it is not text.
+    """Return the encoding of a text that begins with `head`, or an empty string if it is not text.
 
     Unless `complete`, `head` may end inside a character.
     """
@@ -129,7 +129,7 @@ _SAMPLE_BEFORE_BYTES = 4_096  # bytes before that
 _FOREIGN = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} - set(b"\t\n\r"))
 _HIGH = bytes(range(0x80, 0x100))
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_UTF8 = re.compile(rb"[\xc3\xc4\xe2][\x80-\xbf]").search
+_UTF8 = re.compile(rb"[\xc3\xc4\xe2][\x80-\xbf]").search  # a text with such sequences is damaged UTF-8
 _NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"  # all bytes but quotes, dashes and spaces
 _PLAUSIBLE = re.compile(
     rb"""[\x80-\xff] (?:

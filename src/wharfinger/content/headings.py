@@ -170,6 +170,7 @@ _DIRECTIVE = re.compile(
 
 
 _BEFORE_CODE = ("<?", "#!", '"use ', "'use ", "package ", "@echo")
+"""Beginnings of lines that may come before the first comment."""
 
 
 def _python(text: str) -> str:

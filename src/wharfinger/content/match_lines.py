@@ -121,7 +121,7 @@ class Passage(NamedTuple):
         return self._replace(lines=tuple(line for line in self.lines if line[0] == self.line))
 
     def within(self, first: int, last: int) -> Passage:
-        """Return the passage without lines outside this range, and with numbers that begin with 1 at `first`."""
+        """Return the passage without lines outside this range, with lines numbered from 1 at `first`."""
         return self._replace(lines=tuple(line for line in self.lines if first <= line[0] <= last)).moved(1 - first)
 
     def moved(self, lines: int) -> Passage:
@@ -145,10 +145,11 @@ class TextMatch(NamedTuple):
 def match_text(
     pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False
 ) -> TextMatch | None:
-    """Find a query in a text that comes in pieces. Returns None if the text has no word of it, or lacks a phrase.
+    """Find a query in a text that comes in pieces.
 
     `named` says how well each word fits the name of the text, from 0 to 1; a passage need not repeat such a word. In
-    `prose`, a line that begins with `#` is a heading; elsewhere it is a comment.
+    `prose`, a line that begins with `#` is a heading; elsewhere it is a comment. Returns None if the text has no word
+    of the query, or if a phrase of the query is neither in the text nor in its name.
     """
     words = query.words
     counts = [0] * len(words)
@@ -236,7 +237,7 @@ class _Block:
         self.query = query
         self.name_fits = name_fits
         self.first = first
-        self.total = query.weight or 1.0
+        self.query_weight = query.weight or 1.0
         self.prose = prose
         self.found: dict[int, _Line] = {}
         self.definitions: dict[int, float] = {}
@@ -312,7 +313,7 @@ class _Block:
     def _factor(self, row: int) -> float:
         """Return the factor of a line: less than 1 for an import, a name alone or a very long line.
 
-        It is 1 for a name in quotes that is the first argument of a call.
+        A name in quotes that is the first argument of a call is an exception: its factor is 1.
         """
         line = self.lines[row]
         if len(line) > LONG_LINE_CHARACTERS:
@@ -351,9 +352,9 @@ class _Block:
         if not parts:
             return 0.0
         fits = self.query.match_name(name, fold(name))
-        has = sum(word.weight * fit for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
+        found_weight = sum(word.weight * fit for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
         covered = sum(len(word.parts) or 1 for word, fit in zip(self.query.words, fits, strict=True) if fit > 0.3)
-        return has / self.total * (0.4 + 0.6 * min(1.0, covered / len(parts)))
+        return found_weight / self.query_weight * (0.4 + 0.6 * min(1.0, covered / len(parts)))
 
     def _with_neighbours(self, row: int) -> Passage:
         """Return the passage of a line, scored with its neighbours."""
@@ -361,7 +362,7 @@ class _Block:
         evidence = [max(own, name) for own, name in zip(line.evidence, self.name_fits, strict=True)]
         defined = self._definition_fit(row)
         reach = DEFINITION_LINES if defined > 0.15 else NEIGHBOUR_LINES
-        often = [0] * len(evidence)
+        neighbour_counts = [0] * len(evidence)
         for other in range(row - NEIGHBOUR_LINES, row + reach + 1):
             beside = self.found.get(other)
             if beside is None or other == row:
@@ -377,12 +378,12 @@ class _Block:
             fade = 0.85 - 0.5 * distance / (reach if other > row else NEIGHBOUR_LINES)
             for number, quality in enumerate(beside.evidence):
                 evidence[number] = max(evidence[number], fade * quality)
-                often[number] += quality > 0.4
+                neighbour_counts[number] += quality > 0.4
         repeated = sum(
-            word.weight * min(1.0, many / MAX_COUNTED_NEIGHBOURS)
-            for word, many in zip(self.query.words, often, strict=True)
+            word.weight * min(1.0, count / MAX_COUNTED_NEIGHBOURS)
+            for word, count in zip(self.query.words, neighbour_counts, strict=True)
         )
-        bonus = defined + 0.3 * repeated / self.total + self._side_by_side(line)
+        bonus = defined + 0.3 * repeated / self.query_weight + self._side_by_side(line)
         return self._make_passage(row, evidence, bonus, self._factor(row))
 
     def _side_by_side(self, line: _Line) -> float:
@@ -454,7 +455,7 @@ class _Block:
             yield self.first + each, self._cut(each, row)
 
     def _cut(self, row: int, best: int) -> str:
-        """Return a line, or the part of a long one that has a word."""
+        """Return a line without its rest if it is long. The best line is cut so that its first word is shown."""
         line = self.lines[row].rstrip()
         if len(line) <= LINE_LENGTH:
             return line

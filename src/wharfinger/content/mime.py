@@ -347,7 +347,7 @@ def by_signature(head: bytes) -> str:
         return _RIFF.get(head[8:12], "")
     if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0":
         return "image/bmp"
-    if head[:1] == b"\x47" and head[188:189] == b"\x47" and head[376:377] == b"\x47":
+    if head[:1] == b"\x47" and head[188:189] == b"\x47" and head[376:377] == b"\x47":  # packets of 188 bytes
         return "video/mp2t"
     return ""
 
@@ -424,7 +424,7 @@ def decode_text(data: bytes) -> Decoded | None:
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
-    """Return the encoding of a text that begins like this, or an empty string if it is not text.
+    """Return the encoding of a text that begins with `head`, or an empty string if it is not text.
 
     Unless `complete`, `head` may end inside a character.
     """

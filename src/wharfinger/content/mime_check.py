@@ -1,7 +1,8 @@
 """Finds contents that contradict their declared MIME types.
 
 A declared type that has a signature needs that signature, a textual type needs text, and JSON and XML need their
-syntax. Types without a signature, empty content and text that could be of several types are not checked.
+syntax. An image, a sound, a film or a font of a type without a signature must not be text, and must not begin like
+another kind of content. Empty content, and text that could be of several types, are not checked.
 """
 
 from __future__ import annotations
@@ -144,10 +145,10 @@ def _contradiction_of_text(
         return f"declared {kind}, but it begins like {signature}"
     if isinstance(content, bytes):
         charset = charset_of(declared) or "UTF-8"
-        decoded = _decoded(data, charset, complete)
+        decoded = _decode(data, charset, complete)
         if decoded is None and not charset_of(declared) and (match := _encoding_declaration(kind, data)):
             charset = match[1].decode()
-            decoded = _decoded(data, charset, complete)
+            decoded = _decode(data, charset, complete)
         if decoded is None:
             return f"declared {declared[:80]}, but it is not {charset}"
     else:
@@ -179,7 +180,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"it contains {constant}")
 
 
-def _decoded(data: bytes, charset: str, complete: bool) -> str | None:
+def _decode(data: bytes, charset: str, complete: bool) -> str | None:
     """Return the text, which may begin with U+FEFF, or None if the bytes are not in this charset."""
     marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark))
     charset = next(marked, declared_encoding(charset))

@@ -33,6 +33,7 @@ _ASSIGNED = re.compile(
     r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
     re.IGNORECASE,
 )
+"""Matches a name with its value: `name = value`, `"name": "value"`."""
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
 """Matches code before the first quote of an assigned value: `DATA["name"]`, `os.getenv("NAME")`."""
 _FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
@@ -42,6 +43,7 @@ _OPTION_VALUE = re.compile(
     r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
     r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'-]\S*?(?=[,.;:]?(?:\s|\Z)))"
 )
+"""Matches an option and the value after it, unless the next word shows that the option occurs in a sentence."""
 _BEARER = re.compile(
     r"\b(bearer|basic)( {1,4}+)(?!(?-i:[a-z]{1,14})(?!\.?[A-Za-z0-9_~+/=-]))[A-Za-z0-9._~+/=-]{8,}+", re.IGNORECASE
 )
@@ -58,7 +60,7 @@ def _is_secret(name: str) -> bool:
 
 
 def redacted(url: str) -> str:
-    """Return a URL, or a text with URLs, without their passwords."""
+    """Return a URL, or a text with URLs, without passwords, tokens and secret parameters."""
     if "://" not in url:
         return url
     parts = url.split("://")
@@ -69,13 +71,13 @@ def redacted(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Return whether a URL contains a password."""
+    """Return whether a URL contains a password, a token or a secret parameter."""
     return redacted(url) != url
 
 
-def _without_userinfo(rest: str, database: bool) -> str:
-    """Return the part after `://` without the password. The password of a database may contain slashes (SQLAlchemy)."""
-    find_end = (_URL_END if database else _AUTHORITY_END)(rest)
+def _without_userinfo(rest: str, is_database: bool) -> str:
+    """Return the part after `://` without the password, which for a database may contain slashes (SQLAlchemy)."""
+    find_end = (_URL_END if is_database else _AUTHORITY_END)(rest)
     authority = rest if find_end is None else rest[: find_end.start()]
     user, colon, _ = authority.partition(":")
     at = authority.rfind("@")
@@ -112,8 +114,8 @@ def _hide_value(found: re.Match[str]) -> str:
 
 
 def _hide_field(found: re.Match[str]) -> str:
-    secret = any(character.isdigit() for character in found[3]) and _is_secret(found[1])
-    return f"{found[1]}{found[2]}{HIDDEN}" if secret else found[0]
+    is_secret = any(character.isdigit() for character in found[3]) and _is_secret(found[1])
+    return f"{found[1]}{found[2]}{HIDDEN}" if is_secret else found[0]
 
 
 def _hide_option(found: re.Match[str]) -> str:
@@ -124,7 +126,7 @@ def redacted_command(argv: Sequence[str]) -> str:
     """Return a command line for a shell, with `***` for arguments that look like passwords or tokens."""
     if not argv:
         return ""
-    short = _SHORT_OPTIONS.get(re.split(r"[/\\]", argv[0])[-1].removesuffix(".exe"), "")
+    short_option = _SHORT_OPTIONS.get(re.split(r"[/\\]", argv[0])[-1].removesuffix(".exe"), "")
     shown: list[str] = []
     hide_next = False
     for word in argv:
@@ -137,9 +139,9 @@ def redacted_command(argv: Sequence[str]) -> str:
             hide_next = False
         elif has_value and option is not None:
             shown.append(f"{option[0]}{HIDDEN}")
-        elif short and word.startswith(short) and not word.startswith("--"):
-            shown.append(short if word == short else f"{short}{HIDDEN}")
-            hide_next = word == short
+        elif short_option and word.startswith(short_option) and not word.startswith("--"):
+            shown.append(short_option if word == short_option else f"{short_option}{HIDDEN}")
+            hide_next = word == short_option
         elif header is not None and _is_secret(header[2]):
             shown.append(f"{header[1]}: {HIDDEN}")
         else:

@@ -1,4 +1,4 @@
-"""Parses a query: into words without stop words, exact phrases, and identifiers in all their spellings.
+"""Parses a query into words, exact phrases, and identifiers in all their spellings. Stop words are left out.
 
 A query is cut into chunks at spaces. A chunk in double quotes is a phrase, which must occur as it is, except for case.
 Any other chunk is cut into words at its punctuation: `ClientSession.get()` becomes `ClientSession` and `get`. A word of
@@ -77,6 +77,7 @@ _DERIVATIONS = (
     ("ors", 5),
     ("or", 5),
 )
+"""Like `_INFLECTIONS`: endings, each with the minimum number of letters before it."""
 
 
 _SHORT = """
@@ -122,7 +123,7 @@ class Word(NamedTuple):
     parts: tuple[str, ...] = ()
     """The parts of an identifier, folded, or an empty tuple if it has only one."""
     short: tuple[str, ...] = ()
-    """Its abbreviations in programs."""
+    """The abbreviations of the word in programs."""
 
     def quality(self, text: str, folded: str, begin: int, probe: str) -> float:
         """Return how well the occurrence of a probe fits, from 0 to 1: whole words fit best, then parts, then forms."""
@@ -210,7 +211,7 @@ def query_of(query: str) -> Query:
 
 
 def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return the words without repetitions, each with its greatest weight."""
+    """Return the first `MAX_QUERY_WORDS` words without repetitions, each with its greatest weight."""
     unique: dict[tuple[str, bool], Word] = {}
     for word in words:
         key = (word.text, word.phrase)

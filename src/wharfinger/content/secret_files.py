@@ -62,7 +62,7 @@ _SECRET_ENDINGS = (
 )  # fmt: skip
 """Endings of words, so that `dbpassword` counts."""
 _KEYS_OF = _words("api access secret private signing encryption ssh gpg pgp deploy master root account service storage")
-"""Words before `key` or `keys` that make it a secret; `hotkeys.json` is not one."""
+"""Words before `key` or `keys` that make it a secret; `hotkeys.json` is no secret."""
 _STATE = _words("""
     all backup bak copy db default dev development export file final list live local main new old prod production qa
     stage staging store test

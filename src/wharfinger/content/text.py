@@ -41,7 +41,7 @@ def shown(name: str) -> str:
 
 
 def printable(text: str, limit: int = 64) -> str:
-    """Return untrusted text, shortened, with `?` for unprintable characters."""
+    """Return untrusted text, cut after `limit` characters, with `?` for unprintable characters."""
     short = text if len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
 
@@ -76,7 +76,7 @@ def is_control(character: str) -> bool:
 def iso(seconds: float) -> str:
     """Return a Unix time as ISO 8601 in UTC, or an empty string if it is out of range."""
     try:
-        return _iso(math.floor(seconds)) if seconds > -62135596800 else ""
+        return _iso(math.floor(seconds)) if seconds > -62135596800 else ""  # the beginning of the year 1
     except (OverflowError, ValueError, OSError):
         return ""
 
