@@ -16,7 +16,7 @@ import pytest
 from wharfinger import Host, Server
 from wharfinger.upstreams import InvalidConfiguration, ServerConfig, UpstreamUnreachable, read_config, read_host_config
 from wharfinger.upstreams.config import MAX_SECONDS, MAX_SERVERS
-from wharfinger.upstreams.config_files import ENV_FILE_BYTES
+from wharfinger.upstreams.config_files import MAX_ENV_FILE_BYTES
 
 HERE = Path(__file__).parent
 SERVER_PROGRAM = HERE / "harbour_server.py"
@@ -185,7 +185,7 @@ def test_the_error_for_an_invalid_entry_suggests_a_correction(entry: Any, messag
 @pytest.mark.parametrize("excess_bytes", [0, 1])
 def test_an_env_file_larger_than_its_limit_is_refused(tmp_path: Path, excess_bytes: int) -> None:
     line = "LAST=1\n"
-    (tmp_path / "large.env").write_text("#" * (ENV_FILE_BYTES - len(line) - 1 + excess_bytes) + "\n" + line)
+    (tmp_path / "large.env").write_text("#" * (MAX_ENV_FILE_BYTES - len(line) - 1 + excess_bytes) + "\n" + line)
     entry = {"command": "x", "envFile": str(tmp_path / "large.env")}
     if excess_bytes:
         with pytest.raises(InvalidConfiguration, match=r"envFile .*large\.env is larger than 1 MiB"):

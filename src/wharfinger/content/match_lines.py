@@ -455,7 +455,7 @@ class _Block:
             yield self.first + each, self._cut(each, row)
 
     def _cut(self, row: int, best: int) -> str:
-        """Return a line without its rest if it is long. The best line is cut so that its first word is shown."""
+        """Return a line, shortened if it is long; of the `best` line, the part that has a word of the query."""
         line = self.lines[row].rstrip()
         if len(line) <= LINE_LENGTH:
             return line

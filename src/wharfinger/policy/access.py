@@ -63,7 +63,7 @@ class _Directory:
         self._others: list[_Candidate] = []
         """The other candidates that may match below."""
         certain: dict[tuple[bool, frozenset[str], tuple[str, ...]], _Candidate] = {}
-        allows = covers = denies = denies_all = False
+        allows = allows_all = denies = denies_all = False
         for candidate in candidates:
             _, rule, pattern, positions = candidate
             is_certain = pattern.covers(positions)
@@ -81,14 +81,14 @@ class _Directory:
                     denies_all = denies_all or is_certain
                 elif not rule.missing_scopes:
                     allows = True
-                    covers = covers or is_certain
+                    allows_all = allows_all or is_certain
         self._certain = list(certain.values())
         """The candidates that match everything below: of those with equal effects, the first."""
         self.is_empty = not (certain or self._by_name or self._others)
         """Whether nothing below can match."""
         self.may_read = allows and not denies_all
         """Whether something below may be readable."""
-        self.reads_all = covers and not denies
+        self.reads_all = allows_all and not denies
         """Whether everything below is certainly readable."""
 
     def candidates(self) -> Iterator[_Candidate]:

@@ -43,7 +43,7 @@ MAX_DIRECTORIES = 10_000
 _WEB = ("http://", "https://")
 _PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
 _PLAIN = "-._~!$&'()*+,;=:@"
-"""The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""
+"""The characters besides letters and digits that all sources write unescaped in a segment (RFC 3986 §3.3)."""
 
 
 @runtime_checkable
@@ -148,7 +148,7 @@ def readable_uris() -> Callable[[str], bool]:
 
 
 def reads_source(uri: str) -> bool:
-    """Return whether the current caller may be able to read something of a source with this top URI; True if empty."""
+    """Return whether the current caller may be able to read something of a source, whose top URI may be empty."""
     return not uri or may_read(uri) or may_read_below(uri if uri.endswith("/") else f"{uri}/")
 
 

@@ -1,4 +1,4 @@
-"""Explains one decision of a policy: the rule that decides, or the unmet condition of each rule that almost does."""
+"""Explains one decision of a policy: the rule that decides, or the unmet condition of each rule that almost allows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Explanation(NamedTuple):
 
     allowed: bool
     rule: str
-    """The rule that decides; empty if no rule allows it."""
+    """The rule that decides; empty if no rule allows the action."""
     missing_scopes: tuple[str, ...]
     """The scopes that the server names to the caller, because of a rule with `reveal`."""
     near_misses: tuple[NearMiss, ...]
     remark: str = ""
-    """A sentence about the target, such as that it is not a URI that any rule can match."""
+    """A sentence about the target, for example that no rule matches this spelling of a URI."""
 
 
 def explain(policy: Policy, principal: Principal, action: str, target: str) -> Explanation:

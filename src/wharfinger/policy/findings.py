@@ -64,6 +64,7 @@ class PublicView(NamedTuple):
     number: int
     """The number of listed resources that anyone may read."""
     examples: tuple[str, ...]
+    """The URIs of the first of them."""
     tools: tuple[str, ...]
     prompts: tuple[str, ...]
 
@@ -78,8 +79,8 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
         yield Finding("", "No rule allows anything, so everything is refused.")
     for parsed in policy.rules:
         id, written = parsed.id, words(parsed.rule.what)
-        patterns = parsed.patterns[: len(written)]  # the others come from roots
-        yield from _find_unused_actions(id, parsed.actions, parsed.patterns)
+        patterns = parsed.patterns[: len(written)]  # those after them come from `roots`
+        yield from _find_unfitting(id, parsed.actions, parsed.patterns)
         if parsed.denies:
             yield from _find_single_revisions(id, patterns)
         else:
@@ -101,7 +102,7 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
         yield Finding("", message, problem=False)
 
 
-def _find_unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+def _find_unfitting(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
     """Find patterns that do not fit the actions of their rule, such as those for tools in a rule about reading."""
     for pattern in patterns:
         fitting = {"tool": {"call"}, "prompt": {"prompt"}, "uri": {"read", "query", "inspect"}}.get(pattern.kind)

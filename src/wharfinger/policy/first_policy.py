@@ -139,7 +139,7 @@ def _toml_string(value: str) -> str:
 
 
 def _can_be_named(kind: str, name: str) -> bool:
-    """Return whether a rule can name this tool or prompt. In a rule, `*` would stand for others too."""
+    """Return whether a rule can name this tool or prompt. In a rule, a `*` would match other names too."""
     try:
         parse_pattern(f"{kind}:{name}")
     except UnusablePattern:
@@ -150,7 +150,7 @@ def _can_be_named(kind: str, name: str) -> bool:
 def _find_private_names(uris: Iterable[str]) -> set[tuple[str, str]]:
     """Return the files, folders and tables that look private.
 
-    Each is the top of its URI, and a pattern for its name: `pay`, or `pay.*` for `pay.md`.
+    Each item is the top of a URI, and a pattern for the name: `pay`, or `pay.*` for `pay.md`.
     """
     found: set[tuple[str, str]] = set()
     for uri in uris:

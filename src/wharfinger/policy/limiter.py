@@ -85,7 +85,7 @@ class Rate:
 
 
 _Buckets = OrderedDict[str, float]
-"""By caller, the time at which the bucket will be full again. The first one was examined longest ago."""
+"""By caller, the time at which the bucket will be full again. The first bucket was examined longest ago."""
 
 
 def _forget_full(buckets: _Buckets, now: float) -> None:
@@ -217,6 +217,7 @@ class Limiter:
             actions = None if limit.do is None else named_actions(limit.do)
             self._limits.append(_ParsedLimit(limit, limit.selectors(), actions, meters))
         self._remembered: OrderedDict[int, tuple[Principal, dict[str, _Meters | None]]] = OrderedDict()
+        """By `id` of a principal: the principal, which the entry keeps alive, and its meters by action."""
 
     def use_of(self, caller: str) -> Use:
         """Return an empty `Use` for a request of a client, which counts for this caller."""

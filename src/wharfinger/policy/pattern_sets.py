@@ -1,4 +1,4 @@
-"""Compares patterns: what they match, whether one contains another, and where they can begin to match."""
+"""Compares patterns: what they match, whether one contains another, and below which URI their matches are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def contains(outer: TargetPattern, inner: TargetPattern) -> bool:
 def literal_beginning(pattern: TargetPattern) -> str:
     """Return the URI of the directory above the first segment with `*`, or the whole URI if there is none.
 
-    The text is empty if the pattern is not for URIs, or has no segment before the first `*`.
+    Returns an empty string if the pattern is not for URIs, or has no segment before the first `*`.
     """
     if pattern.kind != "uri" or pattern.text == "**":
         return ""

@@ -4,15 +4,15 @@ A URI becomes a tuple of decoded segments: `git://flask/HEAD/a%20b.md` is `("git
 The query is left out, since it selects a part or a view of the same resource. A slash at the end is left out too, so
 that a rule for a directory does not depend on how a client writes it.
 
-Only the canonical spelling of a URI has segments; no pattern matches another spelling. So two spellings of one file
-never get different decisions. Not canonical are `%2e`, `%2F`, `..`, `//` inside the path, and control characters; for
-`http:` and similar schemes also a host in upper case, an IPv6 address in a longer form, a default port and user
-information.
+Only the canonical spelling of a URI has segments; no pattern matches another spelling. So no other spelling of a denied
+file is ever allowed. A URI is not canonical if it has `%2e`, `%2F`, `..`, `//` inside the path, or a control character;
+with `http:` and similar schemes also if it has a host in upper case, an IPv6 address in a longer form, a default port
+or user information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
 proportional to the length of the URI. The positions after the segments of a directory also say whether a match below it
-is possible (there are any) or certain (`TargetPattern.covers`).
+is possible (at least one position is left) or certain (`TargetPattern.covers`).
 """
 
 from __future__ import annotations

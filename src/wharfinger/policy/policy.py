@@ -77,7 +77,7 @@ class _ParsedRule:
         if rule.issuer is not None and rule.issuer != principal.issuer:
             return None
         needed = list(words(rule.scopes))
-        lacks = not principal.scopes.issuperset(needed)
+        lacks_scopes = not principal.scopes.issuperset(needed)
         if not any(selector.applies_to(principal, claims) for selector in self.selectors):
             if not rule.reveal or self.denies:
                 return None
@@ -89,11 +89,11 @@ class _ParsedRule:
             if not scope_selectors or not principal.key:
                 return None
             needed.append(cast("str", scope_selectors[0].matcher))
-            lacks = True
-        if lacks and (not rule.reveal or self.denies or not principal.key):
+            lacks_scopes = True
+        if lacks_scopes and (not rule.reveal or self.denies or not principal.key):
             return None
         # Name all scopes of the rule: a client requests a token with exactly the scopes that the answer names.
-        missing = tuple(dict.fromkeys(needed)) if lacks else ()
+        missing = tuple(dict.fromkeys(needed)) if lacks_scopes else ()
         return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
 
 
@@ -111,7 +111,7 @@ class Policy:
     `load` runs the `tests` of a policy in a file. A server also runs the tests of a policy before using it.
 
     Raises:
-        UnusablePolicy: a rule is not valid; the message names it, and says what to write.
+        UnusablePolicy: a rule, a limit or a test is not valid; the message names it, and says what to write.
     """
 
     decides_by_rules = True
@@ -133,7 +133,7 @@ class Policy:
         self._check_limits_and_tests()
         source = repr((tuple(allow), tuple(deny), self.limits)).encode("utf-8", "surrogatepass")
         self.version: str = hashlib.sha256(source).hexdigest()[:16]
-        self._forget()
+        self._clear_caches()
 
     # -- loading
 
@@ -231,7 +231,7 @@ class Policy:
         bound: Policy = object.__new__(Policy)
         bound.__dict__.update(self.__dict__)
         bound.__dict__.pop("_all_denials", None)
-        bound._forget()
+        bound._clear_caches()
         rules: list[_ParsedRule] = []
         digest = hashlib.sha256(self.version.encode())
         for parsed in self.rules:
@@ -249,8 +249,8 @@ class Policy:
         """Check the rules and limits against the authorization servers that the server trusts.
 
         Raises:
-            UnusablePolicy: a rule names an issuer that is not trusted, or is about claims and names none although
-                several are trusted.
+            UnusablePolicy: a rule or limit names an issuer that is not trusted, or it is about claims and names no
+                issuer although several are trusted.
         """
         rows = [(parsed.id, parsed.rule.issuer, parsed.needs_issuer) for parsed in self.rules]
         for number, limit in enumerate(self.limits, 1):
@@ -314,8 +314,7 @@ class Policy:
             self._by_principal[id(principal)] = (principal, key)
         return access
 
-    def _forget(self) -> None:
-        """Empty the caches."""
+    def _clear_caches(self) -> None:
         self._lock = threading.Lock()
         self._by_principal: OrderedDict[int, tuple[Principal, str]] = OrderedDict()
         """By `id` of a principal: the principal, which the entry keeps alive, and the key of its access."""

@@ -94,7 +94,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     who: Words = "anyone"
     """As in `Rule`. For each of `calls`, `bytes` and `parallel`, the first limit that applies to a principal counts."""
     do: Words | None = None
-    """The counted actions: `read`, `call` or `prompt`; all of them by default."""
+    """The counted actions: `read`, `call` or `prompt`; all requests by default."""
     calls: str | None = None
     """The maximum rate of calls, such as `100/min`."""
     bytes: str | None = None
@@ -108,7 +108,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return an amount and the seconds in which it is allowed; None if there is no such limit.
 
         Raises:
-            UnusablePolicy: it is not an amount per time.
+            UnusablePolicy: the limit is not an amount per time.
         """
         text = self.calls if of == "calls" else self.bytes
         if text is None:

@@ -11,7 +11,7 @@ from wharfinger.protocol.principal import LOCAL, Principal
 
 __all__ = ["Selector", "UnusableSelector", "parse_selector", "suggestion"]
 
-_ALONE = ("anyone", "signed-in", "local")
+_WITHOUT_VALUE = ("anyone", "signed-in", "local")
 MAX_VALUE_CHARACTERS = 1_000
 _FIELDS = ("sub", "group", "scope", "client", "email")
 
@@ -67,14 +67,14 @@ def parse_selector(text: str) -> Selector:
     """Parse one word of `who`.
 
     Raises:
-        UnusableSelector: it is not a selector.
+        UnusableSelector: the text is not a selector.
     """
-    if text in _ALONE:
+    if text in _WITHOUT_VALUE:
         return Selector(text, text, False, "")
     field, value, is_claim = *_split(text), text.startswith("claim.")
     if not value or not field or not (is_claim or field in _FIELDS):
-        known = ", ".join((*_ALONE, *(f"{field}:…" for field in _FIELDS), "claim.NAME:…"))
-        hint = suggestion(text.partition(":")[0], (*_ALONE, *_FIELDS))
+        known = ", ".join((*_WITHOUT_VALUE, *(f"{field}:…" for field in _FIELDS), "claim.NAME:…"))
+        hint = suggestion(text.partition(":")[0], (*_WITHOUT_VALUE, *_FIELDS))
         raise UnusableSelector(f"who = {text[:60]!r} is not known: {hint}write one of {known}.")
     if len(value) > MAX_VALUE_CHARACTERS:
         raise UnusableSelector(f"who = {text[:60]!r}… is longer than {MAX_VALUE_CHARACTERS:,} characters.")

@@ -108,7 +108,7 @@ def read_config(
     An entry that cannot be used does not affect the others; its `invalid` says what to change.
 
     Raises:
-        InvalidConfiguration: the file cannot be used, or none of its entries.
+        InvalidConfiguration: the file cannot be used, or none of its entries can.
     """
     file = Path(path)
     try:

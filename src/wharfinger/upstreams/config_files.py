@@ -15,9 +15,9 @@ __all__ = ["ConfiguredServer", "all_servers", "config_files", "expanded", "serve
 SERVER_TABLES = (("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
 """Where a file has the servers: for Claude Desktop and most hosts, VS Code, Codex, and (two) for VS Code's settings."""
 URL_KEYS = ("url", "httpUrl", "serverUrl")
-FILE_BYTES = 16 * 1024 * 1024
+MAX_FILE_BYTES = 16 * 1024 * 1024
 """The maximum size of a file; Claude Code's has much other content."""
-ENV_FILE_BYTES = 1024 * 1024
+MAX_ENV_FILE_BYTES = 1024 * 1024
 """The maximum size of an `envFile`."""
 
 
@@ -72,13 +72,13 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
     """
     try:
         with file.open("rb") as stream:
-            data = stream.read(FILE_BYTES + 1)
+            data = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InvalidConfiguration(f"{file}: {error.strerror}") from None
-    if len(data) > FILE_BYTES:
-        raise InvalidConfiguration(f"{file} is larger than {FILE_BYTES // 1024 // 1024} MiB")
+    if len(data) > MAX_FILE_BYTES:
+        raise InvalidConfiguration(f"{file} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB")
     config = parse(file, data)
     inputs = inputs_of(config)
     servers: dict[str, ConfiguredServer] = {}
@@ -129,7 +129,11 @@ def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def all_servers(file: Path | None) -> tuple[list[ConfiguredServer], list[str]]:
-    """Return the servers of one file, or of all usual ones, and an error for each file that cannot be read."""
+    """Return the servers of one file, or of all usual ones, and an error for each file that cannot be read.
+
+    Raises:
+        FileNotFoundError: there is no such `file`. A usual file may be missing.
+    """
     servers: list[ConfiguredServer] = []
     errors: list[str] = []
     for path in [file] if file else config_files():
@@ -182,7 +186,7 @@ def read_headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[s
 
 
 def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a table of strings. Numbers and booleans become the text that stands in the file; null is skipped."""
+    """Return a table of strings. Numbers and booleans become strings, such as `true`; null is skipped."""
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: {key} is not an object.")
@@ -201,13 +205,13 @@ def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
     path = placeholders.folder / Path(placeholders.fill(file, "envFile")).expanduser()
     try:
         with path.open("rb") as stream:
-            data = stream.read(ENV_FILE_BYTES + 1)
+            data = stream.read(MAX_ENV_FILE_BYTES + 1)
         lines = data.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(
             f"{placeholders.name_in_errors}: cannot read its envFile {path} ({error})."
         ) from None
-    if len(data) > ENV_FILE_BYTES:
+    if len(data) > MAX_ENV_FILE_BYTES:
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: its envFile {path} is larger than 1 MiB.")
     variables: dict[str, str] = {}
     for line in lines:

@@ -3,7 +3,7 @@
 With more than one server, the tool `read` of the server `docs` is `docs_read`. APIs of models accept at most 64
 letters, digits, `_` and `-`, so other characters become `_`, and a longer name is cut. A name that would then be
 ambiguous ends with a digest of the server's and the tool's own names. A name depends on the configuration and on the
-lists of this one server, but never on whether another server runs, or on which one answered first.
+lists of its own server, but never on whether other servers run, or which of them answers first.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 _LAUNCHERS = frozenset((
     "bun", "bunx", "deno", "docker", "node", "npx", "pipx", "pnpm", "podman", "py", "python", "uv", "uvx", "wharfinger",
 ))  # fmt: skip
-"""Programs that start another one. A server is named after the other one."""
+"""Programs that start another program, after which the server is named."""
 _SUBCOMMANDS = frozenset(("container", "dlx", "exec", "run", "serve", "tool", "x"))
 _OPTIONS_WITH_VALUE = frozenset((
     "-e", "-p", "-r", "-u", "-v", "-w", "--entrypoint", "--env", "--env-file", "--from", "--import", "--mount",
     "--name", "--network", "--package", "--platform", "--publish", "--python", "--require", "--spec", "--user",
     "--volume", "--with", "--workdir",
 ))  # fmt: skip
-"""Options of launchers whose value is the next word. It is not the name of what they start, and may be a secret."""
+"""Options of launchers whose value is the next word, which does not name the started program, and may be a secret."""
 _RUNNABLE = re.compile(r"(@?\w[\w.-]{0,63})(?:\[[\w,.-]*\])?(?:[@:][\w.:^~*-]*|[=<>~!]=[^=]*)?").fullmatch
 """The name of a script, package or image, with extras and a version. It does not match code, or `NAME=VALUE`."""
 
@@ -56,9 +56,9 @@ def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     prefixes. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
-        return {name: _usable(prefix or "") for name, prefix in servers.items()}
+        return {name: _replace_unusable(prefix or "") for name, prefix in servers.items()}
     configured = {name: name if prefix is None else prefix for name, prefix in servers.items()}
-    usable = {name: _usable(prefix) for name, prefix in configured.items()}
+    usable = {name: _replace_unusable(prefix) for name, prefix in configured.items()}
     counts = Counter(usable.values())
     prefixes: dict[str, str] = {}
     for name, prefix in usable.items():
@@ -86,7 +86,7 @@ def public_names(
         f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other
     )
     full_names = {own: start + rename.get(own, own) for own in own_names}
-    usable = {own: _usable(name) for own, name in full_names.items()}
+    usable = {own: _replace_unusable(name) for own, name in full_names.items()}
     counts = Counter(usable.values())
     name_by_own: dict[str, str] = {}
     for own, name in usable.items():
@@ -98,7 +98,7 @@ def public_names(
     return name_by_own
 
 
-def _usable(name: str) -> str:
+def _replace_unusable(name: str) -> str:
     return _UNUSABLE.sub("_", name)
 
 
@@ -109,7 +109,7 @@ def _cut(name: str, digested: str, limit: int) -> str:
 
 
 def name_of_target(target: object) -> str:
-    """Return a name for a server that was given without one: of its object, program or file, or the host of its URL.
+    """Return a name for a server that was given without one: the name of its object, program or file, or its host.
 
     The name of a target that cannot be used is `server`.
     """

@@ -79,7 +79,7 @@ PING_SECONDS = 10.0
 CHECK_SECONDS = 30.0
 """Seconds between pings of a server at a URL, which can go away unnoticed while nothing is called."""
 
-_pings: ContextVar[bool] = ContextVar("_pings", default=False)
+_is_ping: ContextVar[bool] = ContextVar("_is_ping", default=False)
 """Whether this task pings the server: a ping does not wait until the server is ready, as other calls do."""
 
 
@@ -134,7 +134,7 @@ class Upstream:
         )
         connection = {"headers": config.headers, "env": config.env, "cwd": config.cwd}
         client_options |= {name: value for name, value in connection.items() if value}
-        if any(name.lower() == "authorization" for name in config.headers):  # it takes precedence over a sign-in
+        if any(name.lower() == "authorization" for name in config.headers):  # has precedence over a sign-in
             client_options.pop("auth", None)
         try:
             self._client = Client(config.target, **client_options)  # type: ignore[arg-type]
@@ -148,15 +148,14 @@ class Upstream:
         self._lost = asyncio.Event()
         """Set while the connection is lost."""
         self._runner: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._watched = False
+        self._watch_task: asyncio.Task[None] | None = None
+        self._reports_lists = False
         """Whether changes of the lists are reported now."""
-        self._pinging: asyncio.Task[None] | None = None
+        self._ping_task: asyncio.Task[None] | None = None
         self._connected_at = 0.0
         self._quick_ends = 0
         """The number of ends in a row that followed soon after a start."""
-        self._in_use = 0
-        """The number of calls in progress."""
+        self._calls_in_progress = 0
         self._used_at = 0.0
         """When the last call ended."""
         self._lists: dict[str, tuple[float, list[Any]]] = {}
@@ -189,7 +188,7 @@ class Upstream:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._available()
+                await self._wait_until_ready()
         except TimeoutError:
             raise UpstreamUnreachable(f"{self.name} is not ready within {timeout:g} s.") from None
         return self._client
@@ -231,7 +230,7 @@ class Upstream:
 
     async def resources(self) -> list[t.Resource]:
         """Return its resources, read from the server."""
-        await self._available()
+        await self._wait_until_ready()
         if self._client.capabilities.resources is UNSET:
             return []
         resources: list[t.Resource] = []
@@ -282,7 +281,7 @@ class Upstream:
             return True
         member = "resources" if kind in ("templates", "uris") else kind
         declared = getattr(self._client.capabilities, member)
-        reported = self._watched and declared is not UNSET and declared.list_changed is True
+        reported = self._reports_lists and declared is not UNSET and declared.list_changed is True
         return _now() - self._lists[kind][0] < (REPORTED_LIST_AGE_SECONDS if reported else LIST_AGE_SECONDS)
 
     async def _get_list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
@@ -294,7 +293,7 @@ class Upstream:
         return await asyncio.shield(task)
 
     async def _list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
-        await self._available()
+        await self._wait_until_ready()
         member = "resources" if kind == "templates" else kind
         items: list[Any] = []
         requested_at = _now()
@@ -324,7 +323,7 @@ class Upstream:
         kinds = ("templates", "uris") if kind == "resources" else (kind,)
         self._changed_lists.update(kinds)
         for name in kinds:
-            self._listing.pop(name, None)  # it may have been answered before the change
+            self._listing.pop(name, None)  # this request may have been answered before the change
         self._changed(UpstreamChange(self.name, kind))
 
     # Starting and stopping.
@@ -338,8 +337,8 @@ class Upstream:
 
     async def close(self) -> None:
         """Stop it. Its process has ended when this returns, and it cannot be started again."""
-        tasks = [task for task in (self._runner, self._watching) if task is not None]
-        self._runner = self._watching = None
+        tasks = [task for task in (self._runner, self._watch_task) if task is not None]
+        self._runner = self._watch_task = None
         for task in tasks:
             task.cancel()
         if tasks:
@@ -348,7 +347,7 @@ class Upstream:
         with suppress(WharfingerError):
             await self._client.close()
         if self.status != "disabled" and not self.config.invalid:
-            self._set("down", "it was stopped.")
+            self._set_status("down", "it was stopped.")
 
     async def _run(self) -> None:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
@@ -360,18 +359,18 @@ class Upstream:
                 else:
                     await self._client.reconnect()  # after a delay that grows with the failures
             except WharfingerError as error:
-                self._failed(error)
+                self._report_failure(error)
                 if opening:
                     await asyncio.sleep(backoff.failed())
                 continue
             except Exception as error:  # a target of the application, such as a server of this process
                 log.exception("%s could not be started", self.name)
-                self._failed(error)
+                self._report_failure(error)
                 await asyncio.sleep(backoff.failed())
                 continue
             if opening:
                 backoff.succeeded()
-                self._watching = asyncio.get_running_loop().create_task(self._watch_lists())
+                self._watch_task = asyncio.get_running_loop().create_task(self._watch_lists())
             if await self._wait_until_unused():
                 await self._stop_idle()
 
@@ -383,7 +382,7 @@ class Upstream:
             if self.status != "ready":
                 for kind in LISTS if self._lists else ():
                     self._invalidate(kind)
-                self._set("ready")
+                self._set_status("ready")
             return
         self._lost.set()
         if self._runner is None or self.status == "idle":
@@ -391,14 +390,14 @@ class Upstream:
         lasted = _now() - self._connected_at
         self._quick_ends = self._quick_ends + 1 if lasted < STABLE_SECONDS else 0
         self.restarts += 1
-        self._set("down" if self._quick_ends >= MAX_QUICK_ENDS else "starting", _brief(error))
+        self._set_status("down" if self._quick_ends >= MAX_QUICK_ENDS else "starting", _brief(error))
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         if self.status != "down":
             log.warning("%s cannot be reached: %s", self.name, _brief(error))
-        self._set("down", _brief(error) or type(error).__name__)
+        self._set_status("down", _brief(error) or type(error).__name__)
 
-    def _set(self, status: Status, error: str = "") -> None:
+    def _set_status(self, status: Status, error: str = "") -> None:
         if (status, error) == (self.status, self.error):
             return
         self.status, self.error = status, error
@@ -415,7 +414,7 @@ class Upstream:
         while not self._lost.is_set():
             remaining = None
             if limit is not None:
-                busy = self._in_use or self._client.watch_count > (1 if self._watched else 0)
+                busy = self._calls_in_progress or self._client.watch_count > (1 if self._reports_lists else 0)
                 remaining = limit if busy else limit - (_now() - self._used_at)
                 if remaining <= 0:
                     return True
@@ -431,15 +430,15 @@ class Upstream:
     async def _stop_idle(self) -> None:
         self._start_requested.clear()
         self.status = "idle"  # calls wait from now on; the change is reported when the process has ended
-        watching, self._watching, self._watched = self._watching, None, False
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait((watching,))
+        watch_task, self._watch_task, self._reports_lists = self._watch_task, None, False
+        if watch_task is not None:
+            watch_task.cancel()
+            await asyncio.wait((watch_task,))
         await self._client.close()
         if not self._start_requested.is_set():
             self._changed(UpstreamChange(self.name, "status"))
         await self._start_requested.wait()
-        self._set("starting")
+        self._set_status("starting")
 
     async def _watch_lists(self) -> None:
         """Follow the changes of its lists. A server that does not report them is asked again after a minute."""
@@ -447,7 +446,7 @@ class Upstream:
             watch = self._client.watch_lists()
             watch.interrupted = self._check_connection
             async with watch as changes:
-                self._watched = True
+                self._reports_lists = True
                 async for change in changes:
                     if change.kind != "resource":
                         self._invalidate(change.kind)
@@ -455,21 +454,21 @@ class Upstream:
             log.debug("%s does not report changes of its lists: %s", self.name, error)
             self._check_connection(error)
         finally:
-            self._watched = False
+            self._reports_lists = False
 
     def _check_connection(self, error: WharfingerError | None = None) -> None:
-        """Ping a server whose call failed although its connection was not lost, until it answers."""
-        pinging = self._pinging is not None and not self._pinging.done()
-        if self.status == "ready" and not self._lost.is_set() and not pinging:
-            self._pinging = self._background.start(self._ping_until_answered())
+        """Begin to ping the server until it answers, unless its connection is known to be lost."""
+        is_pinging = self._ping_task is not None and not self._ping_task.done()
+        if self.status == "ready" and not self._lost.is_set() and not is_pinging:
+            self._ping_task = self._background.start(self._ping_until_answered())
 
     async def _ping_until_answered(self) -> None:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
-        _pings.set(True)
+        _is_ping.set(True)
         while self.status in ("ready", "down") and not self._lost.is_set():
             if not self._client.is_open:  # the application closed it
                 self.restarts += 1
-                self._set("starting", "its client was closed.")
+                self._set_status("starting", "its client was closed.")
                 self._lost.set()
                 return
             try:
@@ -477,23 +476,23 @@ class Upstream:
             except RemoteError:
                 pass  # it answers
             except WharfingerError as error:
-                self._failed(error)
+                self._report_failure(error)
                 await asyncio.sleep(backoff.failed())
                 continue
             if self.status == "down":
                 self.restarts += 1
                 for kind in LISTS:
                     self._invalidate(kind)
-                self._set("ready")
+                self._set_status("ready")
             return
 
     # Calls.
 
-    async def _available(self) -> None:
+    async def _wait_until_ready(self) -> None:
         while self.status in ("starting", "idle"):
             if self.status == "idle":
                 self._start_requested.set()
-                self._set("starting")
+                self._set_status("starting")
             await self._settled.wait()
         if self.status != "ready":
             raise self._unreachable()
@@ -505,14 +504,14 @@ class Upstream:
 
     async def _supervise(self, call: Call, next: Next) -> Any:
         """Make a call as soon as the server is ready, without hidden items. This is middleware of the client."""
-        if _pings.get():
+        if _is_ping.get():
             return await next(call)
-        self._in_use += 1
+        self._calls_in_progress += 1
         try:
             if self.status != "ready":
                 try:
                     async with asyncio.timeout(call.left(asyncio.get_running_loop().time())):
-                        await self._available()
+                        await self._wait_until_ready()
                 except TimeoutError:
                     raise RequestTimeout(
                         f"{call.method}: {self.name} was not ready within {call.timeout:g} s."
@@ -523,7 +522,7 @@ class Upstream:
             self._check_connection(error)
             raise
         finally:
-            self._in_use -= 1
+            self._calls_in_progress -= 1
             self._used_at = _now()
 
     def _check_offered(self, call: Call) -> None:

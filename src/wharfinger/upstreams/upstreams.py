@@ -248,7 +248,7 @@ class Upstreams(Mapping[str, Upstream]):
         """Return the server of a tool and the server's own name for it, from the lists that were read last.
 
         Raises:
-            InvalidArgument: there is no such tool; the message suggests another one.
+            InvalidArgument: there is no such tool; the message suggests another one, and names servers that are down.
         """
         return self._find(self._tool_names.origins, public_name, "tool")
 
