@@ -45,6 +45,8 @@ MAX_COUNTED_NEIGHBOURS = 5
 """The maximum number of neighbours with a word that add to the score; more add nothing."""
 MAX_ENCLOSING, MAX_ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
+MIN_DEFINITION_FIT = 0.15
+"""A line whose defined name fits the query better than this is treated as a definition."""
 LINE_LENGTH = 160
 """Characters of a line that are shown."""
 LONG_LINE_CHARACTERS = 2_000
@@ -361,7 +363,7 @@ class _Block:
         line = self.found[row]
         evidence = [max(own, name) for own, name in zip(line.evidence, self.name_fits, strict=True)]
         defined = self._definition_fit(row)
-        reach = DEFINITION_LINES if defined > 0.15 else NEIGHBOUR_LINES
+        reach = DEFINITION_LINES if defined > MIN_DEFINITION_FIT else NEIGHBOUR_LINES
         neighbour_counts = [0] * len(evidence)
         for other in range(row - NEIGHBOUR_LINES, row + reach + 1):
             beside = self.found.get(other)
@@ -445,7 +447,7 @@ class _Block:
     def _lines_to_show(self, passage: Passage) -> Iterator[tuple[int, str]]:
         """Yield the best line and the lines around it, without empty lines at either end."""
         row = passage.line - self.first
-        after = SHOWN_AFTER_DEFINITION if self._definition_fit(row) > 0.15 else SHOWN_AFTER
+        after = SHOWN_AFTER_DEFINITION if self._definition_fit(row) > MIN_DEFINITION_FIT else SHOWN_AFTER
         begin, end = max(0, row - SHOWN_BEFORE), min(len(self.lines), row + after + 1)
         while begin < row and not self.lines[begin].strip():
             begin += 1

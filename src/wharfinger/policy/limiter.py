@@ -31,7 +31,7 @@ from wharfinger.protocol.principal import Principal
 __all__ = ["Limiter", "Rate", "Use"]
 
 MAX_BUCKETS = 100_000
-"""The maximum number of callers with a bucket of their own, for each limit: about 15 MB."""
+"""The maximum number of buckets of one rate, for principals and for addresses separately: about 20 MB each."""
 MAX_PRINCIPALS = 10_000
 """The maximum number of principals whose limits are remembered."""
 EXAMINED_BUCKETS = 2

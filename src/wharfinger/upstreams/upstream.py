@@ -350,7 +350,7 @@ class Upstream:
             self._set_status("down", "it was stopped.")
 
     async def _run(self) -> None:
-        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
+        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, _random_factor)
         while True:
             opening = not self._client.is_open
             try:
@@ -414,7 +414,8 @@ class Upstream:
         while not self._lost.is_set():
             remaining = None
             if limit is not None:
-                busy = self._calls_in_progress or self._client.watch_count > (1 if self._reports_lists else 0)
+                own_watches = 1 if self._reports_lists else 0  # following the lists does not keep the server in use
+                busy = self._calls_in_progress or self._client.watch_count > own_watches
                 remaining = limit if busy else limit - (_now() - self._used_at)
                 if remaining <= 0:
                     return True
@@ -463,7 +464,7 @@ class Upstream:
             self._ping_task = self._background.start(self._ping_until_answered())
 
     async def _ping_until_answered(self) -> None:
-        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, lambda: 0.5 + random.random() / 2)  # noqa: S311
+        backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, _random_factor)
         _is_ping.set(True)
         while self.status in ("ready", "down") and not self._lost.is_set():
             if not self._client.is_open:  # the application closed it
@@ -572,6 +573,11 @@ class _Filter:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _random_factor() -> float:
+    """Return a random factor from 0.5 to 1 for the delay before an attempt."""
+    return 0.5 + random.random() / 2  # noqa: S311
 
 
 def _brief(error: BaseException | str) -> str:

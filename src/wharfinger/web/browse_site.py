@@ -41,8 +41,12 @@ log = logging.getLogger("wharfinger.web")
 
 MAX_TABS = 100
 """Maximum number of open tabs of all visitors; each has a tree and watches of its own."""
+VIEW_SECONDS = 10.0
+"""Longest wait for a server when it is shown as another principal sees it."""
+CONNECT_SECONDS = 60.0
+"""Longest wait until the browser opens the connection of a tab, whose HTML it has."""
 CLOSE_SECONDS = 2.0
-"""Longest wait for each tab when the site closes."""
+"""Longest wait for the tabs to end when the site closes."""
 RECONNECT_SECONDS = 10.0
 """Time for which a tab that lost its connection keeps its state."""
 
@@ -151,7 +155,7 @@ class BrowseSite:
         target = self.inspection.view_as(viewer, principal)
         offer = Offer([ServerConfig(name=self.name, target=target)], read_only=True)
         await offer.__aenter__()
-        await offer.upstreams.ready(10.0)
+        await offer.upstreams.ready(VIEW_SECONDS)
         return offer
 
     async def _page(self, client: Client, request: Request) -> None:
@@ -173,7 +177,7 @@ class BrowseSite:
                 bench = Workbench(client, self, visitor, offer)
                 stack.push_async_callback(bench.close)
                 bench.build()
-                await client.connected(timeout=60)
+                await client.connected(timeout=CONNECT_SECONDS)
                 await bench.start()
                 await deleted.wait()
         finally:

@@ -51,7 +51,8 @@ def cookie_name(host: str) -> str:
 class Visitors:
     """The visitors of one page.
 
-    `directory` keeps the digests of cookies when the process is restarted (`--reload`). Nobody else may read it.
+    The digests of cookies are kept in `directory`, which nobody else may read, so that visitors remain known when the
+    process is restarted (`--reload`). Visitors with credentials are not kept there.
     """
 
     def __init__(self, directory: Path | None = None) -> None:

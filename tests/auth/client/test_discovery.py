@@ -150,7 +150,7 @@ def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
 
 
 def test_a_remote_server_without_tls_gets_no_token() -> None:
-    with pytest.raises(NotAuthorized, match="sent unencrypted"):
+    with pytest.raises(NotAuthorized, match="sent encrypted"):
         discover_server(StubWeb({}), server="http://harbour.example/mcp")
 
 

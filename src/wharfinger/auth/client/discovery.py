@@ -59,7 +59,9 @@ def discover(server: str, challenge: Challenge, known: Collection[str], trace: T
         NotAuthorized: a document is missing or must not be used; the message says which one and why.
     """
     if (fault := forbidden_reason(server, server)) is not None:
-        raise NotAuthorized(f"{server} cannot be used for signing in: {fault}. The token would be sent unencrypted.")
+        raise NotAuthorized(
+            f"{server} cannot be used for signing in: {fault}. Use an https URL, so that the token is sent encrypted."
+        )
     published = yield from _get_resource_metadata(server, challenge, trace)
     if published is None:
         return (yield from _use_own_auth_server(server, challenge, trace))

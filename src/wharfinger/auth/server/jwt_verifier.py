@@ -129,7 +129,7 @@ class JWTVerifier:
             raise InvalidToken("The token has no exp." if expires is None else "The token has expired.")
         if (read_time(claims, "nbf") or 0) > now + self.leeway:
             raise InvalidToken("The token is not valid yet (nbf).")
-        read_time(claims, "iat")
+        read_time(claims, "iat")  # raises InvalidToken if it is not a time
         return principal_of(claims, self.issuer, self.audiences, leeway=self.leeway)
 
     async def _find_keys(self, id: Any) -> list[Key]:
