@@ -12,7 +12,7 @@ from wharfinger.protocol.principal import Principal
 __all__ = ["static_token"]
 
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="mcp"')
-_INVALID = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
+_INVALID_TOKEN_CHALLENGE = (b"www-authenticate", b'Bearer realm="mcp", error="invalid_token"')
 
 
 def static_token(token: str, subject: str = "token") -> Verify:
@@ -38,7 +38,7 @@ def static_token(token: str, subject: str = "token") -> Verify:
         # Always compare, so that a wrong scheme takes as long as a wrong token.
         same = hmac.compare_digest(credentials.strip(b" \t"), expected)
         if scheme.lower() != b"bearer" or not same:
-            raise HttpRefusal(401, "The token is not valid.", (_INVALID, *CLOSE_HEADERS))
+            raise HttpRefusal(401, "The token is not valid.", (_INVALID_TOKEN_CHALLENGE, *CLOSE_HEADERS))
         return principal
 
     return verify

@@ -141,8 +141,8 @@ def readable_uris() -> Callable[[str], bool]:
             if len(directories) >= MAX_DIRECTORIES:
                 directories.clear()
             directories[prefix] = readable_names(prefix)
-        names = directories[prefix]
-        return names is None or names(name)
+        may_read_name = directories[prefix]
+        return may_read_name is None or may_read_name(name)
 
     return test
 

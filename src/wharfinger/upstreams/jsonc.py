@@ -35,7 +35,7 @@ class JsonMember(NamedTuple):
 
     key: str
     start: int
-    value: int
+    value_start: int
     end: int
 
 
@@ -81,10 +81,10 @@ def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     table_member = get_member(plain, plain.index("{"), table)
     if table_member is None:
         return insert(text, plain.index("{"), table, {name: entry})
-    old = get_member(plain, table_member.value, name)
+    old = get_member(plain, table_member.value_start, name)
     if old is None:
-        return insert(text, table_member.value, name, entry)
-    return text[: old.value] + dumps(text, entry, line_indent(text, old.start)) + text[old.end :]
+        return insert(text, table_member.value_start, name, entry)
+    return text[: old.value_start] + dumps(text, entry, line_indent(text, old.start)) + text[old.end :]
 
 
 def remove(text: str, table: str, name: str) -> str:
@@ -92,12 +92,12 @@ def remove(text: str, table: str, name: str) -> str:
     find(text, table, name)
     plain = blank(text)
     table_member = get_member(plain, plain.index("{"), table) if plain.strip() else None
-    old = get_member(plain, table_member.value, name) if table_member else None
+    old = get_member(plain, table_member.value_start, name) if table_member else None
     if table_member is None or old is None:
         return text
-    siblings = members(plain, table_member.value)
+    siblings = members(plain, table_member.value_start)
     place = siblings.index(old)
-    first, last = (table_member.value + 1, table_member.end - 1) if len(siblings) == 1 else (old.start, old.end)
+    first, last = (table_member.value_start + 1, table_member.end - 1) if len(siblings) == 1 else (old.start, old.end)
     if place + 1 < len(siblings):
         last = siblings[place + 1].start
     elif place:

@@ -111,7 +111,7 @@ class Upstreams(Mapping[str, Upstream]):
                 raise InvalidConfiguration(f"Two servers are named {config.name!r}: rename one of them.")
             client_options = options(config) if options is not None else ClientOptions()
             self._upstreams[config.name] = Upstream(config, client_options, self._report)
-        prefixes = prefixes_of({name: one.config.prefix for name, one in self._upstreams.items()})
+        prefixes = prefixes_of({name: upstream.config.prefix for name, upstream in self._upstreams.items()})
         server_by_prefix: dict[str, str] = {}
         for name, prefix in prefixes.items():
             other = server_by_prefix.setdefault(prefix, name)

@@ -74,7 +74,7 @@ class SearchBox(Element, component="search_box.js"):
 class CallForm(Element, component="call_form.js"):
     """A form. `submit` is called with the label of the button and the values, as they were typed."""
 
-    _forms = 0
+    _form_count = 0
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class CallForm(Element, component="call_form.js"):
         submit: Callable[[str, dict[str, Any]], Awaitable[None]],
     ) -> None:
         super().__init__()
-        CallForm._forms += 1
-        self.props.update({"name": f"form{CallForm._forms}", "fields": list(fields), "buttons": list(buttons)})
+        CallForm._form_count += 1
+        self.props.update({"name": f"form{CallForm._form_count}", "fields": list(fields), "buttons": list(buttons)})
         self.props.update({"errors": {}, "busy": False})
 
         async def call(event: GenericEventArguments) -> None:

@@ -36,7 +36,7 @@ class Callback:
         self._code: asyncio.Future[str] | None = None
 
     async def __aenter__(self) -> Self:
-        """Listen.
+        """Begin to listen.
 
         Raises:
             OSError: the port is taken.
@@ -89,24 +89,24 @@ class Callback:
         verb, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         path, _, query = rest.partition(" ")[0].partition("?")
         if verb != "GET" or path != PATH:
-            return _page(404, "Nothing here", "This address only receives the result of a sign-in.")
+            return _http_response(404, "Nothing here", "This address only receives the result of a sign-in.")
         if self._read_redirect is None or self._code is None or self._code.done():
-            return _page(410, "Too late", "This sign-in has ended. Go back to your program.")
+            return _http_response(410, "Too late", "This sign-in has ended. Go back to your program.")
         try:
             code = self._read_redirect(query)
         except LookupError:
-            return _page(400, "Not this sign-in", "This result belongs to another sign-in. Nothing was done.")
+            return _http_response(400, "Not this sign-in", "This result belongs to another sign-in. Nothing was done.")
         except NotAuthorized as error:
             self._code.set_exception(error)
-            return _page(400, "Not signed in", "Your program shows the reason. You can close this page.")
+            return _http_response(400, "Not signed in", "Your program shows the reason. You can close this page.")
         self._code.set_result(code)
-        return _page(200, "Signed in", "Go back to your program. You can close this page.")
+        return _http_response(200, "Signed in", "Go back to your program. You can close this page.")
 
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 410: "Gone"}
 
 
-def _page(status: int, title: str, text: str) -> bytes:
+def _http_response(status: int, title: str, text: str) -> bytes:
     body = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(title)}</title>"

@@ -30,7 +30,7 @@ async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Tra
     try:
         return trace, await run(_check_steps(url, identity, trace), fetch)
     except WharfingerError as error:
-        if not any(step.good is False for step in trace[-1:]):
+        if not trace or trace[-1].good is not False:  # the trace does not end with the failure
             trace.append(TraceStep("sign-in", False, str(error)))
         return trace, False
 

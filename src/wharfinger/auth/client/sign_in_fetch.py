@@ -40,7 +40,7 @@ def fetch_for(server: str, *, allow_private_networks: bool = False, timeout: flo
             refusal=f"{{host}} is in a private network, to which {server_host} must not refer",
             max_body_bytes=MAX_BODY_BYTES,
             timeout=timeout,
-            keep_alive=0,  # the few requests of a sign-in are minutes apart
+            keep_alive=0,  # this fetcher sends only one request
         ) as fetcher:
             return await fetcher.request(verb, url, headers=headers, body=body)
 

@@ -150,7 +150,7 @@ def import_keys(entries: Any) -> dict[str, list[Key]]:
     for entry in entries[:MAX_KEYS] if is_list(entries) else ():
         if not isinstance(entry, Mapping):
             continue
-        fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _PRIVATE}
+        fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _SECRET}
         if fields.get("kty") not in ("RSA", "EC", "OKP") or fields.get("use", "sig") != "sig":
             continue
         try:
@@ -170,4 +170,5 @@ def _identities(keys: Mapping[str, list[Key]]) -> set[tuple[str, str]]:
     return {(id, key.thumbprint()) for id, group in keys.items() for key in group}
 
 
-_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+_SECRET = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+"""The members of a JWK that are secret (RFC 7518 §6)."""
