@@ -316,7 +316,7 @@ async def test_only_the_public_part_of_a_published_private_key_is_kept() -> None
         site.pages["/keys"] = {"keys": [key.as_dict(private=True) for key in issuer.keys]}
         key_verifier = verifier(issuer)
         assert await key_verifier.verify(sign_token(issuer)) is not None
-        cached = [key for keys in key_verifier._remote._keys.values() for key in keys]
+        cached = [key for keys in key_verifier._remote_keys._keys.values() for key in keys]
         assert [key.is_private for key in cached] == [False]
 
 

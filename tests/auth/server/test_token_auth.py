@@ -285,7 +285,7 @@ def test_a_change_clears_the_cache_of_each_server_that_shares_a_verifier(tmp_pat
             clock.now += 1.001
             refusal(auths[0], f"Bearer {token}x")
         else:
-            for forget in verifier._remote.on_rotation:  # type: ignore[attr-defined]
+            for forget in verifier._remote_keys.on_rotation:  # type: ignore[attr-defined]
                 forget()
         assert not any(auth._remembered for auth in auths)
 
