@@ -55,7 +55,7 @@ class CloneState(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     """The bound in bytes because of which the missing objects are not fetched; 0 if the clone stays below it."""
     partial: bool = False
-    """Whether git treats it as a partial clone: some objects are missing, or were when it was last written."""
+    """Whether git treats the clone as partial: some objects are missing, or were when this state was written."""
     whole: bool = False
     """Whether the server cannot send this repository in parts."""
 

@@ -193,13 +193,13 @@ class GitNetwork:
         return bytes(output)
 
     def _environment(self, network: bool) -> dict[str, str]:
-        """Return the whole environment of a process. Only one that uses the network gets the address and the token."""
+        """Return the whole environment of a process. Only one with `network` gets the address and the token."""
         address = self.address
         settings = dict(_SETTINGS)
         variables = environment(self)
         variables |= {
             "GIT_ALLOC_LIMIT": str(ALLOCATION_BYTES),
-            "HOME": str(self.folder.path),  # libcurl would look for a .netrc in the user's
+            "HOME": str(self.folder.path),  # not the user's, where libcurl would read a .netrc
             "TMPDIR": str(self.folder.path),
         }
         if network:

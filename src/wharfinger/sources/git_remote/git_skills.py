@@ -81,7 +81,7 @@ class _File(NamedTuple):
 
 
 _UNKNOWN = _File("", -1)
-"""Recorded for a file while it is written, and if that fails."""
+"""Recorded for a file while it is written, and after a write that failed."""
 
 
 class GitSkills(Skills):
@@ -206,7 +206,7 @@ class GitSkills(Skills):
         self._head = references.head
 
     async def _write_files(self, files: Mapping[str, _File], contents: list[tuple[str, bytes]]) -> None:
-        """Write contents of files, and record them. If that fails, these files are written again later."""
+        """Write contents of files, and record them. If the write fails, these files are written again later."""
         for path, _ in contents:
             self._written[path] = _UNKNOWN
         await asyncio.to_thread(self._write, contents)
@@ -235,7 +235,7 @@ class GitSkills(Skills):
             if not skills_with_file:
                 continue
             if file.size > MAX_BYTES:
-                # Unless they are published, hidden files do not belong to their skills.
+                # Hidden files belong to their skills only if they are published.
                 if self._choice.hidden or (not path.startswith(".") and "/." not in path):
                     too_large.update(skills_with_file)
                 continue
@@ -359,7 +359,7 @@ class GitSkills(Skills):
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a path can be written below a folder, and is not in a directory of git itself."""
+    """Return whether a path can be written below a folder, and is not a .gitignore file or in a `.git` folder."""
     return all(
         part not in ("", ".", "..", IGNORE_FILE)
         and part.lower() not in (".git", "git~1")

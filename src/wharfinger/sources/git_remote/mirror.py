@@ -154,7 +154,7 @@ class Mirror:
         return f"{self.address.url} is being cloned for the first time{words}: try again in a few seconds."
 
     def outage(self) -> str:
-        """Return a sentence on the last fetch and the failure since then; empty if the last attempt succeeded."""
+        """Return a sentence on the last fetch and the failure since then; empty without a failure or a fetch."""
         if not (self.problem and self.cloned):
             return ""
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.state.fetched))
@@ -214,8 +214,8 @@ class Mirror:
         self.problem = reason
         self._failed_since = self._failed_since or time.time()
         self._failures += 1
-        first = max(MIN_WAIT_SECONDS, min(self.every, 5.0))
-        wait = min(first * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
+        first_wait = max(MIN_WAIT_SECONDS, min(self.every, 5.0))
+        wait = min(first_wait * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
         return wait * random.uniform(0.8, 1.0)  # noqa: S311  # so that several servers do not return at the same time
 
     async def _round(self) -> float:

@@ -49,7 +49,7 @@ class RemoteAddress(NamedTuple):
     @property
     def token_variable(self) -> str:
         """The environment variable with the token for this host only."""
-        return f"{TOKEN_VARIABLE}_{_variable(self.host)}"
+        return f"{TOKEN_VARIABLE}_{_host_suffix(self.host)}"
 
     def authorization(self) -> str:
         """Return the value of the `Authorization` header, or an empty string if the environment has no token.
@@ -61,7 +61,7 @@ class RemoteAddress(NamedTuple):
         """
         variable = self.token_variable if self.token_variable in os.environ else TOKEN_VARIABLE
         token = os.environ.get(variable)
-        username = os.environ.get(f"{USERNAME_VARIABLE}_{_variable(self.host)}") or os.environ.get(USERNAME_VARIABLE)
+        username = os.environ.get(f"{USERNAME_VARIABLE}_{_host_suffix(self.host)}") or os.environ.get(USERNAME_VARIABLE)
         if not token:
             return ""
         # A token for one host must not reach another. `git.example` and `git-example` have the same variable.
@@ -128,5 +128,5 @@ def parse_remote(text: str) -> RemoteAddress:
     return RemoteAddress(f"{origin}{path}", scheme, host, origin, name)
 
 
-def _variable(host: str) -> str:
+def _host_suffix(host: str) -> str:
     return re.sub(r"[^A-Z0-9]", "_", host.upper())

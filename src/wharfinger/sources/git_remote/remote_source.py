@@ -28,7 +28,7 @@ LOOK_EVERY_SECONDS = 1.0
 def open_clone(
     url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
 ) -> tuple[Repository, Mirror]:
-    """Return the clone of a remote repository, and its mirror, which is not started yet. None means a default.
+    """Return the clone of a remote repository, and its mirror, which is not started yet. For None, a default is used.
 
     Raises:
         UnusableSource: the address cannot be used, the clone cannot be kept, or git is missing or too old.

@@ -79,7 +79,7 @@ class BlameAnswer(GitAnswer):
         self.modified = self._commit.committer.seconds
 
     async def _last_change(self) -> str:
-        """Return the last commit that changed the file. The blame stays the same until there is a newer one."""
+        """Return the last commit that changed the file, followed by `boundary_version` if that is not 0."""
         cache, boundary_version = self.repository.last_changes, self.repository.references.boundary_version
         key = (self._commit.oid, self.path, boundary_version)
         last_change = cache.get(key)
@@ -213,7 +213,7 @@ def _range(window: Window | None, line_count: int) -> tuple[int, int]:
     """Return the first and the last line of a window of a file with `line_count` lines.
 
     Raises:
-        InvalidArgument: it has no lines.
+        InvalidArgument: it begins after the last line, or is a window of bytes.
     """
     if window is None:
         return 1, min(DEFAULT_LINES, line_count)
@@ -230,7 +230,7 @@ def _range(window: Window | None, line_count: int) -> tuple[int, int]:
 def _blamed_lines(
     lines: list[str], origins: list[LineOrigin], commits: dict[str, Commit | None], first: int, path: bytes
 ) -> Iterator[str]:
-    """Yield each line with its number, the first of each commit with a line about the commit before it."""
+    """Yield each line with its number. Where the origin changes, a line about the commit comes first."""
     width = len(str(first + len(origins) - 1))
     for index, origin in enumerate(origins):
         is_new = not index or origins[index - 1] != origin

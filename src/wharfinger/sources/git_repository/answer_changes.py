@@ -43,7 +43,7 @@ __all__ = ["ChangesAnswer"]
 MAX_PATHS = 200
 """Maximum number of changed paths, and of untracked paths, that the text names."""
 UNTRACKED_BYTES = 1 << 20
-"""Bytes of names of untracked files that are read."""
+"""Maximum bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0
 COMPARISON_SECONDS = 5.0
 """Timeout for comparing the working tree with the index."""
@@ -200,7 +200,7 @@ class ChangesAnswer(GitAnswer):
 
 
 def _check_files(folder: str) -> None:
-    """Refuse pipes in the top folder that git would open and wait for. Below it, the deadline ends the wait.
+    """Refuse pipes in the top folder that git would open and wait for. In other folders, the deadline ends the wait.
 
     Raises:
         InvalidArgument: there is such a pipe.

@@ -32,7 +32,7 @@ __all__ = ["DiffAnswer"]
 
 
 class DiffAnswer(GitAnswer):
-    """The difference between two commits, or between one and its first parent: of all files, or of one path."""
+    """The difference between two commits, or between a commit and its first parent, in all files or at one path."""
 
     _commits: list[Commit]
     _trees: tuple[str, str]
@@ -40,10 +40,10 @@ class DiffAnswer(GitAnswer):
 
     async def load(self) -> None:
         address = self.address
-        named = [await self.revision(name) for name in (address.rev, address.to) if name is not None]
-        self._commits = [await self.objects.commit_of(revision.oid) for revision in named]
+        revisions = [await self.revision(name) for name in (address.rev, address.to) if name is not None]
+        self._commits = [await self.objects.commit_of(revision.oid) for revision in revisions]
         old_tree = self._commits[0].tree
-        if len(named) == 1:
+        if len(revisions) == 1:
             old_tree = await tree_before(self.objects, self._commits[0])
         self._trees = old_tree, self._commits[-1].tree
         old, new = await asyncio.gather(*[self._entry_in(tree) for tree in self._trees])
@@ -61,11 +61,11 @@ class DiffAnswer(GitAnswer):
             # The names of the trees also depend on files that the caller may not read.
             listed, _ = await changes(self.repository.private_directory, *self._trees, self._compared)
             self.version = digest(repr(listed))
-        self.fixed = all(revision.fixed for revision in named)
+        self.fixed = all(revision.fixed for revision in revisions)
         self.modified = self._commits[-1].committer.seconds
 
     async def _entry_in(self, tree: str) -> GitTreeEntry | None:
-        """Return the entry of one side at the path, or None."""
+        """Return the entry of a tree at the path of this answer; None if the tree has no such path."""
         try:
             return await self.objects.find(tree, self.address.parts)
         except NoSuchPath:

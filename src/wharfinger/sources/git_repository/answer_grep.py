@@ -145,7 +145,7 @@ class GrepAnswer(GitAnswer):
     async def _searched_paths(self, parts: Parts) -> Sequence[bytes] | None:
         """Return the files and folders to search: only those that may be read, unless they are too many for git.
 
-        An empty list is the whole tree; None if nothing may be read.
+        An empty list means the whole tree, and None that nothing may be read.
         """
         unfiltered = [os.fsencode("/".join(parts))] if parts else []
         readable, rev = self.readable, self.address.rev

@@ -30,7 +30,7 @@ _ANSWERS: Mapping[str, type[GitAnswer]] = {
 
 
 def answer_for(repository: Repository, references: References, uri: str) -> GitAnswer:
-    """Return the answer for a URI, before it reads anything.
+    """Return the answer for a URI. Nothing is read until its `load` is called.
 
     Raises:
         ResourceNotFound: the URI cannot name anything in this repository.

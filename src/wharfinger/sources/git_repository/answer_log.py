@@ -117,18 +117,18 @@ class LogAnswer(GitAnswer):
             contents.append(continuation(next_uri, f"{many(len(entries), 'commit')} in this window."))
         return contents
 
-    def _title(self, number: int) -> str:
+    def _title(self, count: int) -> str:
         tip = f"{shown(self.address.rev)} ({self._tip.oid[:12]})"
         conditions = [
             f"{name}={shown(value)}" for name, value in self.address.query.items() if name not in ("limit", "after")
         ]
-        if not number:
+        if not count:
             description = (
                 f"matches {', '.join(conditions)}: remove a condition, or make one broader" if conditions else "is left"
             )
             return f"0 commits. None that led to {tip} {description}.\n\n"
         where = f" with {', '.join(conditions)}" if conditions else ""
-        return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
+        return f"{many(count, 'commit')} that led to {tip}{where}, newest first.\n\n"
 
     def _reason_for_end(self, window: CommitWindow) -> list[str]:
         """Return a line that says where and why the log ends, if there is a reason."""
@@ -152,7 +152,7 @@ class LogAnswer(GitAnswer):
         return []
 
     def _log_uri(self, rev: str, changed: dict[str, str]) -> str:
-        """Return the URI of the log of `rev`, with the parameters of this URI, except those that are `changed`."""
+        """Return the URI of the log of `rev`, with the parameters of this URI, some of them replaced by `changed`."""
         query = {name: value for name, value in self.address.query.items() if name != "after"}
         for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
             if _AGE(query.get(name, "")):  # an age would mean another time in the next window

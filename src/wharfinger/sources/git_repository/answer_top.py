@@ -73,7 +73,7 @@ class TopAnswer(GitAnswer):
             if self.readable is not None:
                 commit = await self.readable.without_hidden(commit)
         except (LookupError, InvalidArgument):
-            return f"{words}, which cannot be read" if self.readable is None else without_commits(self.references)
+            return f"{words}, which cannot be read" if self.readable is None else head_without_commits(self.references)
         words = head_words(self.references, head)
         return f"{words}, {local_time(commit.committer)}, “{subject(commit)}”"
 
@@ -127,10 +127,10 @@ _URI_FORMS = (
 def head_words(references: References, oid: str = "") -> str:
     """Return HEAD in words, such as `main at 1a2b3c4`. `oid` is the commit that is shown instead of HEAD's."""
     if references.head is None:
-        return without_commits(references)
+        return head_without_commits(references)
     return f"{shown(references.head_name)} at {(oid or references.head)[:7]}"
 
 
-def without_commits(references: References) -> str:
+def head_without_commits(references: References) -> str:
     """Return HEAD in words if there is no commit, or none that the caller may read."""
     return f"{shown(references.head_name)}, without commits yet"

@@ -31,7 +31,7 @@ __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 LINK_TYPE = "inode/symlink"
 FILE_MODE = 0o100644
 INLINE_BYTES = 256 << 10
-"""A file that is larger is cut and decoded in a thread, because that would block the event loop."""
+"""A larger file is cut and decoded in a thread, because this work would block the event loop."""
 
 
 class TreeAnswer(GitAnswer):
@@ -114,7 +114,7 @@ class TreeAnswer(GitAnswer):
         return [self.text(text), *summaries(children)]
 
     async def _readable_entries(self, oid: str) -> Sequence[GitTreeEntry]:
-        """Return the entries that the caller may read of a tree. A folder readable only in part has no `oid`."""
+        """Return the entries of a tree that the caller may read. A folder that is only partly readable has no `oid`."""
         entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
         readable, rev, parts = self.readable, self.address.rev, self.address.parts
         if readable is None or readable.reads_all_below(rev, parts):

@@ -61,7 +61,7 @@ class Repository:
         *,
         git_dir: str | os.PathLike[str] | None = None,
     ) -> Repository:
-        """Return the repository at a path. `label` is None for the name of its folder.
+        """Return the repository at a path. If `label` is None, the label is the name of the folder.
 
         Raises:
             UnusableSource: it cannot be published, or git is missing or too old.
@@ -82,7 +82,10 @@ class Repository:
         return ReadableHistory(self.uris, self.objects, self.changed_paths, self.references.boundary_version)
 
     async def revision(self, name: str, references: References, readable: ReadableHistory | None) -> GitRevision:
-        """Resolve the name of a revision to a commit that the caller may see. Raises what `resolve` raises."""
+        """Resolve the name of a revision. Raises what `resolve` raises.
+
+        For a caller who may not read all files, the object is the nearest commit that is shown (`readable_history`).
+        """
         if readable is None or readable.all_files:
             return await resolve(name, references, self.objects)
         return await resolve(name, references, self.objects, lambda oid: readable.nearest(oid, name))

@@ -28,7 +28,7 @@ _REVISIONS = frozenset(("rev", "from", "to"))
 async def complete(
     repository: Repository, references: References, argument: str, value: str, context: Mapping[str, str]
 ) -> list[str]:
-    """Return values for an argument of a template, given their beginning."""
+    """Return completions of `value`, the beginning of an argument of a template."""
     if argument in _REVISIONS:
         return await _revisions(repository, references, value)
     if argument == "path":
@@ -65,12 +65,12 @@ async def _revisions(repository: Repository, references: References, value: str)
 async def _paths(repository: Repository, references: References, value: str, context: Mapping[str, str]) -> list[str]:
     """Return paths that begin with `value`, then others whose name contains its last part. Folders end with a slash."""
     objects = repository.objects
-    head, _, typed = value.rpartition("/")
+    folder_path, _, typed = value.rpartition("/")
     try:
         rev = context.get("rev") or context.get("to") or "HEAD"
         readable = repository.readable_history()
         tree = (await objects.commit_of((await repository.revision(rev, references, readable)).oid)).tree
-        parts = split_path(head)[0] if head else ()
+        parts = split_path(folder_path)[0] if folder_path else ()
         folder = await objects.find(tree, parts)
         entries: Sequence[GitTreeEntry] = await objects.tree(folder.oid) if is_tree(folder.mode) else ()
         if readable is not None and is_tree(folder.mode):
@@ -78,17 +78,17 @@ async def _paths(repository: Repository, references: References, value: str, con
         folded = typed_name(typed)
     except (LookupError, InvalidArgument, UnreadableUri):
         return []
-    begin: list[str] = []
-    contain: list[str] = []
+    beginning: list[str] = []
+    containing: list[str] = []
     for entry in entries:
         name = entry.part.casefold()
         if name.startswith(folded):
-            begin.append(_completion((*parts, entry.part), entry))
-            if len(begin) >= MAX_COMPLETIONS:
-                return begin
+            beginning.append(_completion((*parts, entry.part), entry))
+            if len(beginning) >= MAX_COMPLETIONS:
+                return beginning
         elif folded in name:
-            contain.append(_completion((*parts, entry.part), entry))
-    matches = dict.fromkeys(begin + contain)
+            containing.append(_completion((*parts, entry.part), entry))
+    matches = dict.fromkeys(beginning + containing)
     if folded and len(matches) < MAX_COMPLETIONS and is_tree(folder.mode):
         deadline = time.monotonic() + COMPLETION_SECONDS
 

@@ -50,8 +50,8 @@ LARGEST_BINARY_BYTES = 2 << 20
 DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
-# A submodule is shown as the name of its commit. Only the comparison of a working tree would look into one.
-_TREES = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
+# A submodule is shown as the name of its commit. Only the comparison of a working tree would look into a submodule.
+_TREE_OPTIONS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
 _RAW = re.compile(rb":([0-7]{6}) ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*").fullmatch
 
 
@@ -66,7 +66,10 @@ NO_WORKING_TREE = WorkingTree("", "")
 
 
 class TreeChange(NamedTuple):
-    """One path that differs. `status` is A, D, M, R or T (git-diff-tree(1)); `old_path` is the path before a rename."""
+    """One path that differs. `status` is A, D, M, R or T (git-diff-tree(1)).
+
+    `old` and `new` are the names of its objects, and `old_path` is its path before a rename.
+    """
 
     path: bytes
     status: str
@@ -78,7 +81,7 @@ class TreeChange(NamedTuple):
 
     @property
     def patch_count(self) -> int:
-        """The number of its patches: two if the type of the file changed."""
+        """The number of patches that git prints: two if the type of the file changed."""
         return 2 if self.status == "T" else 1
 
 
@@ -86,7 +89,7 @@ class ComparedPaths(NamedTuple):
     """The files and folders to compare (all if `paths` is empty), and whether to find renames among them.
 
     If the caller may read none of the changed paths, or more than a command takes, `paths` is empty, and `listed` has
-    the changes of those that may be read.
+    the changes of the paths that may be read.
     """
 
     paths: Sequence[bytes] = ()
@@ -199,11 +202,11 @@ async def patches(
     room: int,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[str], bool]:
-    """Return a text with the patches of each of the first changes: at least one text, and more if they fit in `room`.
+    """Return one text for each of the first changes, with its patches: at least one text, and more while `room` lasts.
 
-    The second value is whether git ended too early, so that it may return more texts next time.
-
-    `git apply` accepts them. Patches of binary files have the full names of objects, others abbreviate them.
+    `room` is a number of characters. The second value is whether git ended too early, so that another call may return
+    more texts. `git apply` accepts the texts. Patches of binary files have the full names of objects, other patches
+    abbreviate them.
 
     Raises:
         GitFailed: git cannot compare them.
@@ -259,12 +262,12 @@ async def patches(
 def _command(working: WorkingTree) -> tuple[str, ...]:
     """Return the command that compares, with its safety options."""
     if not working.index_file:
-        return ("diff-tree", "-r", *_TREES)
+        return ("diff-tree", "-r", *_TREE_OPTIONS)
     # ADMRT leaves out merge conflicts, which a patch cannot show.
     if not working.folder:
-        return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREES)
+        return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREE_OPTIONS)
     # For a submodule, git would start another git with the configuration of the submodule.
-    return ("diff-index", "--diff-filter=ADMRT", *_TREES, "--ignore-submodules=all")
+    return ("diff-index", "--diff-filter=ADMRT", *_TREE_OPTIONS, "--ignore-submodules=all")
 
 
 def _sides(old: str, new: str, working: WorkingTree) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from wharfinger.sources.labels import UnusableFolder, resolve_root
 _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
 _QUOTED_OR_DROPPED = re.compile(r"""("(?:[^"\\\n]+|\\[\s\S])*"?|\\.)|[#;].*|\\\n""").sub
-"""What is quoted or escaped in a configuration (group 1), or a comment, or the end of a line that continues."""
+"""Replaces the quoted and escaped parts of a configuration (group 1), its comments, and the ends of continued lines."""
 _QUOTE_OR_ESCAPE = re.compile(r'"|\\(.)').sub
 
 __all__ = ["FoundRepository", "GitDirectory", "find_repository"]

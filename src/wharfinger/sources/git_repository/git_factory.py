@@ -24,11 +24,12 @@ def git(
     """Publish a git repository: `server.include(git("."))`, or `git("https://git.example.org/docs.git")`.
 
     Clients read trees, files, commits, differences and logs at any revision. The source never runs a program that the
-    repository names, never writes to a repository of this machine, and reads nothing outside its folder. Clients can
-    read every object by its name, even one that is in no branch.
+    repository names, never writes to a repository of this machine, and reads nothing outside the folders of the
+    repository. Clients can read every object by its name, even one that is in no branch.
 
     A remote repository is cloned into the user's cache folder when the server starts, and fetched regularly. A token
-    for it is read from the environment (`WHARFINGER_GIT_TOKEN`). While it cannot be reached, its last state is served.
+    for it is read from the environment (`WHARFINGER_GIT_TOKEN`). While its server cannot be reached, the state of the
+    last fetch is served.
 
     Args:
         path: The top folder of a repository, a bare repository, the git directory of a worktree or a submodule, or the

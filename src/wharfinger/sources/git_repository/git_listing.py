@@ -76,9 +76,9 @@ class _List:
                 yield row
 
     async def branches(self, after: str) -> AsyncIterator[_Row]:
-        first_name = unquote_rev(after) if after else ""
+        last_name = unquote_rev(after) if after else ""
         for name in self.references.under(BRANCHES):
-            if name > first_name and self._reads(row := self._named(BRANCHES, name, quote_rev(name))):
+            if name > last_name and self._reads(row := self._named(BRANCHES, name, quote_rev(name))):
                 yield row
 
     async def tags(self, after: str) -> AsyncIterator[_Row]:
@@ -104,9 +104,9 @@ class _List:
         if self.tip is None:
             return
         number, _, oid = after.partition(":")
-        shown = int(number) if after else 0
-        while shown < limit:
-            batch_size = min(LISTED_COMMITS, limit - shown)
+        count = int(number) if after else 0
+        while count < limit:
+            batch_size = min(LISTED_COMMITS, limit - count)
             boundary_version = self.repository.references.boundary_version
             histories = self.repository.histories
             try:
@@ -117,8 +117,8 @@ class _List:
             except GitFailed:  # only the history is damaged: continue with the rest of the list
                 return
             for commit in window.commits:
-                shown += 1
-                yield _Row(f"{shown}:{commit.oid}", commit=commit.oid)
+                count += 1
+                yield _Row(f"{count}:{commit.oid}", commit=commit.oid)
             if window.after is None:
                 return
             oid = window.after

@@ -1,6 +1,6 @@
 """Reads commits, tags, trees and blobs by the names of their objects, and finds paths in trees.
 
-A walk reads a tree only when it comes to the entries of that tree, because a tree can contain another one many times.
+A walk reads a tree only when it comes to the entries of that tree, because a tree can contain another tree many times.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class GitObjects:
         """Return the object that a tag leads to. If the object is not a tag, return it as it is.
 
         Raises:
-            MissingObject: the object, or one that a tag names, is missing.
+            MissingObject: the object, or one that a tag names, is missing, or the chain of tags is too long.
         """
         for _ in range(MAX_TAGS):
             info = await self.reader.info(oid)
@@ -239,7 +239,7 @@ class GitObjects:
             if not is_tree(entry.mode):
                 raise NoSuchPath("/".join(parts))
             entries = await self.tree(entry.oid)
-            index = entries.place_of(os.fsencode(part))
+            index = entries.index_of(os.fsencode(part))
             if index is None:
                 raise NoSuchPath("/".join(parts))
             entry = entries[index]
@@ -253,14 +253,14 @@ class GitObjects:
         Folders for which `should_enter` returns False are yielded without their entries.
 
         Raises:
-            NoSuchPath: the tree has no such path.
+            NoSuchPath: the tree has no path `after`.
         """
         stack: list[tuple[Parts, GitTree, int]] = []
         oid = tree
         parts: Parts = ()
         for part in after:
             entries = await self.tree(oid)
-            index = entries.place_of(os.fsencode(part))
+            index = entries.index_of(os.fsencode(part))
             if index is None:
                 raise NoSuchPath(part)
             stack.append((parts, entries, index + 1))

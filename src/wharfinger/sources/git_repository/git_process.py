@@ -98,7 +98,10 @@ class GitPlace(Protocol):
 
 
 class GitFailed(InvalidArgument):
-    """A command of git failed or was ended; the message says why. `why` is git's own message."""
+    """A command of git failed or was ended; the message says why.
+
+    `why` is git's own message, or empty if git was ended.
+    """
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -285,7 +288,7 @@ class _Command(asyncio.SubprocessProtocol):
         self.stderr = bytearray()
         self.cut = ""
         self.code: int | None = None
-        self._left = max_output_bytes
+        self._bytes_left = max_output_bytes
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -294,10 +297,10 @@ class _Command(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr += data[: STDERR_BYTES - len(self.stderr)]
-        elif self._left >= 0:
+        elif self._bytes_left >= 0:
             self.parts.append(data)
-            self._left -= len(data)
-            if self._left < 0:
+            self._bytes_left -= len(data)
+            if self._bytes_left < 0:
                 self.end("size")
 
     def end(self, cut: str) -> None:
@@ -308,6 +311,6 @@ class _Command(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self.code = self._transport.get_returncode()
-            self._transport.close()  # it warns otherwise when it is collected
+            self._transport.close()  # an open transport warns when it is garbage-collected
         if not self.ended.done():
             self.ended.set_result(None)

@@ -53,8 +53,11 @@ def subject(commit: Commit) -> str:
     return first if len(first) <= SUBJECT_CHARACTERS else first[:SUBJECT_CHARACTERS] + "…"
 
 
-def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff: str) -> str:
-    """Return the author, time, message and changed paths of a commit. `more` is true if there are other paths."""
+def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff_uri: str) -> str:
+    """Return the author, time, message and changed paths of a commit. `more` is true if there are other paths.
+
+    `diff_uri` is the URI of its difference.
+    """
     lines = [f"commit {commit.oid}"]
     lines += [f"parent {parent}" for parent in commit.parents]
     lines += [f"author {shown(commit.author.name)}  {local_time(commit.author)}"]
@@ -65,7 +68,7 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
         lines += ["", f"tagged{by}", "", _indented(tag.message)]
     lines += ["", _indented(commit.message), ""]
     against = "its first parent" if len(commit.parents) > 1 else "its parent" if commit.parents else "nothing"
-    lines += [f"{'More than ' if more else ''}{many(len(changed), 'path')} changed against {against}; read {diff}"]
+    lines += [f"{'More than ' if more else ''}{many(len(changed), 'path')} changed against {against}; read {diff_uri}"]
     lines += [change_line(change) for change in changed]
     return "\n".join(lines) + "\n"
 
@@ -78,7 +81,7 @@ def change_line(change: TreeChange) -> str:
 
 
 def log_entry(commit: Commit, old_path: bytes = b"") -> str:
-    """Return a commit of a log with its whole message. `old_path` is the path from which it renamed the file."""
+    """Return a commit of a log with its whole message. `old_path` is the path of a renamed file before the commit."""
     lines = [
         f"{commit.oid[:12]} {local_time(commit.committer)}  {shown(commit.author.name)}",
         _indented(commit.message),

@@ -1,4 +1,4 @@
-"""Writes and reads the URIs of trees, commits, differences and logs, without access to the repository.
+"""Writes and parses the URIs of one repository, such as those of trees and commits, without access to it.
 
 A revision is one part of the path, so the slash of `feature/x` is written `%2F`. The parts of a path are file names,
 byte for byte, as in `file:` URIs.
@@ -63,7 +63,7 @@ class GitUris:
         """
         first = quote_rev(rev)
         if to is not None:
-            # A dot at the end could not be told from the two that follow.
+            # If the name ends with a dot, escape it: the two dots of the separator follow.
             first = f"{first[:-1]}%2E" if first.endswith(".") else first
         revisions = first if to is None else f"{first}..{quote_rev(to)}"
         return f"{self._prefix}diff/{revisions}" + ("/" + join_parts(parts) if parts else "")
@@ -162,7 +162,7 @@ def plain_path(text: str) -> Parts:
 
 
 def quote_rev(rev: str) -> str:
-    """Write a revision as one part of a URI's path: escape all but letters, digits and `-._~`."""
+    """Write a revision as one part of a URI's path: escape `..`, and all but letters, digits and `-._~`."""
     if _PLAIN(rev) and ".." not in rev:  # most revisions need no escapes
         return rev
     return "".join([

@@ -31,7 +31,7 @@ MAX_LOG_COMMITS = 100_000
 DEFAULT_COMMITS = 50
 """Maximum number of commits of a window whose URI has no `limit`."""
 MIN_RUN_COMMITS = 500
-"""Minimum number of commits that a run of `git log` returns, if the history has as many."""
+"""Minimum number of commits that a run of `git log` returns, if the history has as many and there is no `pickaxe`."""
 SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
 CUT_HISTORY_SECONDS = 10.0
@@ -41,7 +41,7 @@ MAX_CACHED_COMMITS = 8 * MAX_LOG_COMMITS
 
 
 class LogSelection(NamedTuple):
-    """The selected commits. Times are seconds since 1970, both ends included; texts are searched for literally."""
+    """The conditions of a log. Times are seconds since 1970, both ends included; texts are searched for literally."""
 
     path: bytes = b""
     follow: bool = False
@@ -64,7 +64,10 @@ class NotInLog(InvalidArgument):
 
 
 class LoggedCommit(NamedTuple):
-    """A commit of a log. If a file is followed, `status` is a letter such as M (git-diff-tree(1)), `path` its path."""
+    """A commit of a log. If a file is followed, `path` is its path in this commit, and `status` a letter such as M.
+
+    git-diff-tree(1) explains the letters.
+    """
 
     oid: str
     status: str = ""
@@ -134,7 +137,7 @@ class Histories:
             ):
                 history = await self._read(tip, selection, min(max_commits, MAX_LOG_COMMITS))
                 if kept is not None and history.complete and len(history.commits) < len(kept.commits):
-                    # This search ended earlier than the last one, of which clients may have read windows.
+                    # This search ended earlier than the previous one, and clients may have read windows of that one.
                     history = history._replace(commits=kept.commits)
                 self._kept.put(key, history, len(history.commits) + 100)
             begin: int | None = 0

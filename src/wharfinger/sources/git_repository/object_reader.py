@@ -6,7 +6,7 @@
 
 Requests that wait are written to a process together, and their answers are read in order, so that many small objects
 cost few system calls. A repository has up to `MAX_REPOSITORY_PROCESSES` processes, and an event loop up to
-`MAX_PROCESSES`. If a repository needs another one, the process that was idle longest is ended.
+`MAX_PROCESSES`. If all of them run when a repository needs one, the process that was idle longest is ended.
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
 objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
@@ -453,7 +453,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             self.end()
 
     def end(self, reason: str = "") -> None:
-        """End the process now."""
+        """End the process: kill it if it is busy, otherwise only close its input."""
         self._why = self._why or reason
         self.retired = True
         if self._transport is not None:
@@ -555,7 +555,7 @@ class _CatFile(asyncio.SubprocessProtocol):
         if self._transport is not None:
             if self._info is not None and self._transport.get_returncode() == 0:
                 self._why = self._why or "it has fewer bytes than its header says"
-            self._transport.close()  # it warns otherwise when it is collected
+            self._transport.close()  # an open transport warns when it is garbage-collected
         self._processes.removed(self)
         self._report_end()
 

@@ -74,7 +74,7 @@ class GitTree(Sequence[GitTreeEntry]):
 
     def __init__(self, rows: list[tuple[bytes, bytes, bytes]]) -> None:
         self._rows = rows
-        self._index_of: dict[bytes, int] | None = None
+        self._indexes_by_name: dict[bytes, int] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -93,11 +93,11 @@ class GitTree(Sequence[GitTreeEntry]):
         """Approximate bytes of memory that this takes."""
         return 250 * len(self._rows) + sum([len(row[1]) for row in self._rows]) + 100
 
-    def place_of(self, name: bytes) -> int | None:
+    def index_of(self, name: bytes) -> int | None:
         """Return the index of the entry with this name, or None."""
-        if self._index_of is None:
-            self._index_of = {row[1]: index for index, row in reversed(list(enumerate(self._rows)))}
-        return self._index_of.get(name)
+        if self._indexes_by_name is None:
+            self._indexes_by_name = {row[1]: index for index, row in reversed(list(enumerate(self._rows)))}
+        return self._indexes_by_name.get(name)
 
 
 def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:

@@ -1,8 +1,9 @@
-"""Makes the directory that git opens instead of the repository's own, with links to its references and objects.
+"""Makes the directory that git opens instead of the repository's own.
 
-It has a configuration of its own, and no hooks, alternates, grafts, replacements or attributes of the repository. The
-targets of the links to `objects/00` to `objects/ff` and `packed-refs` need not exist: a link works as soon as git
-creates its target, so new commits, `git gc` and `git pack-refs` have effect immediately.
+It links to the repository's references and objects. It has a configuration of its own, and no hooks, alternates,
+grafts, replacements or attributes of the repository. The targets of the links to `objects/00` to `objects/ff` and
+`packed-refs` need not exist: a link works as soon as git creates its target, so new commits, `git gc` and
+`git pack-refs` have effect immediately.
 
 git follows symbolic links, and one among the objects could lead to another repository. `check_links` searches for such
 links: first in all directories, later in those that changed.
@@ -84,10 +85,10 @@ class PrivateDirectory:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._links = _LinkSearch(found.common)
-        self._shallow = b""
+        self._shallow_bytes = b""
         self.shallow: frozenset[str] = frozenset()
         """The commits of a shallow clone whose parents are missing."""
-        self.made = 0
+        self.times_made = 0
         """How many times the directory was made: more than once if the system deleted it."""
 
     def open(self) -> None:
@@ -106,7 +107,7 @@ class PrivateDirectory:
                 self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
                 self.path = self._folder.name
                 self._fill()
-                if not self.made:  # later, a caller of `copy_shallow` has to learn of changes
+                if not self.times_made:  # later, only `copy_shallow` copies it, so that its caller learns of changes
                     self._copy_shallow()
             except OSError as error:
                 self._remove()
@@ -115,7 +116,7 @@ class PrivateDirectory:
                     f"No links to the repository {self.found.root} can be made in the folder of temporary files "
                     f"({error.strerror}): {advice}."
                 ) from None
-            self.made += 1
+            self.times_made += 1
 
     def close(self) -> None:
         """Remove the directory. Blocks."""
@@ -134,7 +135,7 @@ class PrivateDirectory:
             found = {*os.listdir(self.path), *os.listdir(os.path.join(self.path, "objects"))}
         except OSError:
             return False
-        optional = (("reftable", self.found.reftable), ("shallow", bool(self._shallow)))
+        optional = (("reftable", self.found.reftable), ("shallow", bool(self._shallow_bytes)))
         expected = _FILES | _OBJECTS | {name for name, is_expected in optional if is_expected}
         return expected <= found
 
@@ -150,8 +151,8 @@ class PrivateDirectory:
         _write(self.path, "attributes", "".join(lines).encode())
         # git needs a HEAD, but never uses it: only names of objects are passed.
         _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if repository.reftable else b"ref: refs/heads/main\n")
-        if self._shallow:
-            _write(self.path, "shallow", self._shallow)
+        if self._shallow_bytes:
+            _write(self.path, "shallow", self._shallow_bytes)
         os.mkdir(os.path.join(self.path, "objects"))
         names = ["refs", "packed-refs", *[f"objects/{name}" for name in sorted(_OBJECTS)]]
         for name in names + ["reftable"] * repository.reftable:
@@ -191,9 +192,9 @@ class PrivateDirectory:
             shallow = self.found.common.read("shallow", max_bytes=16 << 20)
         except NotServed:
             shallow = b""
-        if shallow == self._shallow:
+        if shallow == self._shallow_bytes:
             return False
-        self._shallow = shallow
+        self._shallow_bytes = shallow
         self.shallow = frozenset(shallow.decode("ascii", "replace").split())
         if shallow:
             _write(self.path, "shallow", shallow)
@@ -276,7 +277,7 @@ class _LinkSearch:
         except OSError:  # it is missing, or not a directory
             self._stamps.pop(name, None)
             return ""
-        # A change within the clock's granularity would be missed.
+        # Another change within the same tick of the clock would leave the same time, so a recent stamp is not kept.
         if not link and time.time_ns() - status.st_mtime_ns > 100_000_000:
             self._stamps[name] = stamp
         return link.replace("//", "/")

@@ -91,6 +91,7 @@ class ChangedPaths:
         return await self._read(oids[:half]) | await self._read(oids[half:])
 
 
+# A submodule is a path too, so the policy also judges commits that changed only submodules.
 _DIFF_OPTIONS = tuple(option for option in SAFE_DIFF if not option.startswith("--ignore-submodules"))
 
 
@@ -139,7 +140,7 @@ class ReadableHistory:
     # Commits
 
     async def shows(self, oid: str, rev: str = "") -> bool:
-        """Return whether a commit is shown: it changed a file that may be read, or none. `rev` is its name in URIs."""
+        """Return whether a commit is shown: it changed a readable file, or no file. `rev` is its name in URIs."""
         return self.all_files or self._shows(
             rev or oid, (await self._changed.of([oid], self._boundary_version)).get(oid)
         )
@@ -158,13 +159,13 @@ class ReadableHistory:
         """Return the commit itself or, if it is hidden, the first shown one along its first parents.
 
         Raises:
-            UnknownRevision: none was found in `SEARCH_SECONDS`.
+            UnknownRevision: there is none, or none was found in `SEARCH_SECONDS`.
         """
         if self.all_files:
             return oid
-        ends = time.monotonic() + SEARCH_SECONDS
+        deadline = time.monotonic() + SEARCH_SECONDS
         size = 1  # most commits are shown
-        while time.monotonic() < ends:
+        while time.monotonic() < deadline:
             chain = [await self._objects.commit(oid)]
             while len(chain) < size and chain[-1].parents:
                 chain.append(await self._objects.commit(chain[-1].parents[0]))
@@ -199,14 +200,14 @@ class ReadableHistory:
         Raises:
             InvalidArgument: `after` is not a commit of this log.
         """
-        # The log of a followed file ends where the file had a hidden name. So read it from its start, to see whether it
-        # reaches `after`.
+        # The log of a followed file ends where the file had a hidden name. So read the log from its start,
+        # to see whether `after` comes before that end.
         skipped_to, after = (after, None) if selection.follow else (None, after)
         if after is not None:
             changed = await self._changed.of([after], self._boundary_version)
             if not self._selects(LoggedCommit(after), changed.get(after), selection):
                 raise NotInLog(after)
-        ends = time.monotonic() + SEARCH_SECONDS
+        deadline = time.monotonic() + SEARCH_SECONDS
         commits: list[LoggedCommit] = []
         while True:
             unfiltered = await histories.window(
@@ -230,7 +231,7 @@ class ReadableHistory:
                 if skipped_to is not None:
                     raise NotInLog(skipped_to)
                 return CommitWindow(commits, None, unfiltered.cut)
-            if time.monotonic() > ends:
+            if time.monotonic() > deadline:
                 return CommitWindow(commits, None, "time")
             after = unfiltered.after
 

@@ -158,9 +158,9 @@ class ReferenceReader:
             self._objects_stamp = objects_stamp
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
-                read = await read_references(self._private_directory, links)
-                if self._last is None or not read.same(self._last):
-                    self._last = read
+                current = await read_references(self._private_directory, links)
+                if self._last is None or not current.same(self._last):
+                    self._last = current
                 self._signature = signature
             self._checked_at = began
             return self._last
@@ -193,7 +193,7 @@ class ReferenceReader:
                 for line in output.data.split(b"\n")[:-1]:
                     seconds, _, name = os.fsdecode(line).partition(" ")
                     times[name] = int(seconds) if seconds.lstrip("-").isdecimal() else 0
-            except GitFailed:  # a tag names a missing object: sort them by name
+            except GitFailed:  # a tag names a missing object: sort the tags by name
                 times.clear()
             references.tag_times = times
         return references.tag_times
@@ -213,7 +213,7 @@ class ReferenceReader:
         common, own = private_directory.found.common.path, private_directory.found.own.path
         objects_stamp = (
             self.boundary_version,
-            private_directory.made,
+            private_directory.times_made,
             _stamp(common, "objects")[:1],
             _stamp(common, "objects", "pack"),
         )

@@ -1,4 +1,4 @@
-"""Resolves the name of a revision to one object: a reference or an object's name, and a few steps to parents.
+"""Resolves the name of a revision to one object: a reference or an object's name, and steps to parents.
 
 Other forms that git understands (`:/text`, `^{/expression}`, `@{-1}`, `rev:path`) are refused, so no expression of a
 client is ever run, and no reflog is read. A name is resolved once, and only the name of its object is passed on.

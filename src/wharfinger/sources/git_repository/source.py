@@ -109,7 +109,7 @@ class GitSource(Watched[Polling], Source):
         return await self._with_answer(uri, resource)
 
     async def version(self, uri: str) -> str:
-        """Return the name of the object that the URI refers to now; for a difference, of both objects."""
+        """Return a text that changes with the content of the URI: for a file or folder, the name of its object."""
         return await self._with_answer(uri, _version)
 
     # Reading
