@@ -33,7 +33,7 @@ def complete_path(
     except (NotServed, UnreadableUri):
         return []
     typed_text = typed_name(typed)
-    paths = _completions(parts, listing, typed_text, None if view is None else view.names(parts), accepts)
+    paths = _completions(parts, listing, typed_text, None if view is None else view.name_filter(parts), accepts)
     if typed_text and len(paths) < MAX_COMPLETIONS:
         paths += _complete_deeper(tree, parts, typed_text, MAX_COMPLETIONS - len(paths), set(paths), view, accepts)
     return paths[:MAX_COMPLETIONS]

@@ -33,7 +33,7 @@ from wharfinger.sources.document_text.document_query import pages_uri, read_docu
 from wharfinger.sources.document_text.parser_pool import ContentChanged, shared_pool
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.safe_open import missing_as_not_served, stamp_of
-from wharfinger.sources.folder.tree_resources import TreeResources, found
+from wharfinger.sources.folder.tree_resources import TreeResources, not_served_as_not_found
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, BytesContent, read_content, remark
@@ -190,7 +190,7 @@ class DocumentFiles:
         if only_directory:
             raise ResourceNotFound(uri)
         for _ in range(MAX_TRIES):
-            with found(uri), self.files.tree.file(parts) as descriptor, missing_as_not_served():
+            with not_served_as_not_found(uri), self.files.tree.file(parts) as descriptor, missing_as_not_served():
                 status = os.fstat(descriptor)
                 key = (format.name, *stamp_of(status))
                 try:

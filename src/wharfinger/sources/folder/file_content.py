@@ -126,7 +126,7 @@ class Headings:
 
     def of(self, mime_type: str, status: os.stat_result, descriptor: int) -> str:
         """Return the heading of an open file, or an empty string if it has none."""
-        # Compiling its patterns takes 3 ms, which would delay every start.
+        # Imported on use: this module compiles patterns for 3 ms, which would delay every start.
         from wharfinger.content.headings import has_heading
 
         if not has_heading(mime_type):
@@ -135,11 +135,11 @@ class Headings:
         heading = self._texts.get(key)
         return self._read(key, mime_type, descriptor) if heading is None else heading
 
-    def listed(self, mime_type: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
-        """Return the heading of a file in a directory. If it is not cached, the file is opened only if `read`."""
+    def listed(self, mime_type: str, status: os.stat_result, parent: Handle, name: str, may_open: bool) -> str:
+        """Return the heading of a file in a directory. If it is not cached, the file is opened only if `may_open`."""
         key = _key(mime_type, status)
         heading = self._texts.get(key)
-        if heading is not None or not read:
+        if heading is not None or not may_open:
             return heading or ""
         from wharfinger.content.headings import has_heading
 

@@ -7,7 +7,8 @@ reported, and a lost or repeated event does no harm. Three cases need care:
 - before the first snapshot nothing can be compared: the time of the last change decides;
 - two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
   always reported;
-- directories are added and removed: the set of watched directories is computed again (`_plan`), and all are compared.
+- directories are added and removed: the set of watched directories is computed again (`_plan`), and all watched URIs
+  are compared.
 If the system cannot watch (limits, network file systems), the thread polls.
 """
 
@@ -79,19 +80,19 @@ _MISSING = _Snapshot(0, 0)
 class _Watched:
     """One URI, or the list, and its last snapshot."""
 
-    __slots__ = ("changed", "content_digest", "only_directory", "parts", "seen", "since")
+    __slots__ = ("changed", "content_digest", "last_snapshot", "only_directory", "parts", "since_ns")
 
     def __init__(self, changed: Changed, parts: Parts, only_directory: bool) -> None:
         self.changed = changed
         self.parts = parts
         self.only_directory = only_directory
-        self.seen: _Snapshot | None = None
+        self.last_snapshot: _Snapshot | None = None
         self.content_digest: bytes | None = None
-        self.since = time.time_ns()
+        self.since_ns = time.time_ns()
 
 
 class _WakeSignal:
-    """Ends a wait of the thread: it has to stop, or other URIs are watched now. The system's watcher polls `is_set`."""
+    """Ends a wait of the thread if it has to stop or to watch other URIs. The system's watcher polls `is_set`."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -109,7 +110,7 @@ class TreeWatch:
         tree: FileTree,
         locate: LocatePath,
         poll: float | None = None,
-        digest_content: DigestContent = lambda uri, watched: None,
+        digest_content: DigestContent = lambda uri, watched_count: None,
     ) -> None:
         self.tree = tree
         self.digest_content = digest_content
@@ -122,7 +123,7 @@ class TreeWatch:
         self.means = _describe_polling(poll) if poll else _system_watcher()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` from a thread when this URI or (None) the list changes from now on."""
+        """Call `changed` from a thread when this URI, or the list if it is None, changes from now on."""
         try:
             parts, only_directory = ((), True) if uri is None else self._locate(uri)
         except (ResourceNotFound, InvalidArgument):
@@ -163,7 +164,7 @@ class TreeWatch:
         return self._watched.get(uri) is item
 
     @property
-    def number(self) -> int:
+    def watched_count(self) -> int:
         """The number of watched URIs, including the list."""
         return len(self._watched)
 
@@ -203,7 +204,7 @@ class _WatchThread:
         self.notifier: Notifier | None = None
         self.directories: dict[str, Identity] = {}  # directories whose entries are watched, by path
         self.fingerprints: dict[str, int] = {}  # of their listings, if the list is watched
-        self.unwatchable = False  # whether some of them cannot be given to the watcher
+        self.has_unwatchable = False  # whether the watcher cannot watch some directories, or there are none
 
     def run(self) -> None:
         """Work until stopped. After an error, try again with the last snapshots, so that no change is missed."""
@@ -299,7 +300,7 @@ class _WatchThread:
             return True
         paths = [self._absolute(path) for path in ([""] if RECURSIVE else self.directories)]
         watchable = [path for path in paths if not RECURSIVE or _is_utf8(path)]
-        self.unwatchable = len(watchable) < len(paths) or not self.directories
+        self.has_unwatchable = len(watchable) < len(paths) or not self.directories
         if not self.directories:
             return True
         try:
@@ -327,7 +328,7 @@ class _WatchThread:
             self.wake.stopped.wait(RETRY_SECONDS)
             return False
         try:
-            timeout = RETRY_SECONDS if self.unwatchable else ROOT_CHECK_SECONDS
+            timeout = RETRY_SECONDS if self.has_unwatchable else ROOT_CHECK_SECONDS
             hints = self.notifier.watch(DEBOUNCE_MS, STEP_MS, int(timeout * 1000), self.wake)
         except Exception as error:  # watchfiles fails for a name that is not UTF-8, without naming it
             log.debug("The watcher of %s failed: %r", self.tree.root, error)
@@ -336,7 +337,7 @@ class _WatchThread:
             return False
         if isinstance(hints, str):
             # `watchfiles` returns "signal" if a signal arrived.
-            return hints == "signal" or (hints == "timeout" and not self.unwatchable and self._root_is_watched())
+            return hints == "signal" or (hints == "timeout" and not self.has_unwatchable and self._root_is_watched())
         return self._handle(hints)
 
     def _root_is_watched(self) -> bool:
@@ -401,8 +402,8 @@ class _WatchThread:
             if uri is None or self.wake.stopped.is_set():
                 continue
             path = "/".join(item.parts)
-            if touched is None or path in touched or item.seen is None:
-                if item.seen is None:  # before the snapshot, whose time shows a change between the two
+            if touched is None or path in touched or item.last_snapshot is None:
+                if item.last_snapshot is None:  # before the snapshot, whose time shows a change after the digest
                     item.content_digest = self.watch.digest_content(uri, len(watched))
                 self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 
@@ -439,15 +440,16 @@ class _WatchThread:
 
     def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
         """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock."""
-        before, item.seen = item.seen, now
+        before, item.last_snapshot = item.last_snapshot, now
         if before is None:
             # Nothing was seen between `watch` and now: only times can show a change.
-            differs = now is _MISSING or now.latest >= item.since - CLOCK_TICK_NS
+            differs = now is _MISSING or now.latest >= item.since_ns - CLOCK_TICK_NS
         else:
             differs = before.fingerprint != now.fingerprint or (hinted and not is_settled(now.latest))
         if differs and before is not None and uri is not None and item.content_digest is not None:
-            # After the snapshot: a change between the two is reported now, and can be read.
-            last_digest, item.content_digest = item.content_digest, self.watch.digest_content(uri, self.watch.number)
+            # Computed after the snapshot: a change before the digest is reported now, and can be read.
+            last_digest = item.content_digest
+            item.content_digest = self.watch.digest_content(uri, self.watch.watched_count)
             differs = last_digest != item.content_digest
         if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
             item.changed(uri)

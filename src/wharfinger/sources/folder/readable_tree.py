@@ -22,7 +22,7 @@ class ReadableTree:
         """Return the beginning of all URIs in a directory."""
         return f"{self._prefix}{join_parts(parts)}/" if parts else self._prefix
 
-    def names(self, parts: Parts) -> Callable[[str], bool] | None:
+    def name_filter(self, parts: Parts) -> Callable[[str], bool] | None:
         """Return a function that returns whether an entry of a directory may be read; None if all of them may be."""
         return readable_names(self.prefix(parts))
 

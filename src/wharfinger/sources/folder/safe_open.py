@@ -156,7 +156,7 @@ def has_another_spelling(parent: Handle, name: str) -> bool:
     spellings -= {name, ""}
     for spelling in spellings:
         try:
-            other_status = stat_entry(parent, spelling)  # first, since hardly any directory has it
+            other_status = stat_entry(parent, spelling)  # first, since it hardly ever exists
             if os.path.samestat(other_status, stat_entry(parent, name)):
                 return True
         except (OSError, ValueError, NotServed):

@@ -194,7 +194,7 @@ class Folder(Watched[TreeWatch], Source):
 
     @brief
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading it. For a window, that of its file.
+        """Return the resource of a URI, without reading it. A window has the resource of its file, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -208,7 +208,7 @@ class Folder(Watched[TreeWatch], Source):
 
     @brief
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Read a file, or a window of it; or a directory's listing, with one more content for each child.
+        """Read a file or a window of it. For a directory, return its listing, and one more content for each child.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -234,7 +234,7 @@ class Folder(Watched[TreeWatch], Source):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`.
 
-        For the pages of a document, return documents, and then ranges of the pages of one.
+        In the template of pages, return the paths of documents only, and ranges of the pages of a document.
         """
         of_pages = template == self.pages_template
         if argument == "path":
@@ -276,9 +276,9 @@ class Folder(Watched[TreeWatch], Source):
     def _locate(self, uri: str) -> tuple[Parts, bool]:
         return self.files.locate(uri.partition("?")[0]) if is_document_uri(uri) else self.files.locate_base(uri)
 
-    def _window_digest(self, uri: str, watched: int) -> bytes | None:
+    def _window_digest(self, uri: str, watched_count: int) -> bytes | None:
         """Return a digest of a window's content; None for the text of a document, which is not parsed to compare it."""
-        return None if is_document_uri(uri) else self.files.window_digest(uri, watched)
+        return None if is_document_uri(uri) else self.files.window_digest(uri, watched_count)
 
     def batch(self) -> AbstractContextManager[object]:
         """Share opened directories between the reads that this thread makes in the `with` block."""

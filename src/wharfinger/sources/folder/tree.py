@@ -88,13 +88,13 @@ class TreePosition(NamedTuple):
     parts: Parts
 
 
-_KEY_ESCAPED = re.compile("[%\udc80-\udcff]")
+_UNSAFE_IN_KEY = re.compile("[%\udc80-\udcff]")
 _KEY_ESCAPE = re.compile("%([0-9A-F]{2})")
 
 
 def write_key(position: TreePosition) -> str:
     """Write a position as text that JSON can carry."""
-    path = _KEY_ESCAPED.sub(lambda match: f"%{ord(match[0]) & 0xFF:02X}", "/".join(position.parts))
+    path = _UNSAFE_IN_KEY.sub(lambda match: f"%{ord(match[0]) & 0xFF:02X}", "/".join(position.parts))
     return ("d:" if position.is_directory else "f:") + path
 
 
@@ -209,7 +209,7 @@ class OpenDirectory(NamedTuple):
 class TreeView(Protocol):
     """The part of a tree that one caller sees."""
 
-    def names(self, parts: Parts) -> Callable[[str], bool] | None:
+    def name_filter(self, parts: Parts) -> Callable[[str], bool] | None:
         """Return a function that returns whether an entry of a directory is shown; None if all of them are."""
         ...
 
@@ -278,7 +278,8 @@ class FileTree:
         """When a page was last listed (monotonic clock): the walk of a watcher pauses after a listing."""
         self._shared = _SharedDirectories()
         self._lock = threading.Lock()
-        self._scans = tuple(threading.Lock() for _ in range(16))  # one thread lists a directory while others wait
+        # While one thread lists a directory, others that need its listing wait.
+        self._listing_locks = tuple(threading.Lock() for _ in range(16))
         self._kept: dict[str, _KeptListing] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
@@ -298,7 +299,7 @@ class FileTree:
             self.close_directory(directory)
 
     def open_directory(self, parts: Parts) -> OpenDirectory:
-        """Open a published directory, until it is passed to `close_directory`.
+        """Open a published directory. Close it with `close_directory`.
 
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a directory.
@@ -341,10 +342,10 @@ class FileTree:
 
     @contextmanager
     def share(self) -> Generator[None]:
-        """Keep the directories that this thread opens in the `with` block open, the root first, for its next calls.
+        """Leave open the directories that this thread opens in the `with` block, and let its next calls use them.
 
-        Such a directory may be replaced meanwhile, which these calls do not notice. So use this only for requests that
-        arrived before the block began.
+        The root is opened first. The calls do not notice if such a directory is replaced meanwhile. So use this only
+        for requests that arrived before the block began.
         """
         shared: dict[str, OpenDirectory] = {}
         try:
@@ -425,7 +426,8 @@ class FileTree:
             except NotServed:
                 return
             try:
-                frames.append(_Frame(directory, (), self.listing(directory), None if view is None else view.names(())))
+                shows = None if view is None else view.name_filter(())
+                frames.append(_Frame(directory, (), self.listing(directory), shows))
             except BaseException:
                 close(directory.handle)
                 raise
@@ -505,7 +507,7 @@ class FileTree:
         except NotServed:
             return False
         parts = (*frame.parts, name)
-        frames.append(_Frame(directory, parts, listing, None if view is None else view.names(parts)))
+        frames.append(_Frame(directory, parts, listing, None if view is None else view.name_filter(parts)))
         return True
 
     def listing(self, directory: OpenDirectory) -> DirectoryListing:
@@ -518,7 +520,7 @@ class FileTree:
         listing = self._kept_listing(directory)
         if listing is not None:
             return listing
-        with self._scans[hash(prefix) % len(self._scans)]:
+        with self._listing_locks[hash(prefix) % len(self._listing_locks)]:
             listing = self._kept_listing(directory)  # another thread listed it meanwhile
             if listing is not None:
                 return listing
@@ -589,7 +591,7 @@ class FileTree:
         stamp = stamp_of(status)
         try:
             cached = self._ignore_files.get(rules.prefix)
-            if cached is not None and cached[0] == stamp and _same_rules(cached[1], rules, own=True):
+            if cached is not None and cached[0] == stamp and _same_rules(cached[1], rules, ignore_own=True):
                 return cached[1]
             own_rules = rules.with_patterns(
                 read_ignore_file(_read_beginning(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix)
@@ -604,10 +606,13 @@ class FileTree:
         return own_rules
 
 
-def _same_rules(kept: Rules, rules: Rules, own: bool = False) -> bool:
-    """Return whether both use the same compiled .gitignore files; with `own`, except the directory's own in `kept`."""
+def _same_rules(kept: Rules, rules: Rules, ignore_own: bool = False) -> bool:
+    """Return whether both use the same compiled .gitignore files.
+
+    With `ignore_own`, the file of the directory itself in `kept` is not compared.
+    """
     levels = kept.levels
-    if own and levels and levels[0].prefix_bytes == kept.prefix_bytes:
+    if ignore_own and levels and levels[0].prefix_bytes == kept.prefix_bytes:
         levels = levels[1:]
     return len(levels) == len(rules.levels) and all(
         one.patterns is other.patterns for one, other in zip(levels, rules.levels, strict=True)

@@ -72,7 +72,7 @@ from wharfinger.sources.windows.window import (
 )
 from wharfinger.sources.windows.window_budget import within_budget
 
-__all__ = ["TreeResources", "found"]
+__all__ = ["TreeResources", "not_served_as_not_found"]
 
 COMPARED_BYTES = 1 << 20
 """Maximum bytes of a watched window that are read to detect a change."""
@@ -106,7 +106,7 @@ class _SmallFile(NamedTuple):
 
 
 @contextmanager
-def found(uri: str) -> Generator[None]:
+def not_served_as_not_found(uri: str) -> Generator[None]:
     """Raise ResourceNotFound instead of NotServed."""
     try:
         yield
@@ -250,7 +250,7 @@ class TreeResources:
             ResourceNotFound: there is no such directory.
         """
         parts, _ = self.locate(uri)
-        with found(uri), self.tree.directory(parts) as directory:
+        with not_served_as_not_found(uri), self.tree.directory(parts) as directory:
             return self._children(directory, parts, after, limit)
 
     def _children(
@@ -261,7 +261,7 @@ class TreeResources:
         resources: list[t.Resource] = []
         last: TreePosition | None = None
         view = self.view()
-        shows = None if view is None else view.names(parts)
+        shows = None if view is None else view.name_filter(parts)
         for is_directory, name in _entries_after(listing, after):
             if shows is not None and not shows(name):
                 continue
@@ -294,8 +294,8 @@ class TreeResources:
         mime_type = mime.DIRECTORY if is_directory else listed_type(handle, name)
         heading = ""
         if self._headings is not None:
-            read = time.monotonic() - began < HEADING_SECONDS
-            heading = self._headings.listed(mime_type, status, handle, name, read)
+            in_time = time.monotonic() - began < HEADING_SECONDS
+            heading = self._headings.listed(mime_type, status, handle, name, may_open=in_time)
         return self._resource(parts, mime_type, status, heading=heading)
 
     def _resource(
@@ -325,7 +325,7 @@ class TreeResources:
     # Reading
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading it. For a window, that of its file.
+        """Return the resource of a URI, without reading it. A window has the resource of its file, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -360,7 +360,7 @@ class TreeResources:
     def read(
         self, uri: str, max_bytes: int | None = None, cache_scope: t.CacheScope = "public"
     ) -> t.ReadResourceResult:
-        """Read a file, or a window of it; or a directory's listing, with one more content for each child.
+        """Read a file or a window of it. For a directory, return its listing, and one more content for each child.
 
         `max_bytes` replaces `max_size`, if given.
 
@@ -464,7 +464,7 @@ class TreeResources:
     def _listing_text(self, parts: Parts, directory: OpenDirectory, children: list[t.Resource]) -> str:
         listing = self.tree.listing(directory)
         view = self.view()
-        shows = None if view is None else view.names(parts)
+        shows = None if view is None else view.name_filter(parts)
         if shows is None:
             folders, others = len(listing.directories), len(listing.files)
         else:
@@ -474,16 +474,16 @@ class TreeResources:
         more = self.template if folders + others > MAX_CHILDREN else ""
         return listing_text(where, counted, children, more, describe=self._describe)
 
-    def window_digest(self, uri: str, watched: int) -> bytes | None:
-        """Return a digest of the content of a window; None if the URI names no window, or too much would be read.
+    def window_digest(self, uri: str, watched_count: int) -> bytes | None:
+        """Return a digest of the content of a window; None if the URI has no such window, or too much would be read.
 
         Args:
-            uri: The URI of the window.
-            watched: The number of watched URIs.
+            uri: The URI of a window of lines or bytes.
+            watched_count: The number of watched URIs.
         """
         try:
             _, window = split_window(uri)
-            if window is None or window.kind == "tail" or watched > COMPARED_WINDOWS:
+            if window is None or window.kind == "tail" or watched_count > COMPARED_WINDOWS:
                 return None
             contents = self.read(uri, COMPARED_BYTES).contents
         except (ResourceNotFound, InvalidArgument, OSError) as error:
@@ -527,7 +527,7 @@ class TreeResources:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
         parts, _ = self.locate(uri)
-        with found(uri), self.tree.file(parts) as descriptor, missing_as_not_served():
+        with not_served_as_not_found(uri), self.tree.file(parts) as descriptor, missing_as_not_served():
             size = os.fstat(descriptor).st_size
             yield from text_pieces(content_of(descriptor, min(size, max_bytes or size), self.max_size))
 

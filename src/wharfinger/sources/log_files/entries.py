@@ -217,7 +217,7 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
         seen.append(first_time)
         return first_time[1] < moment
 
-    for number in range(ORDER_PROBES):
+    for number in range(ORDER_PROBES):  # only to collect times of all parts of the content in `seen`
         is_before(content.size * number // ORDER_PROBES)
     blocks = range(0, content.size, BLOCK_BYTES)
     block = bisect_left(blocks, True, key=lambda offset: not is_before(offset))

@@ -1,7 +1,8 @@
 """The level of a line of a log, written as one of the words, letters and numbers that programs use.
 
 A line about an HTTP request has the level of its status: 5xx is an error, 4xx a warning, any other is info. Words in
-its URL or user agent are ignored. uvicorn writes INFO before each request, so the status has precedence over that.
+its URL or user agent are ignored. A level before the request counts only if it is more severe than the status, because
+uvicorn writes INFO before each request.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads a log from a position, across growth, rotation and truncation, and returns every line once.
 
-A position names a file by its inode and a digest of the bytes before it (`positions`). `locate` finds that file under
-any name. `read_on` reads complete lines from it, and continues in the next newer file when the older one was read to
-its end and the newer one has content. After each read, the bytes are compared with the file again: if it was truncated
-or replaced, `LogMoved` is raised and the read is repeated (`with_log`).
+A position names a file by its inode and a digest of the bytes before the position (`positions`). `locate` finds that
+file under any name. `read_on` reads complete lines from the position on, and continues in the next newer file when the
+older one was read to its end and the newer one has content. After each read, the bytes are compared with
+the file again: if it was truncated or replaced, `LogMoved` is raised and the read is repeated (`with_log`).
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
     while True:
         content = log.content(index)
         begin = position_of(content, offset)
-        newer = any(file.size for file in log.files[:index])  # an empty file may be rotated too
-        data, more = _lines(content, offset, remaining, finished=newer, may_cut=not pieces)
+        # Look at all newer files, because the next one may have been rotated while it was empty.
+        has_newer = any(file.size for file in log.files[:index])
+        data, more = _lines(content, offset, remaining, finished=has_newer, may_cut=not pieces)
         next_offset = 0
-        if newer and not more:
+        if has_newer and not more:
             data, next_offset = _finish_file(content, log.content(index - 1), offset, data)
         if data or reached is None:  # if a newer file has no complete line, stay at the end of the older one
             reached = position_of(content, offset + len(data))
@@ -91,12 +92,12 @@ def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
         if data:
             pieces.append(Piece(content.file, offset, data))
             remaining = FollowBounds(remaining.bytes - len(data), remaining.lines - data.count(b"\n"))
-        if more or not newer or remaining.bytes <= 0 or remaining.lines <= 0:
+        if more or not has_newer or remaining.bytes <= 0 or remaining.lines <= 0:
             # The position at offset 0 fits any content. If a file was copied and truncated since the listing, the copy
             # comes before what was read, but is not in `log`.
             if any(not piece.start for piece in pieces) and not log.is_current():
                 raise LogMoved
-            return LogRead(pieces, reached, lost, more or newer)
+            return LogRead(pieces, reached, lost, more or has_newer)
         index, offset = index - 1, next_offset
 
 

@@ -18,8 +18,8 @@ __all__ = ["LogQuery", "read_filters", "read_query"]
 
 _WINDOW_NAMES = ("tail", "lines", "bytes", "after", "before")
 _FILTER_NAMES = ("since", "until", "level", "text")
-MAX_TEXT_LENGTH = 200
-"""Maximum length of `text=`."""
+MAX_TEXT_CHARACTERS = 200
+"""Maximum number of characters of `text=`."""
 
 
 class LogQuery(NamedTuple):
@@ -62,8 +62,8 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     tail_before = set(places) == {"before", "tail"}
     if other_names or (len(places) > 1 and not tail_before):
         raise InvalidArgument(
-            "Of a log, ask for one of tail=200, lines=1-200, bytes=0-65535, and with it for since=15m, "
-            f"until=2026-11-20T10:00:00Z, level=error, text=word. This asked for {', '.join(query)}."
+            "Ask for one part of a log: tail=200, lines=1-200 or bytes=0-65535; add since=15m, "
+            f"until=2026-11-20T10:00:00Z, level=error or text=word. This asked for {', '.join(query)}."
         )
     if set(places) & {"lines", "bytes"} and set(query) & {"since", "until"}:
         raise InvalidArgument("A window of lines or bytes has no time: ask for since= and until= alone, or with tail=.")
@@ -90,8 +90,8 @@ def read_filters(query: Mapping[str, str], zone: tzinfo | None) -> tuple[float |
         InvalidArgument: a value is not valid, or `since` is not before `until`.
     """
     text = query.get("text", "")
-    if len(text) > MAX_TEXT_LENGTH or ("text" in query and not text):
-        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_LENGTH} characters.")
+    if len(text) > MAX_TEXT_CHARACTERS or ("text" in query and not text):
+        raise InvalidArgument(f"text= takes 1 to {MAX_TEXT_CHARACTERS} characters.")
     now = time.time()
     since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
     if since is not None and until is not None and since >= until:

@@ -25,7 +25,7 @@ _NAMES = {rank: name for name, rank in LEVELS.items()}
 def nothing_shown(
     reader: LogReader, log: LogFiles, query: LogQuery, selection: Selection, parameters: Mapping[str, str]
 ) -> str:
-    """Return a remark that says why a window is empty and what to try. `parameters` is its query."""
+    """Return a remark that says why a window is empty and what to try. `parameters` are those of its URI."""
     newest = log.files[0]
     conditions = "&".join(
         [f"{name}={shown(value)[:100]}" for name, value in parameters.items() if name not in _POSITIONS]

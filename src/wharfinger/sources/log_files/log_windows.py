@@ -267,7 +267,7 @@ class LogReader:
         return next_head(content, start, data, self.zone, content.modified / 1e9)
 
     def _end(self, log: LogFiles, query: LogQuery) -> tuple[int, int]:
-        """Return the file in which the window ends, and the offset."""
+        """Return the index of the file in which the window ends, and the offset of the end."""
         if query.before is None:
             return 0, self._live(log).size
         place = locate(log, query.before)

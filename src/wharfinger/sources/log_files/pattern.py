@@ -26,7 +26,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
     """Split a pattern into a folder and the rest, which begins with the first wildcard or is only the file's name.
 
     Raises:
-        UnusableSource: the folder is missing or may not be read, or the pattern is a folder.
+        UnusableSource: the folder is missing or may not be read, or the pattern is a folder or cannot be matched.
     """
     text = os.fsdecode(os.fspath(pattern))
     parts = text.replace(os.sep, "/").split("/")

@@ -70,8 +70,8 @@ class LogFile(NamedTuple):
     live: bool
 
     @property
-    def packed(self) -> bool:
-        """Whether it is compressed."""
+    def is_compressed(self) -> bool:
+        """Whether it has the name of a gzip file."""
         return self.name.endswith(".gz")
 
 
@@ -83,7 +83,7 @@ class LogContent:
         self.more = more
         self.status = os.fstat(content.descriptor)
         self.size = content.size
-        self.modified = file.modified if file.packed else self.status.st_mtime_ns
+        self.modified = file.modified if file.is_compressed else self.status.st_mtime_ns
         self._content = content
 
     def read(self, offset: int, length: int) -> bytes:
@@ -104,12 +104,12 @@ class InflatedLogs:
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[object, ...], tuple[DuplicatedFile, bool]] = OrderedDict()
 
-    def open(self, packed: IO[bytes], file: LogFile) -> LogContent:
+    def open(self, compressed: IO[bytes], file: LogFile) -> LogContent:
         """Decompress a file. The content ends at the first damaged byte, or at the limit."""
         key = (file.identity, file.size, file.modified)
         with self._lock:
             known = self._files.pop(key, None)
-            inflated, more = self._files[key] = known or _inflate(packed, self.max_bytes)
+            inflated, more = self._files[key] = known or _inflate(compressed, self.max_bytes)
             while len(self._files) > self._max_files:
                 self._files.popitem(last=False)
         return LogContent(file, inflated, more=more)
@@ -172,7 +172,7 @@ class LogFiles:
                 status = os.fstat(opened.fileno())
                 if (status.st_dev, status.st_ino) != file.identity:
                     raise LogMoved
-                if file.packed:
+                if file.is_compressed:
                     content = self._inflated.open(opened, file)
                 else:
                     content = LogContent(file, DuplicatedFile(opened.fileno(), status.st_size))
@@ -197,7 +197,7 @@ class LogFiles:
     def length(self, at: int) -> int:
         """Return the length of one of `files`. For a compressed file, it is an estimate from the last bytes."""
         file = self.files[at]
-        if not file.packed:
+        if not file.is_compressed:
             return file.size
         with self._open_file(file) as opened:
             opened.seek(max(0, file.size - 4))
@@ -283,9 +283,9 @@ def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[L
             identity = (status.st_dev, status.st_ino)
             keyed.append((age, LogFile(other, identity, status.st_size, status.st_mtime_ns, other == name)))
     keyed.sort(key=lambda pair: pair[0])
-    # While gzip compresses a file, both exist, and the compressed one is not complete.
-    plain = {file.name for _, file in keyed if not file.packed}
-    files = [one for _, one in keyed if not (one.packed and one.name.removesuffix(".gz") in plain)]
+    # While gzip compresses a file, both files exist, and the compressed one is not complete.
+    plain = {file.name for _, file in keyed if not file.is_compressed}
+    files = [one for _, one in keyed if not (one.is_compressed and one.name.removesuffix(".gz") in plain)]
     return files[:MAX_ROTATED_FILES]
 
 
@@ -310,5 +310,5 @@ def _age(name: str, other: str) -> tuple[int, int, str] | None:
     return (3, 0, mark.translate(_BACKWARDS) + "~")
 
 
-# Dates are sorted by their digits, the latest first, and a longer one before its own beginning.
+# Dates are sorted by their digits, the latest first. 2026-11-20_10 comes before 2026-11-20.
 _BACKWARDS = str.maketrans("0123456789", "9876543210")

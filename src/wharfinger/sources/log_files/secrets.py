@@ -22,7 +22,7 @@ CONTEXT_BYTES = 16_384
 class SecretKind(NamedTuple):
     """One kind of secret: its name, the words (in lower case) with which it begins, and the pattern to try there.
 
-    The last group of the pattern that matched is the secret.
+    The last group that matched is the secret.
     """
 
     name: str

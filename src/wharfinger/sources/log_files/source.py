@@ -153,7 +153,7 @@ class Logs(Watched[TreeWatch], Source):
     def _file_check(self, parts: Parts) -> Callable[[str], bool] | None:
         """Return a function that checks by its name whether the caller may read a file; None if all may be read."""
         view = self.files.view()
-        return None if view is None else view.names(parts[:-1])
+        return None if view is None else view.name_filter(parts[:-1])
 
     def _with_log(self, uri: str, parts: Parts, use: Callable[[LogFiles], T]) -> T:
         """Call `use` with the files of a log, and again if they changed during the call."""
@@ -164,13 +164,13 @@ class Logs(Watched[TreeWatch], Source):
 
     def _query(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
         base, written = split_query(uri)
-        parts, directory = self.files.locate(base)
-        if not directory:
+        parts, is_directory = self.files.locate(base)
+        if not is_directory:
             with suppress(NotServed), self.files.tree.directory(parts):
-                directory = True
-        if directory:
+                is_directory = True
+        if is_directory:
             window.refuse_window(window.parse_window(written))
-        return base, parts, directory, read_query(written, self.zone)
+        return base, parts, is_directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
         """Describe a URI as a resource. The version of a window is that of its content, so the window is read.
@@ -179,8 +179,8 @@ class Logs(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the window is not possible; the message says why.
         """
-        base, parts, directory, query = self._query(uri)
-        if directory or query.plain:
+        base, parts, is_directory, query = self._query(uri)
+        if is_directory or query.plain:
             return self.files.stat(uri)
         if query.after is None and query.before is None:
             resource = self.files.stat(base)
@@ -198,8 +198,8 @@ class Logs(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the window is not possible; the message says why.
         """
-        base, parts, directory, query = self._query(uri)
-        if directory:
+        base, parts, is_directory, query = self._query(uri)
+        if is_directory:
             listing = self.files.read(uri, cache_scope=self.cache_scope)
             listing.contents[0].text = f"{listing.contents[0].text}\nParts of a log: {HOW_TO_ASK}\n"
             return listing
@@ -223,9 +223,9 @@ class Logs(Watched[TreeWatch], Source):
         live = log.live
         modified = (live.modified if live else log.files[0].modified) / 1e9
         version = selection.version
-        if query.plain:  # that of the log's file as it was when it was opened
-            is_packed = log.files[0].packed
-            version = version_of(self.stat(base)) if is_packed else version_of_file(log.content(0).status)
+        if query.plain:  # the version of the file when it was opened
+            is_compressed = log.files[0].is_compressed
+            version = version_of(self.stat(base)) if is_compressed else version_of_file(log.content(0).status)
         facts: dict[str, object] = {VERSION: version, **links_of(base, query, selection)}
         if selection.pieces:
             first, last = selection.pieces[0], selection.pieces[-1]
@@ -246,7 +246,7 @@ class Logs(Watched[TreeWatch], Source):
         notes = list(selection.notes)
         files = {piece.file for piece in selection.pieces}
         if not selection.closed and any(
-            one.packed and log.content(at).more for at, one in enumerate(log.files) if one in files
+            one.is_compressed and log.content(at).more for at, one in enumerate(log.files) if one in files
         ):
             notes.append(
                 f"This log is compressed: what is after {MAX_INFLATED_BYTES >> 20} MiB, or damaged, is left out."
@@ -307,9 +307,9 @@ class Logs(Watched[TreeWatch], Source):
                         version = version_of(self.stat(uri))
                         yield 0, Document(uri=uri, title=title, version=version, mime_type=mime.TEXT)
                     return
-                number = -(-content.size // LOG_WINDOW_BYTES)
-                newest = number - 1 if first is None else min(first, number - 1)
-                for chunk in range(newest, max(-1, number - 1 - MAX_SEARCHED_WINDOWS), -1):
+                chunk_count = -(-content.size // LOG_WINDOW_BYTES)
+                newest = chunk_count - 1 if first is None else min(first, chunk_count - 1)
+                for chunk in range(newest, max(-1, chunk_count - 1 - MAX_SEARCHED_WINDOWS), -1):
                     begin = _boundary(content, chunk * LOG_WINDOW_BYTES)
                     last = _boundary(content, (chunk + 1) * LOG_WINDOW_BYTES)
                     end = min(last, content.size)
@@ -331,22 +331,22 @@ class Logs(Watched[TreeWatch], Source):
             return
 
     def text(self, uri: str) -> Iterator[str]:
-        """Yield the text of one of `documents` in pieces, without secrets. The last line of a window is complete.
+        """Yield the text of one of `documents` in pieces, redacted like a read. The last line of a window is complete.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
-        _, parts, directory, query = self._query(uri)
-        if directory:
+        _, parts, is_directory, query = self._query(uri)
+        if is_directory:
             raise ResourceNotFound(uri)
         window = query.window
         begin, end = (window.first, (window.last or 0) + 1) if window else (0, MAX_INFLATED_BYTES)
         while begin < end:
-            read, text = self._with_log(uri, parts, partial(self._read_searched, begin=begin, end=end))
-            if not read:
+            size, text = self._with_log(uri, parts, partial(self._read_searched, begin=begin, end=end))
+            if not size:
                 return
             yield text
-            begin += read
+            begin += size
 
     def _read_searched(self, log: LogFiles, begin: int, end: int) -> tuple[int, str]:
         if log.live is None:
@@ -364,11 +364,11 @@ class Logs(Watched[TreeWatch], Source):
 
     # Watching
 
-    def _window_digest(self, uri: str, watched: int) -> bytes | None:
-        """Return a digest of a window: its version, or the end of a window that moves with time."""
+    def _window_digest(self, uri: str, watched_count: int) -> bytes | None:
+        """Return a digest that changes with a window; None for a directory or a whole log, which need none."""
         try:
-            _, parts, directory, query = self._query(uri)
-            if directory or query.plain:
+            _, parts, is_directory, query = self._query(uri)
+            if is_directory or query.plain:
                 return None
             if query.filtered and query.until is None and query.before is None and is_open(query):
                 return self._filter_state(uri, parts, query)
@@ -402,7 +402,7 @@ class Logs(Watched[TreeWatch], Source):
         self._filter_states.pop(uri, None)
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, and close the decompressed logs."""
         await super().close()
         self._inflated.close()
 
@@ -441,7 +441,7 @@ def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
 
 
 def _is_from(entry: TreeEntry, position: TreePosition) -> bool:
-    """Return whether the walk reaches a file at or after a position. It reads files before directories."""
+    """Return whether a file is at or after a position in a walk, in which files come before directories."""
     own_parts, other_parts = entry.parts, position.parts
     for depth, (one, two) in enumerate(zip(own_parts, other_parts, strict=False)):
         leaf_one, leaf_two = depth == len(own_parts) - 1, depth == len(other_parts) - 1

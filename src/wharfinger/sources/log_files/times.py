@@ -52,7 +52,7 @@ _AGO = re.compile(r"([0-9]{1,9})([smhdw])").fullmatch
 
 
 def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -> float | None:
-    """Return the Unix time near the beginning of a line, or None if it has none, or continues an entry.
+    """Return the Unix time near the beginning of a line; None if the line has no time, or continues an entry.
 
     Args:
         line: The line, or its first `LINE_START_BYTES` bytes.
@@ -149,6 +149,7 @@ def read_moment(name: str, value: str, zone: tzinfo | None = None, now: float | 
     """
     if ago := _AGO(value):
         return (time.time() if now is None else now) - int(ago[1]) * _UNITS[ago[2]]
+    # A client may have decoded the `+` of an offset as a space.
     text = value.strip().replace(" ", "+") if re.search(r" [0-9]{2}:?[0-9]{2}$", value.strip()) else value.strip()
     try:
         if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text):

@@ -23,7 +23,7 @@ from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote,
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.tree import FileTree, Parts
-from wharfinger.sources.folder.tree_resources import TreeResources, found
+from wharfinger.sources.folder.tree_resources import TreeResources, not_served_as_not_found
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
@@ -489,7 +489,7 @@ class Tables(Watched[TreeWatch], Source):
 
     def _text_of_copy(self, uri: str, query: TableQuery) -> Iterator[str]:
         """Yield the text of a file in the encoding that the operator named."""
-        with ExitStack() as stack, found(uri):
+        with ExitStack() as stack, not_served_as_not_found(uri):
             descriptor = stack.enter_context(self.files.tree.file(query.parts))
             try:
                 content = self._opener.open_table(stack, uri, query, descriptor, os.fstat(descriptor)).open_file.content
