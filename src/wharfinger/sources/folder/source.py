@@ -79,14 +79,14 @@ def files(
     return Folder(
         resolve_root(path),
         label=label,
-        choice=PublishChoice(_several("include", include), _several("exclude", exclude), hidden),
+        choice=PublishChoice(_pattern_tuple("include", include), _pattern_tuple("exclude", exclude), hidden),
         absolute_uris=absolute_uris,
         max_size=max_size,
         poll=1.0 if poll is True else poll or None,
     )
 
 
-def _several(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
+def _pattern_tuple(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
     if isinstance(patterns, str):
         raise TypeError(f"{name} takes several patterns: write {name}=[{patterns!r}].")
     return tuple(patterns)

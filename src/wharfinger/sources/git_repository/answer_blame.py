@@ -1,7 +1,7 @@
 """Who wrote each line of a file: `git://label/blame/{rev}/{+path}{?lines}`.
 
-`git blame --porcelain` names a commit for each line. Authors, times and subjects are read from the objects of the
-commits, and the lines from the object of the file. No other output of git is shown.
+`git blame --porcelain` names a commit and a path for each line. Authors, times and subjects are read from the
+objects of the commits, and the lines from the object of the file. No other output of git is shown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HISTORY_SECONDS = 20.0
 
 _HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) \d+ (\d+)(?: \d+)?").fullmatch
 _ESCAPE = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
-_ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
+_BYTES_BY_ESCAPE = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 
 
 class LineOrigin(NamedTuple):
@@ -206,7 +206,7 @@ def unquote_path(name: bytes) -> bytes:
     """Decode a path that git printed. Unusual bytes are quoted and escaped (git-config(1), `core.quotePath`)."""
     if not (name.startswith(b'"') and name.endswith(b'"') and len(name) > 1):
         return name
-    return _ESCAPE.sub(lambda match: bytes((_ESCAPED.get(match[1][0]) or int(match[1], 8) & 255,)), name[1:-1])
+    return _ESCAPE.sub(lambda match: bytes((_BYTES_BY_ESCAPE.get(match[1][0]) or int(match[1], 8) & 255,)), name[1:-1])
 
 
 def _range(window: Window | None, line_count: int) -> tuple[int, int]:

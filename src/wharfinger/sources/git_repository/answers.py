@@ -48,7 +48,7 @@ class Repository:
         self.changed_paths = ChangedPaths(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
-        """The last commit that changed a path, by the first commit of the search, the path, and `boundary_version`."""
+        """The last commit that changed a path, by the newest commit searched, the path and `boundary_version`."""
         self.outage: Callable[[], str] = lambda: ""
         """Returns a sentence that says why the clone cannot be updated, or an empty string."""
 

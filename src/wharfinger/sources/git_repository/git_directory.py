@@ -47,7 +47,7 @@ _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "wor
 
 
 class GitDirectory:
-    """A git directory: the one with the path `below` in `root`. None of its names may be a symbolic link."""
+    """The git directory at the path `below` in `root`. No name below `root` may be a symbolic link."""
 
     def __init__(self, root: str, below: tuple[str, ...] = ()) -> None:
         self.root = root

@@ -164,10 +164,10 @@ class PrivateDirectory:
             )
 
     def check_links(self) -> None:
-        """Check that nothing among the objects leads out of the repository. Blocks.
+        """Check that nothing among the objects leads out of the repository or would block git. Blocks.
 
         Raises:
-            InvalidArgument: something is a symbolic link.
+            InvalidArgument: something is a symbolic link, or neither a file nor a folder.
         """
         with self._lock:
             refusal = self._refusal()

@@ -114,8 +114,8 @@ class Logs(Watched[TreeWatch], Source):
             FileTree(pattern.root, pattern.choice, gitignore=False), self.uri, label, adjust=_as_log
         )
         self.template = self.files.template
-        self._filtered = f"{self.template}{{?tail,since,until,level,text}}"
-        self.templates = templates_of(label, self.template, self._filtered)
+        self._filtered_template = f"{self.template}{{?tail,since,until,level,text}}"
+        self.templates = templates_of(label, self.template, self._filtered_template)
         self.redact = redact
         self.zone = zone
         self._reader = LogReader(zone, redact)
@@ -267,9 +267,9 @@ class Logs(Watched[TreeWatch], Source):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest paths, and usual values of `level`, `since`, `until` and `tail`."""
         values = VALUES.get(argument, ())
-        if values and template == self._filtered:
+        if values and template == self._filtered_template:
             return [choice for choice in values if choice.startswith(value.lower())]
-        if argument != "path" or template not in (self.template, self._filtered):
+        if argument != "path" or template not in (self.template, self._filtered_template):
             return []
         return complete_path(self.files.tree, value, self.files.view())
 
