@@ -34,19 +34,19 @@ __all__ = ["TreeWatch"]
 
 log = logging.getLogger("wharfinger.sources")
 
-DEBOUNCE_MS = 50  # wait after a change, to report further ones with it
-STEP_MS = 25  # between two requests for the events of the watcher, and until a stop is noticed
-RETRY_SECONDS = 1.0  # between two checks of paths that the watcher cannot watch (a missing root, odd names)
-ERROR_SECONDS = 5.0  # after an unexpected error, before the thread tries again
-ROOT_CHECK_SECONDS = 2.0  # between two checks of the root: no event reports that a directory above it was renamed
-POLL_SECONDS = 1.0  # between two checks without a watcher
-POLL_SHARE = 20  # polling takes at most a twentieth of the time
-MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost
-FEW_DIRECTORIES = 1_000  # with fewer, the watched directories are computed again before hints are followed
-LISTED_ENTRIES = 1_000  # entries of a directory whose times and sizes are shown when it is read
-LIST_DELAY_SECONDS = 0.15  # before a new watch of the list walks the tree, so that first requests are not slowed down
-PAUSE_SECONDS = 0.1  # for which a walk of the tree pauses after a listing, because another one may follow
-MAX_PAUSE_SECONDS = 3.0  # of all pauses in one walk, so that endless listing does not prevent watching
+DEBOUNCE_MS = 50  # the wait after a change, so that changes that follow are reported with it
+STEP_MS = 25  # the time between two requests for events, and the longest time until a stop is noticed
+RETRY_SECONDS = 1.0  # the time between two checks of paths that the watcher cannot watch (a missing root, odd names)
+ERROR_SECONDS = 5.0  # the time after an unexpected error until the thread tries again
+ROOT_CHECK_SECONDS = 2.0  # the time between two checks of the root: renaming a directory above it causes no event
+POLL_SECONDS = 1.0  # the time between two rounds of polling, if the system cannot watch
+POLL_SHARE = 20  # after a round of polling, wait 20 times as long: polling takes about a twentieth of the time
+MAX_EVENTS = 4_096  # if more events arrive at once, some may have been lost, so everything is compared
+FEW_DIRECTORIES = 1_000  # if fewer are watched, a new plan is made before hints are followed
+LISTED_ENTRIES = 1_000  # a read of a directory shows the times and sizes of at most so many entries
+LIST_DELAY_SECONDS = 0.15  # the time until the list of a new watch is walked, so that first requests are not slowed
+PAUSE_SECONDS = 0.1  # a walk pauses for this time after a client listed a page, because the next page may follow
+MAX_PAUSE_SECONDS = 3.0  # the sum of all pauses of one walk, so that endless listing does not prevent watching
 CLOCK_TICK_NS = 20_000_000  # how late a file system's clock may be
 
 SYSTEM = {"linux": "inotify", "darwin": "FSEvents", "win32": "ReadDirectoryChangesW"}

@@ -66,11 +66,11 @@ __all__ = [
     "write_key",
 ]
 
-MAX_DEPTH = 100  # the most parts of a path, and so the most handles that a walk keeps open
-MAX_WALKED_PATH_CHARACTERS = 3_072  # of a path in a walk: a position must fit into a cursor
-MAX_KEPT_PATTERNS = 100_000  # of all .gitignore files that are kept
-MAX_SHARED_DIRECTORIES = 8  # that calls of one thread share
-CACHE_BYTES = 12 << 20  # of memory for the listings that are kept
+MAX_DEPTH = 100  # maximum number of parts of a path, and so of handles that a walk keeps open
+MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a path in a walk: a position must fit into a cursor
+MAX_KEPT_PATTERNS = 100_000  # maximum number of patterns in all .gitignore files that are kept
+MAX_SHARED_DIRECTORIES = 8  # maximum number of open directories that calls of one thread share
+CACHE_BYTES = 12 << 20  # memory for the listings that are kept
 SETTLED_NS = 100_000_000  # more than the tick of a file system's clock, so that a later change has another time
 SETTLED_COARSE_NS = 2_500_000_000  # the same for file systems that store whole seconds (FAT: even seconds)
 
