@@ -49,7 +49,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 AnyMiddleware = TypeVar("AnyMiddleware", bound=Middleware)
 Lifespan = Callable[["Server"], AbstractAsyncContextManager[Any]]
 AnyPolicy: TypeAlias = "Authorizer | PolicyFile | str | os.PathLike[str] | None"
-"""A policy, another engine, or the path of a policy's file."""
+"""A policy, another `Authorizer`, or the file of a policy."""
 
 
 @runtime_checkable
@@ -71,10 +71,10 @@ class Server(FeatureService):
     handlers that ask for input run again with the answers in every revision, so that tests find code in them that must
     not run twice. With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
-    `task_store` keeps tasks and their results, and which DPoP proofs were used: a store, or `"sqlite:///tasks.db"`,
-    which survives a restart; without a store they end with the process. `task_ttl` (seconds, None: for ever) is the
-    maximum time of a task, and the minimum time for which its result is kept; `task_poll` is the time (seconds) after
-    which clients should ask for it again.
+    `task_store` keeps tasks, their results, and the ids of used DPoP proofs: a store, or `"sqlite:///tasks.db"`, which
+    survives a restart; without a store they are lost when the process ends. `task_ttl` (seconds, None: for ever) is how
+    long a task may take, and how long it is kept from its start; a result is kept for at least five minutes.
+    `task_poll` is the time (seconds) after which clients should ask for the status of a task again.
 
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
     read again when it changes. Without one everyone may do everything. `audit` records every request: a file, or an
@@ -233,11 +233,11 @@ class Server(FeatureService):
     @overload
     def list_resources(self) -> Callable[[Function], Function]: ...
     def list_resources(self, function: Function | None = None) -> Function | Callable[[Function], Function]:
-        """List, in pages and after the registered resources, what the decorated async generator yields.
+        """List what the decorated async generator yields, in pages, after the registered resources.
 
-        With a parameter `after` it gets the URI of the last resource of the previous page (None for the first page),
-        and yields those after it. Without this parameter it runs from the start for each page, and must yield the
-        resources in the same order. The decorator works with and without parentheses.
+        A generator with a parameter `after` gets the URI of the last resource of the previous page (None for the first
+        page), and yields the resources after it. Any other generator runs from the start for each page, and must yield
+        the resources in the same order. The decorator works with and without parentheses.
         """
         register = _decorator(self.resources.add_catalogue)
         return register if function is None else register(function)
@@ -253,7 +253,7 @@ class Server(FeatureService):
         return _decorator(self.resources.add_unlisted, template, allow_traversal=allow_traversal, scopes=scopes)
 
     def watcher(self, template: str) -> Callable[[Function], Function]:
-        """Run the decorated async function, with the URI, while a URI that `template` matches is watched.
+        """While a URI that `template` matches is watched, run the decorated async function with this URI.
 
         The function starts with the first watcher of a URI and is cancelled when the last one goes. It should call
         `resource_updated(uri)` whenever the resource has changed.
@@ -264,8 +264,8 @@ class Server(FeatureService):
         """Add a source, another server as a part of this one, or anything else that can add itself.
 
         Another server's tools and prompts are named `prefix_name` here; its URIs stay the same. Features that it adds
-        or removes later are added or removed here too. It starts and ends with this server. Its functions and
-        middleware run as if it were served alone: with its own `state`, dependencies and secrets.
+        or removes later are added or removed here too. The other server starts and ends with this one. Its functions
+        and middleware run as if it were served alone: with its own `state`, dependencies and secrets.
 
         Raises:
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
@@ -287,7 +287,7 @@ class Server(FeatureService):
             raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(item).__name__}.")
 
     def resource_updated(self, uri: str) -> None:
-        """Report that a resource has changed to everyone who watches `uri`. Call this from any thread at any time.
+        """Report to everyone who watches `uri` that the resource has changed. Call this from any thread at any time.
 
         If `uri` is not a URI, no client can watch it, and a warning is logged once.
         """
@@ -296,7 +296,7 @@ class Server(FeatureService):
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
-        """Report that a list has changed to every client that watches it. Call this from any thread at any time.
+        """Report to every client that watches a list that it has changed. Call this from any thread at any time.
 
         Raises:
             ValueError: there is no such list.
@@ -308,8 +308,8 @@ class Server(FeatureService):
     def elicitation_complete(self, elicitation_id: str) -> bool:
         """Report that the user has finished at a URL (`notifications/elicitation/complete`, 2025-11-25).
 
-        Returns False if no client waits for it, as in revisions without this notification, whose clients send the
-        request again by themselves. Call it on the event loop.
+        Returns False if no client waits for this notification. In revisions without it, clients send the request again
+        by themselves. Call this on the event loop.
         """
         from wharfinger.server.input.round_trips import complete_url
 
@@ -471,7 +471,8 @@ class Server(FeatureService):
         bodies are refused unless `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
 
         Raises:
-            RuntimeError: there are several workers and no shared secret, so one could not open what another has sealed.
+            RuntimeError: there are several workers and no shared secret, so that no worker could open what another has
+                sealed.
             UnusablePolicy: the policy cannot be used, or does not fit the issuers of `auth`.
         """
         from wharfinger.server.workers import check_secret

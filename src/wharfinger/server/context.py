@@ -1,6 +1,6 @@
 """`Context`: gives a handler its request, and ways to report, to ask for input and to read for the same caller.
 
-One object is made for each call whose handler takes one.
+Each call whose handler takes a `Context` gets an object of its own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Context(RequestContext, Generic[State]):
 
     @property
     def principal(self) -> Principal:
-        """The caller that the credentials of the request identify: `ANONYMOUS` without any, `LOCAL` over stdio."""
+        """The caller that the request's credentials identify; `ANONYMOUS` without credentials, `LOCAL` over stdio."""
         return self.request.caller.principal
 
     @property
@@ -144,8 +144,8 @@ class Context(RequestContext, Generic[State]):
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Report the progress of the request, if the caller asked for it (`notifications/progress`).
 
-        Nothing is sent unless `done` is higher than before, even if the handler runs again after a question. The
-        notification is sent even without `await`; awaiting the result is allowed and does nothing.
+        Nothing is sent unless `done` is higher than in the last report, even if an earlier run of the handler made that
+        report. The notification is sent even without `await`; awaiting the result is allowed and does nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
@@ -190,6 +190,7 @@ class Context(RequestContext, Generic[State]):
 
         Raises:
             Overloaded: there are too many tasks.
+            StoreUnusable: the task cannot be stored.
             RuntimeError: the tool is not registered with `task=`.
         """
         tasks = self.server.tasks
@@ -216,8 +217,8 @@ class Context(RequestContext, Generic[State]):
         """Ask the user to fill in a form, and return the validated answer (`elicitation/create`).
 
         `schema` is a struct, dataclass, TypedDict or pydantic model with flat fields; the type of a single value, such
-        as `str`, `bool`, an enum or a `Literal`; or a `requestedSchema` as a dict, which gives a dict. Never ask for
-        secrets. `key` names the question in a stateless result; by default questions are numbered.
+        as `str`, `bool`, an enum or a `Literal`; or a `requestedSchema` as a dict, which is answered by a dict. Never
+        ask for secrets. `key` names the question in a stateless result; by default questions are numbered.
 
         In the stateless era the function runs again from its first line with the answer: see `once`.
 

@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     """One kind of sealed string: its bounds, and the error message for a string that cannot be opened."""
 
     mac_bytes: int
-    """The length of the seal; private keys have AES-GCM's own."""
+    """The length of the seal. Private keys do not use it: AES-GCM has a seal of its own length."""
     max_characters: int
     """The maximum length of a sealed string."""
     refusal: str

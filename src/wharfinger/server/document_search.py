@@ -191,7 +191,7 @@ class _DocumentSearch:
         """Whether `hits` continued to the last document or to a bound, instead of ending when it had found enough."""
 
     def _rank_by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
-        """Return the documents, those with the best names first."""
+        """Return the documents that may be hits, each with the matches in its name, the best names first."""
         deadline = self.deadline - self.bounds.seconds / 2
         ranked: list[tuple[float, int, Document, tuple[float, ...]]] = []
         for number, document in enumerate(_documents(self.reader, self.source)):
@@ -278,10 +278,10 @@ class _DocumentSearch:
 def _documents(reader: SourceReader, source: Source) -> Iterator[Document]:
     """Yield the documents of a source that the current caller may read."""
     after: str | None = None
-    reads = readable_uris()
+    is_readable = readable_uris()
     while True:
         documents, after = reader.documents(source, after, PAGE_DOCUMENTS)
-        yield from [document for document in documents if reads(document.uri)]
+        yield from [document for document in documents if is_readable(document.uri)]
         if after is None:
             return
 

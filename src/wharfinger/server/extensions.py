@@ -118,8 +118,8 @@ class Extensions:
         Declaring it again adds to its settings.
 
         Raises:
-            ValueError: `id` is not an identifier, or a setting is declared already with another value, also by a server
-                in which this one is mounted.
+            ValueError: `id` is not an identifier, or a setting is declared already with another value, here or by a
+                server in which this one is mounted.
         """
         settings = settings or {}
         check_settings(self.declared, id, settings)
@@ -142,7 +142,7 @@ class Extensions:
         """
         if name in self._services.methods.handlers:
             raise ValueError(f"The method {name!r} is served already.")
-        self._check_name(name)
+        self._check_parents(name)
         extension = options.get("extension", "")
         if extension:
             check_id(extension)
@@ -166,11 +166,11 @@ class Extensions:
         """
         if name in self._notification_handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
-        self._check_name(name)
+        self._check_parents(name)
         self._notification_handlers[name] = notification_of(name, function, params=params)
         self._publish()
 
-    def _check_name(self, name: str) -> None:
+    def _check_parents(self, name: str) -> None:
         """Raise ValueError if a server in which this one is mounted has a method or notification of this name."""
         for mount in self._parents:
             mount.check_extension(name)

@@ -1,9 +1,9 @@
 """Starts a server for its first holder, and ends it when the last holder has closed it.
 
 The holders of a server are the transports that serve it, and the servers in which it is mounted. The first holder
-starts the server, the others wait for that, and it ends when the last one has closed it. Some resources must be closed
-by the task that opened them (task groups, cancel scopes), and a holder that is cancelled during the start must not
-cancel the others. So the lifespan runs in its own task, which opens and closes everything.
+starts the server, the others wait for this start, and the server ends when the last one has closed it. Some resources
+must be closed by the task that opened them (task groups, cancel scopes), and a holder that is cancelled during the
+start must not cancel the others. So the lifespan runs in its own task, which opens and closes everything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ServerLifespan:
     async def begin(self, holder: object) -> None:
         """Start, or wait for the start in progress. Raises the error of entering the context manager.
 
-        If an earlier run is still ending, it ends first.
+        If an earlier run is still ending, the start waits for its end.
         """
         self._holders.add(holder)
         if self._run is None:

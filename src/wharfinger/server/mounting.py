@@ -37,7 +37,7 @@ _FEATURE_METHODS = ("tools/call", "prompts/get", "resources/read", "completion/c
 """The methods that use a feature of a part."""
 
 COMBINED_METHODS: dict[str, Callable[[FeatureService], None]] = {}
-"""Methods that a server answers for itself and its parts together, each with the function that serves it there."""
+"""Methods that a server answers for itself and its parts together, each with the function that adds it to a server."""
 
 
 def include(parent: FeatureService, part: FeatureService, prefix: str) -> None:
@@ -131,7 +131,7 @@ class Mount:
         publish_extensions(self.parent, self.part)
 
     async def serve(self, request: Request, **own: object) -> Any:
-        """Serve a request with the part's handler; `own` replaces params, such as a name by the part's own."""
+        """Serve a request with the part's handler. `own` has the params that differ in the part, such as a name."""
         params = request.params
         if own:
             request.params = msgspec.structs.replace(params, **own)
@@ -187,7 +187,9 @@ def _refuse_circles(parent: FeatureService, part: FeatureService) -> None:
 
 
 def _share_keys(parent: FeatureService, part: FeatureService) -> None:
-    """Let every process that serves `parent` open what `part`, and the servers mounted in it, seal without a secret."""
+    """Pass the keys of `parent` to `part`, and to the servers in it, unless they have a secret of their own.
+
+    So every process that serves `parent` can open what they seal."""
     if part.services.keys.random:
         part.services.keys = parent.services.keys
         for mount in part.mounts:

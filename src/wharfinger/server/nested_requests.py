@@ -38,7 +38,7 @@ def read_request(request: Request, uri: str) -> Request:
 
 
 class _OuterStream:
-    """The channel of a nested request: sends everything on the stream of the `outer` request, which the client sent."""
+    """The channel of a nested request: sends everything on the stream of the `outer` request, whose handler made it."""
 
     __slots__ = ("outer",)
 

@@ -103,7 +103,7 @@ class Observers:
             for observer in self._all:
                 try:
                     observer.began(seen)
-                except ProtocolError:
+                except ProtocolError:  # a record that cannot be written refuses the request
                     raise
                 except Exception:
                     log.exception("%s failed", type(observer).__name__)
@@ -119,7 +119,7 @@ class Observers:
         seen.seconds = time.perf_counter() - seen.began
         for observer in self._all:
             call_logged(observer.ended, seen)
-        seen.result = seen.error = None  # a traceback refers to the frames that hold this
+        seen.result = seen.error = None  # a cycle: the error's traceback refers to frames with `seen`
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Report a search that the handler of a request made."""

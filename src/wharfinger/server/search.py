@@ -205,9 +205,10 @@ async def _search_index(
     progress: Callable[[float, str], object],
     sources: list[Source],
 ) -> tuple[Hits, list[Source]]:
-    """Search the index, which reads the sources. If it takes longer than the longest patience of a source, probe them.
+    """Search the index, which reads the sources. Returns its hits, and the sources that it does not cover.
 
-    If one of the sources is down, return the others, to be searched without the index.
+    If this takes longer than the longest patience of a source, the sources are probed. If one of them is down then, the
+    result is no hits, and the sources that are not down, to be searched without the index.
     """
     searching = asyncio.ensure_future(index.search(owner, wanted, progress))
     try:
@@ -244,8 +245,8 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
 async def _own_search(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit] | None:
     """Return the hits of a source's own search that the caller may read; None if the source has no search.
 
-    If the search finds hits that the caller may not read, more hits are requested, up to `MAX_OWN_HITS`, and its
-    remarks are left out, since they may be about those hits.
+    If the caller may not read all of the source, other hits are left out, and more are requested, up to `MAX_OWN_HITS`,
+    until `limit` are left. The remarks of the search are left out too, since they may be about hidden hits.
     """
     reads_all = reads_all_of_source(source.uri)
     source_limit = limit

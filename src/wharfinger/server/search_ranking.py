@@ -57,7 +57,7 @@ ELSEWHERE_WEIGHT = 0.35
 MIN_SHARE, MIN_BASE = 0.5, 0.6
 """A document that lacks words is a hit only if it has at least this share of the words that any document has, by their
 weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE)."""
-MIN_SCORE = 0.4
+MIN_SCORE_SHARE = 0.4
 """A document that lacks words is a hit only if its score is at least this share of the best one."""
 MAX_RANKED_DOCUMENTS = 500
 """The maximum number of documents kept for ranking; more if more hits are requested."""
@@ -103,7 +103,7 @@ class FoundDocument(NamedTuple):
     match: TextMatch | None
     """The words in the text; None if it was not read."""
     changed: int = 0
-    """When the index found its last change; 0 without an index. Of hits with equal scores, the latest comes first."""
+    """A counter of the index at the last change; 0 without an index. Of equal scores, the latest change comes first."""
 
 
 class _Candidate(NamedTuple):
@@ -114,8 +114,8 @@ class _Candidate(NamedTuple):
     """The number of the document in the order in which they were added."""
     found: FoundDocument
     passages: list[Passage]
-    window: bool = False
-    """Whether the hit links to a window of the text, because the text is large."""
+    large: bool = False
+    """Whether the text is so large that the hit links to a window of it."""
     place: TextPlace | None = None
     """The part of the document in which the passages are, if it has parts."""
 
@@ -165,7 +165,7 @@ class Ranking:
     def _candidates(self, found: FoundDocument) -> Iterator[_Candidate]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
         name_bonus = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
-        factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_tests() else 1.0
+        factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_secondary() else 1.0
         if found.match is None:
             evidence = tuple(0.8 * match for match in found.name_matches)
             share = sum(word.weight * match for word, match in zip(self.query.words, evidence, strict=True))
@@ -199,7 +199,7 @@ class Ranking:
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
         return sum(weight for weight, has in zip(weights, has_words, strict=True) if has) / (known or 1.0)
 
-    def _asks_for_tests(self) -> bool:
+    def _asks_for_secondary(self) -> bool:
         return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
@@ -212,7 +212,7 @@ class Ranking:
                 if share < MIN_SHARE and self._share(has_words, base=True) < MIN_BASE:
                     continue
                 windows = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in windows]
-                windows = [candidate for candidate in windows if candidate.score >= MIN_SCORE * top]
+                windows = [candidate for candidate in windows if candidate.score >= MIN_SCORE_SHARE * top]
             candidates += windows
         candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
@@ -236,7 +236,7 @@ class Ranking:
             if place.last - place.first >= SMALL_LINES:
                 line = candidate.passages[0].line - place.first + 1
                 uri += f"&lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
-        elif candidate.window and "?" not in uri and time.monotonic() < deadline:
+        elif candidate.large and "?" not in uri and time.monotonic() < deadline:
             line = candidate.passages[0].line
             window = f"{uri}?lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
             if found.source.matches(window) and reader.exists(found.source, window):
@@ -311,22 +311,22 @@ def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
         return 0.0
     folded = fold(name)
     last = folded.partition("\n")[0].rstrip("/").rpartition("/")[2]
-    depth = 0.005 * min(folded.count("/"), 40)
+    deduction = 0.005 * min(folded.count("/"), 40)
     spellings = {query.whole} if query.whole else set(query.words[0].spellings)
     if last in spellings or last.rpartition(".")[0] in spellings:
-        return 1.6 - depth
+        return 1.6 - deduction
     weight = sum(word.weight * match for word, match in zip(query.words, name_matches, strict=True))
     share = weight / (query.weight or 1.0)
     if not all(name_matches):
-        return 0.3 * share - depth / 10
+        return 0.3 * share - deduction / 10
     # The last part of the title, and that of the URI if `name` has it. Folding keeps the number of characters.
     end = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
     end_has_all = all(query.match_name(end, fold(end)))
-    return (0.6 + 0.5 * end_has_all) * (0.4 + 0.6 * share) - depth
+    return (0.6 + 0.5 * end_has_all) * (0.4 + 0.6 * share) - deduction
 
 
 def rarity(count: int, total: int) -> float:
-    """Return the weight of a word that `count` documents have: 1 if it is rare, 0.25 if all have it, 0 if none."""
+    """Return the weight of a word that `count` documents have: about 1 if it is rare, 0.25 if all do, 0 if none."""
     if not count:
         return 0.0
     return 0.25 + 0.75 * max(0.0, math.log((total + 1) / (count + 0.5)) / math.log(total + 2))

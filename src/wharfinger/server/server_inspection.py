@@ -1,8 +1,8 @@
 """`ServerInspection`: who watches what, the last requests, and the server as another principal sees it.
 
 With a policy, a viewer needs the action `inspect` (level `admin`) on the server itself, and also on each resource, tool
-or prompt that is shown. Without a policy everyone sees the same, so views as another principal are refused. Watchers
-and requests are then shown to the only caller, and not at all if there are several (`shared`).
+or prompt that is shown. Without a policy everyone sees the same, so views as another principal are refused; watchers
+and requests are shown to the only caller, and to nobody if there may be several callers (`shared`).
 
 A view as another principal goes through the same checks as that principal's own requests, and can only list and read.
 Its requests are recorded with the name of the principal and that of the inspector. It counts towards neither the limits
@@ -188,9 +188,9 @@ def target_of(method: str, target: str) -> str:
 class _PrincipalView:
     """A service that lists and reads like the server, but hides everything that the viewer may not inspect."""
 
-    def __init__(self, server: Server, check: Callable[[], Access]) -> None:
+    def __init__(self, server: Server, require_access: Callable[[], Access]) -> None:
         self._server = server
-        self._check = check
+        self._require_access = require_access
         self.notification_handlers: Mapping[str, NotificationHandler] = {}
         self.handlers: Mapping[str, Handler] = {
             method: self._make_handler(method) for method in _READING if method in server.handlers
@@ -235,7 +235,7 @@ class _PrincipalView:
         entries = _READING[method]
 
         async def serve(request: Request) -> Any:
-            access = self._check()
+            access = self._require_access()
             if method == "resources/read" and not access.allows("inspect", request.params.uri):
                 raise ResourceNotFound(request.params.uri)
             result = await self._server.handlers[method](request)  # looked up now: a new policy replaces the handlers

@@ -127,7 +127,7 @@ class ServerPolicy:
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
-        """In a `with` block, read the file of the policy again whenever it changes.
+        """In an `async with` block, read the file of the policy again whenever it changes.
 
         Raises:
             UnusablePolicy: a test of the policy fails.
@@ -163,7 +163,7 @@ class ServerPolicy:
 
 
 def rules_of(authorizer: Authorizer | None) -> Policy | None:
-    """Return the rules that decide; None if another engine does."""
+    """Return the `Policy` of an authorizer, also if it only reports refusals; None for any other authorizer."""
     if authorizer is None:
         return None
     from wharfinger.policy import Policy, ReportOnly

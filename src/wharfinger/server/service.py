@@ -162,7 +162,7 @@ class FeatureService:
             mount.parent.enforce_scopes()
 
     def _refresh_mounts(self) -> None:
-        """Make each server in which this one is mounted determine again which of its features it may call directly."""
+        """Make the servers in which this one is mounted determine again which features of it they may call directly."""
         for mount in self.parents:
             mount.refresh()
 
@@ -337,8 +337,8 @@ class FeatureService:
     async def start(self, holder: object = None) -> None:
         """Enter the lifespan and start the sources, or wait for a start in progress.
 
-        A start that failed may be tried again. A `holder`, such as a server that this one is a part of, keeps it
-        running until it is closed for that holder too.
+        A start that failed may be tried again. A `holder`, such as a server that this one is a part of, keeps this one
+        running until `close` is called for the same holder.
         """
         await self.running.begin(holder or self)
 

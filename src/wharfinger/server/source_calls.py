@@ -43,10 +43,10 @@ MISSING_META_KEY = "wharfinger/missing"
 START_SECONDS = 0.25
 """The maximum time for which a starting server waits for its sources; slower ones start in the background."""
 LATE_PAGE_SECONDS = 30.0
-"""How long a page that came too late for its list is used for the next ones. If only the next one used it, and several
-callers list the source at each notice, each would request its page again, and cause the notice for the others."""
+"""How long a page that came too late for its list is used for later lists. If only the next list used it, several
+callers that list the source at each notice would each request the page again, and so cause a notice for the others."""
 MAX_LATE_PAGES = 64
-"""Maximum number of late pages of one source."""
+"""The maximum number of late pages of one source."""
 PROBE_RATIO = 0.9
 """If a caller gives up a call after this share of the patience, the source is probed."""
 MIN_PROBE_SECONDS = 0.1
@@ -222,7 +222,7 @@ class SourceCalls:
     def forget_late_pages(self, source: Source) -> None:
         """Stop using the late pages of a source whose list has changed. Can be called from any thread.
 
-        Those that are still requested are used: otherwise, a source that changes often would never be listed.
+        A page that has not arrived yet will be used: otherwise, a source that changes often would never be listed.
         """
         state = self._states.get(source)
         for page in () if state is None else tuple(state.late.values()):

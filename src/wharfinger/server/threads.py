@@ -228,7 +228,7 @@ class Pool:
         self._collecting: dict[BatchKey, CallBatch] = {}
         """The batches that collect calls and have not started, at most one for each owner and function."""
         self._running: dict[BatchKey, CallBatch] = {}
-        """The batches that run; the next batch with the same key waits for them."""
+        """The batches that run; the next batch with the same key waits until they end, or until it is full."""
         self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
         """Functions that are not brief at present, by owner; the timer removes the entry."""
         self._queued: Counter[str] = Counter()
@@ -291,7 +291,11 @@ class Pool:
     # Batches
 
     def _collect(self, job: Job, key: BatchKey, loop: asyncio.AbstractEventLoop) -> None:
-        """Add a call to the collecting batch, which starts some turns of the loop later, or after the running batch."""
+        """Add a call to the collecting batch.
+
+        The batch starts some turns of the loop later or, if another one with the same key runs, after that one has
+        ended. A full batch starts at once.
+        """
         batch = self._collecting.get(key)
         if batch is None:
             batch = self._collecting[key] = CallBatch(job.owner, key, loop.create_future())
@@ -365,7 +369,7 @@ class Pool:
     @overload
     def adapt(self, function: Callable[[*Args], T]) -> Callable[[str, *Args], Awaitable[T]]: ...
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """Return an async form of a function, called with `(owner, *arguments)`, as `call` calls it."""
+        """Return an async function of `(owner, *arguments)` that calls `function` as `call` does."""
         if is_async(function):
 
             async def adapted(owner: str, *arguments: Any) -> Any:

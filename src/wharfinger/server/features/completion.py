@@ -92,7 +92,8 @@ class Completions:
         )
         completion = completion_of(values, _shown_values(request, template))
         if completion.has_more is True and not isinstance(values, t.Completion):
-            completion.total = UNSET  # a source returns only one more, so it does not know how many there are
+            # A source returns at most one value more than the limit, so it does not say how many there are.
+            completion.total = UNSET
         return completion
 
     async def _run_completer(
@@ -138,8 +139,8 @@ def _others(params: t.CompleteRequestParams) -> Mapping[str, str]:
 def _shown_values(request: Request, template_text: str) -> Callable[[str], bool]:
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
-    That is so if the caller may read the URI with this value. If other variables are missing, the caller must be able
-    to read a URI with the same beginning.
+    It may if it may read the URI with this value. If other variables are missing, it must be able to read a URI with
+    the same beginning; if this beginning does not contain the value, it must be able to read all such URIs.
     """
     access: Access | None = request.access
     if access is None:
@@ -158,7 +159,7 @@ def _shown_values(request: Request, template_text: str) -> Callable[[str], bool]
 def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t.Completion:
     """Convert a completer's return value to a result with the shown values, up to the protocol's limit.
 
-    If values are left out, so is the total that the completer gave, since it counts them too.
+    If some values are not shown, the total that the completer gave is left out, since it counts them too.
     """
     if isinstance(values, t.Completion):
         shown = [value for value in values.values if is_shown(value)]

@@ -3,11 +3,12 @@
 Features keep the order in which they were added. Each gets the next number, and a page starts after a number, so that
 adding or removing features does not shift later pages.
 
-The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (its parent) shows
-them under a prefix. There, `parts` has the sets of the parts. The visible features are computed on use, and again after
-every change of a part. A set's own features come first, then those of each part, so that a position is a path: (0,
-number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name
-is checked in its own set and in every set that shows it. Any other feature of the same name replaces a fallback.
+The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (its parent) has
+the sets of its parts in `parts`, and shows their features under a prefix. The visible features are computed on use, and
+again after every change of a part. A set's own features come first, then those of each part, so that a position is a
+path: (0, number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added,
+its name is checked in its own set and in every set that shows it. Any other feature of the same name replaces a
+fallback.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Features(Generic[F]):
         self._order: list[int] = []
         """The numbers of the enabled features, in ascending order."""
         self._keys: dict[int, str] = {}
-        self._next = 1
+        self._next_number = 1
         self._hidden: dict[str, bool] = {}
         """Keys of parts' features that this set hides: True if they were disabled here, False if they were removed."""
         self._visible: dict[str, VisibleFeature[F]] | None = None
@@ -92,7 +93,7 @@ class Features(Generic[F]):
             mounted.check(key, fallback)
         if key in self._numbers:
             self._drop(key)
-        number, self._next = self._next, self._next + 1
+        number, self._next_number = self._next_number, self._next_number + 1
         self.by_key[key] = feature
         self._numbers[key] = number
         self._order.append(number)
@@ -239,7 +240,7 @@ class Features(Generic[F]):
                     yield mounted.prefix + key, fallback
 
     def holder(self, key: str) -> _Holder | None:
-        """Return the server whose feature has this key, preferring one that is not a fallback."""
+        """Return the server whose feature has this key, or None. A feature that is not a fallback is preferred."""
         found = _Holder("", key in self._fallbacks) if key in self._numbers else None
         for mounted in self.parts:
             if found is not None and not found.fallback:

@@ -39,6 +39,7 @@ class HandlerFunction:
 
     Raises:
         TypeError: a parameter has no variable, or a variable has no parameter.
+        ValueError: `timeout` is not positive.
     """
 
     __slots__ = (
@@ -176,7 +177,7 @@ class HandlerFunction:
 
     def url_exception(self, request: Request, error: URLElicitationRequired) -> BaseException:
         """Return the exception to raise if the function requires that the user opens a URL first."""
-        from wharfinger.server.input.round_trips import url_exception  # few servers raise it
+        from wharfinger.server.input.round_trips import url_exception  # on use: few servers need it
 
         return url_exception(self._services, request, error)
 

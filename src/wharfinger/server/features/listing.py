@@ -85,7 +85,7 @@ class PagedList(Generic[F]):
         self.definition_of: Callable[[F], Any] = lambda feature: feature.definition
         """Returns the definition to list for a feature. Pages are not cached if definitions are `computed`."""
         self.full_definition_of: Callable[[F], Any] | None = None
-        """The same for callers whose rules allow `any_structured_content`; None if their definitions are the same."""
+        """Replaces `definition_of` for callers whose rules allow `any_structured_content`; None if it is the same."""
         self.computed = False
         self.ttl_ms, self.cache_scope = services.ttl_ms, services.cache_scope
         self._services = services
@@ -244,7 +244,10 @@ class PagedList(Generic[F]):
 async def joined_page(
     providers: Sequence[Provider], owner: str, position: Any, limit: int
 ) -> tuple[list[Any], tuple[int, Any] | None]:
-    """Return a page of several providers in turn, from `position` on: the number of a provider, and its key."""
+    """Return a page of the entries of several providers, one after another, and the position after it.
+
+    A position is the number of a provider and its key. None is the start, and the position after the last page.
+    """
     number, key = position or (0, None)
     shown: list[Any] = []
     while number < len(providers) and len(shown) < limit:

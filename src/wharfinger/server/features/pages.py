@@ -49,8 +49,8 @@ def pages_of_source(
 def templates_of_source(source: Source, calls: SourceCalls) -> Provider:
     """Return the pages of a source's current templates, which may change after it was included.
 
-    A source may learn its templates while it starts, as from the document of an API. So the list waits for it, at most
-    for its patience.
+    Some sources learn their templates while they start, for example from the document of an API. So the list waits for
+    a source without templates to start, at most for its patience.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:

@@ -245,7 +245,7 @@ def check_scheme(template: str, function: Callable[..., Any]) -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Check that a text is an absolute URI of bounded length. What follows its scheme is not examined.
+    """Check that a text is an absolute URI of bounded length. After its scheme, only spaces and controls are refused.
 
     Raises:
         InvalidParams: it is not an absolute URI, or too long.

@@ -226,12 +226,12 @@ def _redirect(part: Any) -> Any:
         if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_DEFINITIONS):
             redirected[name] = f"#/properties/result{value[1:]}"
         else:
-            redirected[name] = value if name in _VALUES else _redirect(value)
+            redirected[name] = value if name in _VALUE_KEYWORDS else _redirect(value)
     return redirected
 
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
-_VALUES = ("const", "default", "enum", "examples")
+_VALUE_KEYWORDS = ("const", "default", "enum", "examples")
 """Keywords that hold values, not schemas."""
 
 

@@ -95,8 +95,8 @@ class ToolOptions(TypedDict, total=False):
     """Whether calls become tasks for clients that support tasks. True: at once; other clients wait for the result.
     `"required"`: other clients are refused. `"later"`: when the function calls `await ctx.start_task()`."""
     task_ttl: float | None
-    """Seconds that a task may take, and for which its result is kept; None for no limit. By default the server's
-    option."""
+    """Seconds that a task may take, and for which it is kept from its start; its result is kept for at least five
+    minutes. None for no limit. By default the server's option."""
     app: str | None
     """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
     visibility: Sequence[Literal["model", "app"]] | None
@@ -229,7 +229,7 @@ class ToolFeature:
         return _cached_output(returns) if isinstance(returns, type) else Output(returns)
 
     def decode_arguments(self, request: Request) -> dict[str, Any]:
-        """Decode the arguments if `decode` is None, or has refused them.
+        """Decode the arguments, and report every fault. Called if `decode` is None, or has refused them.
 
         Raises:
             BadArguments: they are not valid.
@@ -335,7 +335,7 @@ class Tools:
         self.features.definition_changed()
 
     def describe_to_callers(self, name: str, describe: Callable[[], str]) -> None:
-        """Call `describe` for the description of a tool whenever a caller who is subject to a policy lists it.
+        """Call `describe` for the description of a tool whenever a caller who is subject to a policy lists the tools.
 
         Raises:
             KeyError: no tool has this name.

@@ -34,7 +34,7 @@ class InvalidAnswer(ValueError):
 
 
 class Form:
-    """A form: its fields by name, the required ones, and `build`, which makes the value from an answer."""
+    """A form: its fields by name, the required ones, and `build`, which makes the value from the checked fields."""
 
     __slots__ = ("_build", "fields", "nullable", "required")
 
@@ -240,9 +240,9 @@ def _convert(values: dict[str, Any], kind: Any) -> Any:
         name = re.match(r"\.?(\w*)", path)
         field = name[1] if name and name[1] else SINGLE_FIELD
         cause = error.__cause__
-        own = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
+        from_author = isinstance(cause, (ValueError, TypeError)) and not isinstance(cause, msgspec.ValidationError)
         message = message.replace("`", "")
-        raise InvalidAnswer(f"{field}: {str(cause) if own else message[:1].lower() + message[1:]}") from None
+        raise InvalidAnswer(f"{field}: {str(cause) if from_author else message[:1].lower() + message[1:]}") from None
 
 
 def _from_model(model: Any) -> Form:

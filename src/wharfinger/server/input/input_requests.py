@@ -190,7 +190,8 @@ class Sample:
     The client and its user may change anything, such as the `temperature`, and may decline.
 
     Raises:
-        ValueError: tool uses and tool results do not match (2026-07-28, sampling), or `max_tokens` is below 1.
+        ValueError: there is no message, tool uses and tool results do not match (2026-07-28, sampling), or `max_tokens`
+            is below 1.
     """
 
     method: ClassVar[str] = "sampling/createMessage"
@@ -220,7 +221,7 @@ class Sample:
         self._messages = _to_messages(messages)
         t.check_tool_use(self._messages)
         self._uses_tools = tools is not None or tool_choice is not None
-        self._context = include_context not in (None, "none")
+        self._includes_context = include_context not in (None, "none")
         params: dict[str, Any] = {
             "system_prompt": system,
             "temperature": temperature,
@@ -243,12 +244,13 @@ class Sample:
         if declared is UNSET:
             raise not_declared(rules, {"sampling": {}}, "the client's model")
         blocks = [block for message in self._messages for block in _blocks(message)]
-        uses = self._uses_tools or any(isinstance(block, (t.ToolUseContent, t.ToolResultContent)) for block in blocks)
-        if uses and not rules.samples_blocks:
+        tool_blocks = (t.ToolUseContent, t.ToolResultContent)
+        uses_tools = self._uses_tools or any(isinstance(block, tool_blocks) for block in blocks)
+        if uses_tools and not rules.samples_blocks:
             raise _not_in_revision(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
-        if uses and declared.tools is UNSET:
+        if uses_tools and declared.tools is UNSET:
             raise not_declared(rules, {"sampling": {"tools": {}}}, "a model that uses tools")
-        if self._context and rules.samples_blocks and declared.context is UNSET:
+        if self._includes_context and rules.samples_blocks and declared.context is UNSET:
             raise not_declared(rules, {"sampling": {"context": {}}}, "context of other servers")
         if "audio" in rules.unknown_blocks and any(isinstance(block, t.AudioContent) for block in blocks):
             raise _not_in_revision(rules, {"sampling": {}}, "a model that takes audio")

@@ -38,7 +38,7 @@ _REQUESTS: dict[str, Any] = {
     "sampling/createMessage": t.CreateMessageRequest,
     "roots/list": t.ListRootsRequest,
 }
-"""The member of `inputRequests` for each method."""
+"""The struct for a member of `inputRequests`, by its method."""
 
 
 class CannotAsk(RuntimeError):

@@ -55,7 +55,7 @@ class MethodTable:
         self._observer: Wrapper | None = None
 
     def set(self, method: str, handler: Handler, *, outside: Callable[[Handler], Handler] | None = None) -> None:
-        """Serve a method. `outside` wraps its middleware, if it has any."""
+        """Serve a method. `outside` wraps its outermost middleware; without middleware, it is not used."""
         self._bare[method] = handler
         if outside is not None:
             self._outside[method] = outside

@@ -130,8 +130,8 @@ def limit_rate(
 
     `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
     when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429 with the
-    header `Retry-After`. It remembers `max_callers` principals and as many addresses; when there are more, the others
-    share one limit. The limits of a policy also count bytes and concurrent calls.
+    header `Retry-After`. At most `max_callers` principals and as many addresses have limits of their own; the other
+    principals share one, and so do the other addresses. The limits of a policy also count bytes and concurrent calls.
 
     Raises:
         ValueError: a bound is not positive.

@@ -225,7 +225,7 @@ class Signature:
         return schema
 
     def _find_unsupported(self) -> str:
-        """Return words for the type that is not supported, with its parameter, which msgspec does not report."""
+        """Return words that name the parameter whose type is not supported, because msgspec does not report it."""
         for parameter in self.parameters.values():
             try:
                 msgspec.json.Decoder(parameter.decoder_type)
@@ -349,13 +349,13 @@ def _cached_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(struct, dec_hook=from_json)
 
 
-_PLAIN = (bool, int, float, str, list, dict)
+_CHECKED_DEFAULTS = (bool, int, float, str, list, dict)
 """The types of defaults that are compared with the parameter's type; a default of another type may be a sentinel."""
 
 
 def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
     """Raise TypeError for a default whose JSON type differs from the parameter's. Sentinels are allowed."""
-    if type(parameter.default) not in _PLAIN or parameter.arms:
+    if type(parameter.default) not in _CHECKED_DEFAULTS or parameter.arms:
         return
     try:
         msgspec.convert(parameter.default, parameter.kind, dec_hook=from_json)

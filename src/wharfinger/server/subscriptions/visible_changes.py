@@ -87,7 +87,7 @@ class VisibleChanges:
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):
             state = await self._state((name, is_list), access, watcher)
-            # It may have left in the meantime. Under another policy, the state has been compared already.
+            # The watcher may have left in the meantime. Under another policy, the state has been compared already.
             if self._services.watching.watches(watcher, name, is_list) and self._applies(access, watcher):
                 self._known.setdefault(watcher, {})[name, is_list] = state
 
@@ -142,7 +142,10 @@ class VisibleChanges:
             self._jobs.start(self._compare_resources(uris, states))
 
     async def _compare_resources(self, uris: list[str], states: dict[Any, dict[Change, str]]) -> None:
-        """Do this slowly: a million URIs may be watched. `states` are those before the new policy."""
+        """Compare what the watchers of these URIs see under a new policy, slowly, since there may be a million URIs.
+
+        `states` are those before the policy.
+        """
         for uri in uris:
             notice = subscriptions.updated(uri)
             for watcher in self._services.watching.watchers_of(uri):

@@ -160,7 +160,7 @@ class Tasks:
         self.running: dict[str, RunningTask] = {}
         """The tasks of this process, by their keys in the store."""
         self.calls: dict[Request, DeferredTask | RunningTask | None] = {}
-        """The running calls of `TaskTool`s. None: the client does not know tasks."""
+        """The running calls of `TaskTool`s; the value is None if the client does not know tasks."""
         self._services = services
         self._shares = Shares()
         self._listeners: dict[str, dict[TaskListener, None]] = {}
@@ -215,13 +215,13 @@ class Tasks:
         return task
 
     async def _check_room(self, folder: str, tasks: int, size: int) -> None:
-        """Raise Overloaded if the store, or one principal's part of it, has no room for more tasks or bytes."""
+        """Raise Overloaded if the store has no room for more tasks or bytes. One principal may use half of it."""
         limits = self._services.limits
-        for prefix, part in ((_TASKS_PREFIX, 1), (folder, 2)):
+        for prefix, divisor in ((_TASKS_PREFIX, 1), (folder, 2)):
             number, bytes_kept = await self.store.usage(prefix)
-            if tasks and (number + tasks) * part > limits.tasks_kept:
+            if tasks and (number + tasks) * divisor > limits.tasks_kept:
                 raise Overloaded("Too many tasks are stored: try again when some have expired.")
-            if (bytes_kept + size) * part > limits.task_results:
+            if (bytes_kept + size) * divisor > limits.task_results:
                 raise Overloaded("The stored results of tasks are too large: try again when some have expired.")
 
     def run(self, task: RunningTask, runner: asyncio.Task[Any]) -> None:
@@ -236,6 +236,7 @@ class Tasks:
         """Answer a call of a tool with `task="later"` with a task. Returns False if the client does not know tasks.
 
         Raises:
+            Overloaded, StoreUnusable: as for `begin`.
             RuntimeError: the tool is not registered with `task=`.
         """
         try:
@@ -313,7 +314,7 @@ class Tasks:
             task.fail(answer)
 
     async def _delete(self, task: RunningTask) -> None:
-        with suppress(StoreUnusable):  # it expires by itself
+        with suppress(StoreUnusable):  # a task with a `ttl` expires by itself
             await self.store.delete(task.key)
 
     def _forget(self, task: RunningTask) -> None:
@@ -605,19 +606,19 @@ def _send_state(listener: TaskListener, state: bytes) -> None:
         log.exception("A listener could not be notified of a task")
 
 
-def _folder(owner: str) -> str:
-    """Return the prefix of the tasks of the principal with this key in the store."""
+def _folder(principal_key: str) -> str:
+    """Return the prefix, in the store, of the keys of one principal's tasks."""
     import hashlib
 
-    return f"{_TASKS_PREFIX}{hashlib.sha256(owner.encode()).hexdigest()[:32]}/"
+    return f"{_TASKS_PREFIX}{hashlib.sha256(principal_key.encode()).hexdigest()[:32]}/"
 
 
-def _key(owner: str, id: str) -> str:
-    return _folder(owner) + id[:MAX_ID_LENGTH]
+def _key(principal_key: str, id: str) -> str:
+    return _folder(principal_key) + id[:MAX_ID_LENGTH]
 
 
 _RUNS_HERE = Record(worker="", state=Raw(b"{}"))
-"""Stands for the record of a task of this process, which is not read from the store."""
+"""A placeholder for the record of a task of this process, which is not read from the store."""
 
 
 def _failed_record(record: Record) -> tuple[Record, float | None]:

@@ -76,9 +76,9 @@ class TaskTool(ToolFeature):
     def _ttl_seconds(self, tasks: Tasks) -> float | None:
         return self._ttl if self._has_ttl else tasks.ttl
 
-    async def _run(self, tasks: Tasks, request: Request, state: Any) -> Any:
-        """Call the function; `state` is its entry in `Tasks.calls`."""
-        tasks.calls[request] = state
+    async def _run(self, tasks: Tasks, request: Request, entry: Any) -> Any:
+        """Call the function; `entry` is the value for the request in `Tasks.calls`."""
+        tasks.calls[request] = entry
         try:
             while True:
                 try:
@@ -103,7 +103,7 @@ class TaskTool(ToolFeature):
             runner.cancel()
             if deferred.task is None:
                 await asyncio.wait((runner,))
-            if deferred.task is not None:  # its client would never know its id
+            if deferred.task is not None:  # the client would never learn the task's id
                 tasks.run(deferred.task, runner)
                 deferred.task.stop("cancel")
             raise
