@@ -30,7 +30,7 @@ from wharfinger.server.features.completion import unknown_template
 from wharfinger.server.features.prompts import unknown_prompt
 from wharfinger.server.features.tools import unknown_tool
 from wharfinger.server.near_uris import add_near_uris
-from wharfinger.server.owners import share_of
+from wharfinger.server.owners import share_owner_of
 
 if TYPE_CHECKING:
     from wharfinger.server.feature_scopes import FeatureScopes
@@ -161,7 +161,7 @@ class AccessControl:
         principal = request.caller.principal
         use = request.usage
         if use is None:
-            use = request.usage = limiter.use_of("local" if principal is LOCAL else share_of(request))
+            use = request.usage = limiter.use_of("local" if principal is LOCAL else share_owner_of(request))
             request.when_answered(use.charge)
         # A watch does no work until something changes, and a handshake or ping takes no time.
         works = action != "" and (request.row is None or not request.row.long)

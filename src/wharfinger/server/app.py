@@ -270,6 +270,7 @@ class Server(FeatureService):
         Raises:
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
                 time, or in itself.
+            TypeError: `item` cannot be included, or has a `prefix` and is not a server.
             RuntimeError: this server runs, and this is not its event loop's thread.
         """
         if isinstance(item, Server):
@@ -407,8 +408,8 @@ class Server(FeatureService):
         It also applies to features and methods that are added later. Notifications have no middleware.
 
         Raises:
-            TypeError: it is not an async function.
-            ValueError: there is no such method.
+            TypeError: it is not an async function of two parameters.
+            ValueError: there is no such method, or it is not a request from clients.
         """
         self.methods.add_middleware(middleware, methods)
         self._refresh_mounts()

@@ -258,7 +258,7 @@ class Context(RequestContext, Generic[State]):
         """Ask the user to open a URL, for example to sign in. True only means that the user agreed to open it.
 
         Only the page at the URL knows when they are done. Call `Server.elicitation_complete` with the `elicitation_id`
-        then. Raises the same errors as `elicit`.
+        then. Raises the same errors as `elicit`, and ValueError if `url` is not a URL.
         """
         from wharfinger.server.input.input_requests import ElicitUrl
         from wharfinger.server.input.round_trips import remember_url
@@ -293,7 +293,7 @@ class Context(RequestContext, Generic[State]):
             Declined: the client, or its user, refused.
             NoAnswer: the client sent no valid answer, or none in time.
             MissingClientCapability: the client offers no model, or not with the tools or context that this needs.
-            ValueError: tool uses and tool results do not match.
+            ValueError: there is no message, tool uses and tool results do not match, or `max_tokens` is below 1.
         """
         from wharfinger.server.input.input_requests import Sample
 
@@ -366,6 +366,7 @@ class Context(RequestContext, Generic[State]):
 
         Raises:
             ResourceNotFound: it does not exist, or the caller may not read it.
+            InvalidParams: `uri` is not a URI.
         """
         try:
             handler = self.server.handlers.get("resources/read") or self.server.resources.read
@@ -386,7 +387,7 @@ class Context(RequestContext, Generic[State]):
         or a pattern such as `*.md`. While an index is not complete, its progress is reported to the caller.
 
         Raises:
-            InvalidArgument: there is no such source.
+            InvalidArgument: there is no such source, or the query or a filter is too long.
         """
         from wharfinger.server.search import SearchRequest, search
 

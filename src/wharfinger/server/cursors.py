@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     mac_bytes: int
     """The length of the seal. Private keys do not use it: AES-GCM has a seal of its own length."""
     max_characters: int
-    """The maximum length of a sealed string."""
+    """The maximum length of a sealed string; private keys allow twice as much, because they pad it."""
     refusal: str
 
 

@@ -56,7 +56,8 @@ class Stopped(Exception):
 class SourceReader:
     """Calls the methods of sources from a thread. Their coroutines run on `loop`, the event loop of the server.
 
-    Without a loop, only sources whose methods are plain functions can be read.
+    Without a loop, only sources whose methods are plain functions can be read. A coroutine that takes longer than
+    `seconds` raises TimeoutError.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, seconds: float = COROUTINE_SECONDS) -> None:

@@ -54,6 +54,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
         return
     if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.near_uri_searches >= MAX_CONCURRENT_SEARCHES:
         return
+    # The results of other sources depend on the caller.
     sources = [source for source in resources.every_source() if source.cache_scope == "public"]
     # If the URI belongs to a source, only that one is listed, because others may be slow.
     likely = [source for source in sources if source.matches(error.uri)] or sources

@@ -6,11 +6,11 @@ from wharfinger.protocol.request import Request
 from wharfinger.protocol.shares import name_owner
 from wharfinger.server.threads import MEMBER_SEPARATOR
 
-__all__ = ["owner_of", "share_of"]
+__all__ = ["owner_of", "share_owner_of"]
 
 
-def share_of(request: Request) -> str:
-    """Return the owner of a request: its principal, else its address, else its connection.
+def share_owner_of(request: Request) -> str:
+    """Return the owner whose share a request uses: its principal, else its address, else its connection.
 
     All HTTP callers without an address have the same owner, since each call may use its own connection.
     """
@@ -21,7 +21,7 @@ def share_of(request: Request) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """Return the owner of a request's threads: `share_of`, and the session within that principal or address.
+    """Return the owner of a request's threads: `share_owner_of`, with the session within that principal or address.
 
     For requests without a session, the client's name takes its place. The connection does not identify an application,
     since HTTP/1.1 needs a connection for each concurrent call.
@@ -33,7 +33,7 @@ def owner_of(request: Request) -> str:
         member = f"session {id(request.session)}"
     else:
         member = client.name[:64].replace(MEMBER_SEPARATOR, " ") if client else ""
-    return f"{share_of(request)}{MEMBER_SEPARATOR}{member}"
+    return f"{share_owner_of(request)}{MEMBER_SEPARATOR}{member}"
 
 
 def _name_connection(request: Request) -> str:

@@ -9,7 +9,8 @@ rules are:
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
   the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
   breaker opens, and all calls that wait for the source fail at once, with the reason.
-- While the breaker is open, calls fail at once. A task probes the source after 1, 2, 4, … and finally every 60 seconds.
+- While the breaker is open, calls fail at once, unless the last failure was a quick one. A task probes the source after
+  1, 2, 4, … and finally every 60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
 Threads cannot be stopped. A probe without an answer keeps its thread, and no other probe starts until it has returned.

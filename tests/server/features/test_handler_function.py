@@ -18,7 +18,7 @@ from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.features.handler_function import HandlerFunction
-from wharfinger.server.owners import owner_of, share_of
+from wharfinger.server.owners import owner_of, share_owner_of
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.threads import MEMBER_SEPARATOR, Pool, group_of, is_async
 
@@ -200,15 +200,15 @@ async def test_a_function_within_its_timeout_is_served() -> None:
 async def test_a_caller_shares_threads_by_its_principal_or_its_address() -> None:
     server = Server("s")
     request = make_request(server, "server/discover")
-    assert owner_of(request) == share_of(request) != share_of(make_request(server, "server/discover"))
+    assert owner_of(request) == share_owner_of(request) != share_owner_of(make_request(server, "server/discover"))
     request.peer = "192.0.2.1"
-    assert share_of(request) == "address 192.0.2.1"
+    assert share_owner_of(request) == "address 192.0.2.1"
     assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", ""]
     info = t.Implementation(name="sailor", version="1")
     request.caller = msgspec.structs.replace(request.caller, info=info)
     assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", "sailor"]
     request = make_request(server, "server/discover", principal="ann")
-    assert share_of(request) == f"principal {make_principal('ann').key}"
+    assert share_owner_of(request) == f"principal {make_principal('ann').key}"
     assert owner_of(request).split(MEMBER_SEPARATOR) == [f"principal {make_principal('ann').key}", ""]
 
 
@@ -216,7 +216,7 @@ def test_sessions_of_one_address_are_members_of_its_group() -> None:
     server = Server("s")
     first, second = (make_request(server, "tools/list", revision="2025-11-25") for _ in range(2))
     first.peer = second.peer = "192.0.2.1"
-    assert share_of(first) == share_of(second)
+    assert share_owner_of(first) == share_owner_of(second)
     assert owner_of(first) == owner_of(first) != owner_of(second)
 
 
@@ -225,7 +225,7 @@ def test_http_callers_without_an_address_share_one_group() -> None:
     server = Server("s")
     first, second = (make_request(server, "server/discover") for _ in range(2))
     first.headers = second.headers = {}
-    assert share_of(first) == share_of(second)
+    assert share_owner_of(first) == share_owner_of(second)
 
 
 @pytest.mark.parametrize("principal", ["ann", "ann\nbob", "ann\n"])
@@ -233,7 +233,7 @@ def test_the_client_name_cannot_put_a_caller_into_the_share_of_another(principal
     request = make_request(Server("s"), "server/discover", principal=principal)
     for name in ("sailor", "sail\nor", "\n"):
         request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
-        assert group_of(owner_of(request)) == share_of(request) == f"principal {make_principal(principal).key}"
+        assert group_of(owner_of(request)) == share_owner_of(request) == f"principal {make_principal(principal).key}"
 
 
 async def test_a_blocking_function_delays_no_other_request() -> None:

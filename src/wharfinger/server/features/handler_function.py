@@ -31,8 +31,8 @@ Finish = Callable[[Request, Any], Awaitable[Any]]
 class HandlerFunction:
     """A function whose parameters are analysed once, at registration.
 
-    `is_plain_async` is True if `function(**values)` may be awaited instead of a call of this object: the function is
-    async, with nothing to convert, no context, no dependencies and no timeout.
+    `is_plain_async` is True if `await function(**values)` may replace a call of this object: the function is async,
+    with nothing to convert, no context, no dependencies and no timeout.
 
     `variables` are the variables of a URI template, whose texts are passed as `values`; each goes to the parameter of
     the same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.

@@ -68,7 +68,7 @@ class MethodTable:
 
         Raises:
             TypeError: it is not an async function of two parameters.
-            ValueError: there is no such method, or it is a notification.
+            ValueError: there is no such method, or it is not a request from clients.
         """
         _check(middleware, methods)
         self._middleware.insert(0 if outermost else len(self._middleware), (middleware, frozenset(methods)))

@@ -16,7 +16,7 @@ from wharfinger.protocol.handshake import Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.request import Channel, Request, notify
 from wharfinger.server.features.resource import check_uri
-from wharfinger.server.owners import share_of
+from wharfinger.server.owners import share_owner_of
 from wharfinger.server.subscriptions.watching import ListenWatcher, SessionWatcher
 from wharfinger.transports.background import BackgroundTasks
 
@@ -63,7 +63,7 @@ class Listening:
         if self._watching.count(watcher) >= self._services.limits.watched:
             limit = self._services.limits.watched
             raise InvalidParams(f"A session may watch {limit} resources: unsubscribe from some.")
-        owner = share_of(request)
+        owner = share_owner_of(request)
         self._check_total(owner, 1)
         self._drop_on_close(watcher)
         if request.observers:
@@ -127,7 +127,7 @@ class Listening:
         request.raw_params = Raw(b"{}")
         if len(uris) + len(ids) > self._services.limits.watched:
             raise InvalidParams(f"One listen may watch {self._services.limits.watched} resources and tasks: split it.")
-        owner = share_of(request)
+        owner = share_owner_of(request)
         self._check_total(owner, len(uris))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         open_here = self.open_listens.setdefault(request.channel, set())

@@ -45,7 +45,7 @@ class RunningTask:
         self,
         id: str,
         key: str,
-        share: str,
+        owner: str,
         *,
         ttl: float | None,
         poll: float,
@@ -56,9 +56,9 @@ class RunningTask:
         """Its key in the store."""
         self.tool = ""
         """The name of the tool as its caller knows it, by which the policy decides."""
-        self.label = ""
+        self.call_name = ""
         """The method and name that were called, for the log."""
-        self.share = share
+        self.owner = owner
         """The owner towards whose share of running tasks this task counts."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))

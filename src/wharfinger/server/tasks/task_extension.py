@@ -48,7 +48,7 @@ from wharfinger.protocol.request import (
     tool_failure,
 )
 from wharfinger.protocol.shares import Shares
-from wharfinger.server.owners import share_of
+from wharfinger.server.owners import share_owner_of
 from wharfinger.server.tasks.task_channel import RunningTask, format_time
 from wharfinger.transports.background import BackgroundTasks
 from wharfinger.types.task_extension import EXTENSION
@@ -189,19 +189,19 @@ class Tasks:
             Overloaded: too many tasks run, or are stored.
             StoreUnusable: it cannot be stored.
         """
-        share, limits = share_of(request), self._services.limits
+        owner, limits = share_owner_of(request), self._services.limits
         if self._ending:
             raise Overloaded("The server is stopping.")
-        if self._shares[share] >= limits.tasks_each or not self._shares.has_room(share, limits.tasks):
+        if self._shares[owner] >= limits.tasks_each or not self._shares.has_room(owner, limits.tasks):
             raise Overloaded("Too many tasks are running: wait for one, or cancel one.")
         id = secrets.token_urlsafe(24)  # 192 random bits
         folder = _folder(request.caller.principal.key)
-        task = RunningTask(id, folder + id, share, ttl=ttl, poll=self.poll, changed=self._changed)
+        task = RunningTask(id, folder + id, owner, ttl=ttl, poll=self.poll, changed=self._changed)
         if request.access is not None:  # the params have the tool's own name, if its server is mounted
             task.tool = msgspec.json.decode(request.raw_params, type=_CalledTool).name
-        task.label = name_of_call(request)
+        task.call_name = name_of_call(request)
         self.running[task.key] = task
-        self._shares.add(share)
+        self._shares.add(owner)
         try:
             await self._check_room(folder, 1, 0)
             await self._renew_lease()
@@ -302,7 +302,7 @@ class Tasks:
             reference = os.urandom(4).hex()
             answer = to_protocol_error(error, reference)
             if answer is not error:
-                log.error("%s", failure_text(f"The task of {task.label}", error, reference), exc_info=error)
+                log.error("%s", failure_text(f"The task of {task.call_name}", error, reference), exc_info=error)
             if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
                 task.complete(Raw(_encode_result(tool_failure(answer))))
                 return
@@ -319,7 +319,7 @@ class Tasks:
 
     def _forget(self, task: RunningTask) -> None:
         if self.running.pop(task.key, None) is not None:
-            self._shares.add(task.share, -1)
+            self._shares.add(task.owner, -1)
 
     def _changed(self, task: RunningTask) -> None:
         if task.notify_timer is None:
