@@ -153,7 +153,7 @@ class AccessControl:
         return count_and_serve
 
     def _count(self, limiter: Limiter, request: Request, action: str) -> Callable[[], None] | None:
-        """Count a request by the limits of its caller. Returns the function to call when it is answered, or None.
+        """Count a request by the limits of its caller. Returns the function to call when it has ended, or None.
 
         Raises:
             RateLimited: a limit is reached.

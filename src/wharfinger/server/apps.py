@@ -112,7 +112,7 @@ def make_page_resource(
 def tool_meta(
     meta: Mapping[str, Any] | None, app: str | None, visibility: Sequence[Visibility] | None
 ) -> dict[str, Any]:
-    """Return a tool's `_meta`, with the page that shows its results and who may call it.
+    """Return a tool's `_meta`, which names the page that shows its results and says who may call it.
 
     Raises:
         ValueError: `app` is not a `ui://` URI, or `visibility` is empty or has a value other than `model` and `app`.

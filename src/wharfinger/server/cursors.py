@@ -136,7 +136,7 @@ class _PrivateKeys(Keys):
         import base64
 
         cipher = self._cipher()
-        from cryptography.exceptions import InvalidTag  # after the check that it is installed
+        from cryptography.exceptions import InvalidTag  # after `_cipher`, which checks that it is installed
 
         if len(sealed) > 2 * kind.max_characters or not sealed.isascii():  # encrypted and padded, it is longer
             raise InvalidParams(kind.refusal)

@@ -304,7 +304,7 @@ class OpenDependencies:
         return await self._services.pool.run(owner_of(self._request), functools.partial(provider.call, **arguments))
 
     async def _enter(self, manager: Any) -> Any:
-        """Enter a context manager on the event loop. It cannot hide an error from those that are closed later."""
+        """Enter a context manager on the event loop. Other dependencies get an error even if this one suppresses it."""
         is_async = hasattr(manager, "__aenter__")
         value = await manager.__aenter__() if is_async else manager.__enter__()
 

@@ -1,6 +1,6 @@
 """Finds the URIs of a directory of this machine among those that a server publishes, for the `roots` of a policy.
 
-Paths are compared name by name after all symbolic links are resolved, so `/data` never stands for `/data-old`.
+Paths are compared name by name after all symbolic links are resolved, so `/data` never includes `/data-old`.
 """
 
 from __future__ import annotations

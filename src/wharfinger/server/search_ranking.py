@@ -111,7 +111,7 @@ class _Candidate(NamedTuple):
 
     score: float
     order: int
-    """The number of the document in the order in which they were added."""
+    """The number of the document, in the order in which documents were added."""
     found: FoundDocument
     passages: list[Passage]
     large: bool = False

@@ -46,7 +46,7 @@ MAX_TARGET_CHARACTERS = 2_048
 UNRECORDED = frozenset({"ping"})
 """The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
-"""The target that stands for the whole server: a rule without `what` matches it, and one for some URIs does not."""
+"""The target for the whole server: a rule without `what` matches it, and a rule for some URIs does not."""
 
 
 class ServerInspection:
@@ -175,7 +175,7 @@ class _RecentRequests:
 
 
 def display_name(principal: Principal) -> str:
-    """Return the subject of a principal and, if another one sees the server as this principal, that subject too."""
+    """Return the subject of a principal and, if an inspector sees the server as this principal, the inspector's too."""
     return f"{principal.subject} (seen by {principal.inspector})" if principal.inspector else principal.subject
 
 

@@ -139,8 +139,8 @@ def _others(params: t.CompleteRequestParams) -> Mapping[str, str]:
 def _shown_values(request: Request, template_text: str) -> Callable[[str], bool]:
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
-    It may if it may read the URI with this value. If other variables are missing, it must be able to read a URI with
-    the same beginning; if this beginning does not contain the value, it must be able to read all such URIs.
+    That is so if the caller may read the URI with this value. If other variables are missing, the caller must be able
+    to read a URI with the same beginning or, if this beginning does not contain the value, all such URIs.
     """
     access: Access | None = request.access
     if access is None:

@@ -237,7 +237,7 @@ class PagedList(Generic[F]):
         features, position = self.features.page(after, limit)
         if not self.features.parts or self.name not in ("tools", "prompts"):
             return [show(feature) for _, feature in features], position
-        # Part of a name may be the prefix of a mounted server, which its own definition does not have.
+        # A name may begin with the prefix of a mounted server, which the feature's own definition does not have.
         return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], position
 
 

@@ -91,7 +91,7 @@ class Resources:
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
         self._parents: list[tuple[Part, Resources]] = []
-        """Servers in which this one is mounted: the `Part` that stands for it there, and the parent's resources."""
+        """Servers in which this one is mounted: the `Part` that represents it there, and the resources of that server."""
         changed = functools.partial(services.watching.list_changed, "resources")
         self.static: Features[ResourceFeature] = Features("resource", changed)
         self.templates: Features[ResourceFeature] = Features("resource template", changed)

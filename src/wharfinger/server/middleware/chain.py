@@ -47,7 +47,7 @@ class MethodTable:
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self.handlers: dict[str, Handler] = dict(handlers)
-        """The handler of each method, with its middleware; change it only with `set` and `add_middleware`."""
+        """The handler of each method, with its middleware; change it only by the methods of this class."""
         self._bare: dict[str, Handler] = dict(handlers)
         self._outside: dict[str, Callable[[Handler], Handler]] = {}
         self._middleware: list[tuple[Middleware, frozenset[str]]] = []

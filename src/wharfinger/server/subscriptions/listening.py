@@ -98,8 +98,8 @@ class Listening:
     def _drop_on_close(self, watcher: SessionWatcher) -> None:
         """Drop the watcher when its session ends.
 
-        Call this before the watcher watches anything: only the first call counts. It is the one in `subscribe` if
-        a client subscribes before it confirms the handshake.
+        Call this before the watcher watches anything: only the first call has an effect. That is usually the call in
+        `initialized`; if a client subscribes before it confirms the handshake, it is the one in `subscribe`.
         """
         if not self._watching.is_watching(watcher):
             watcher.session.on_close.append(self._drop)

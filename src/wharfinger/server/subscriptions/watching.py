@@ -151,7 +151,7 @@ class Watching:
         self._by_list: dict[str, dict[Watcher, None]] = {name: {} for name in subscriptions.LISTS}
         self._by_watcher: dict[Watcher, set[str]] = {}
         self._owners: dict[Watcher, str] = {}
-        """The owner whose share the URIs of each watcher count towards."""
+        """For each watcher, the owner towards whose share its URIs count."""
         self.shares = Shares()
         """The number of URIs that the watchers of each owner watch."""
         self._departures = 0

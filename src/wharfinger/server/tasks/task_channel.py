@@ -59,7 +59,7 @@ class RunningTask:
         self.call_name = ""
         """The method and name that were called, for the log."""
         self.owner = owner
-        """The owner towards whose share of running tasks this task counts."""
+        """The owner whose share of running tasks this task uses."""
         self.created = self.updated = time.time()
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
@@ -190,7 +190,7 @@ class RunningTask:
             self._changed(self)
 
     def stop(self, reason: str) -> None:
-        """Cancel its handler, which may still return a result. Does nothing after the end."""
+        """Cancel the handler, which may still return a result. Does nothing if the task has ended."""
         if self.final_status is None:
             self.stop_reason = self.stop_reason or reason
             if self.runner is not None:

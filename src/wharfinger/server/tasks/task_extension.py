@@ -558,7 +558,7 @@ class Tasks:
                 await asyncio.wait(runners, timeout=seconds)
             for task in self.running.values():
                 task.stop("end")
-        for task in tuple(self.running.values()):  # its handler ignores its cancellation
+        for task in tuple(self.running.values()):  # the handler ignores its cancellation
             if task.final_status is None:
                 self._end_with(task, asyncio.CancelledError())
                 await self._save_quietly(task)
