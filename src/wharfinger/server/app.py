@@ -365,7 +365,7 @@ class Server(FeatureService):
         return _decorator(self.extensions.add_notification, name, params=params)
 
     def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
-        """Publish, as a page of MCP Apps, the HTML that the decorated function returns. See `add_app` for the options."""
+        """Publish, as a page of MCP Apps, the HTML that the decorated function returns. Options: see `add_app`."""
         return _decorator(self.add_app, uri, **options)
 
     def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:

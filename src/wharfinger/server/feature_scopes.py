@@ -104,7 +104,7 @@ class ScopedAccess:
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide by the rules, then by the feature's scopes. `missing_scopes` has the scopes of the rules and the feature."""
+        """Decide by the rules, then by the feature's scopes. `missing_scopes` has the scopes that both require."""
         decision = ALLOWED if self._rules is None else self._rules.decide(action, target)
         if not decision.allowed and not decision.missing_scopes:
             return decision

@@ -11,7 +11,7 @@ __all__ = ["Part"]
 
 
 class Part(Protocol):
-    """A mounted server. Its parent, the server that it is mounted in, shows the part's features without copying them."""
+    """A mounted server. Its parent, the server in which it is mounted, shows its features without copying them."""
 
     @property
     def name(self) -> str:

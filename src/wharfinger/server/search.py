@@ -207,8 +207,8 @@ async def _search_index(
 ) -> tuple[Hits, list[Source]]:
     """Search the index, which reads the sources. Returns its hits, and the sources that it does not cover.
 
-    If this takes longer than the longest patience of a source, the sources are probed. If one of them is down then, this
-    returns no hits, and the sources that are not down, to be searched without the index.
+    If this takes longer than the longest patience of a source, the sources are probed. If one of them is down then,
+    this returns no hits, and the sources that are not down, to be searched without the index.
     """
     searching = asyncio.ensure_future(index.search(owner, wanted, progress))
     try:

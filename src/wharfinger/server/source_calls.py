@@ -279,7 +279,7 @@ class SourceCalls:
             state.probe = self._tasks.start(self._probe(source, state))
 
     def _give_up(self, source: Source, state: _SourceState) -> None:
-        """Fail the calls that wait for a source whose breaker refuses calls. A late page has no caller, and continues."""
+        """Fail the calls that wait for a source whose breaker refuses calls. Requests for late pages continue."""
         if not source.breaker.admits():
             late = {page.answer for page in state.late.values()}
             for task in state.waiting:

@@ -91,7 +91,7 @@ class Resources:
         self._parts: list[tuple[Part, Resources]] = []
         """Mounted servers and their resources."""
         self._parents: list[tuple[Part, Resources]] = []
-        """Servers in which this one is mounted: the `Part` that represents it there, and the resources of that server."""
+        """Servers in which this one is mounted: the `Part` that represents it there, and that server's resources."""
         changed = functools.partial(services.watching.list_changed, "resources")
         self.static: Features[ResourceFeature] = Features("resource", changed)
         self.templates: Features[ResourceFeature] = Features("resource template", changed)
