@@ -61,7 +61,7 @@ class Context(RequestContext, Generic[State]):
     `Context[S]` types `state`, the value that the server's `lifespan` yielded.
     """
 
-    __slots__ = ("_loop", "_services", "_thread", "request", "server")
+    __slots__ = ("_loop", "_services", "_thread_id", "request", "server")
 
     def __init__(self, server: Server, request: Request) -> None:
         self.server = server
@@ -70,7 +70,7 @@ class Context(RequestContext, Generic[State]):
         if getattr(request.params, "request_state", UNSET) is not UNSET:
             state_of(server.services, request)  # refuses a forged state before the handler runs
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
 
     @property
     def state(self) -> State:
@@ -166,7 +166,7 @@ class Context(RequestContext, Generic[State]):
 
     def _call_on_loop(self, function: Callable[..., Any], *args: Any) -> None:
         """Call `function` on the event loop, since a plain handler runs in a thread."""
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread_id:
             function(*args)
             return
         with suppress(RuntimeError):  # the loop is closed: the server has ended, and the thread continues

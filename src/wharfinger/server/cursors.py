@@ -123,7 +123,7 @@ class _PrivateKeys(Keys):
         body = msgspec.json.encode(value)
         body += b" " * (-len(body) % PADDING_BYTES)
         nonce = os.urandom(12)
-        sealed = nonce + self._cipher().encrypt(nonce, body, self._context(purpose))
+        sealed = nonce + self._cipher().encrypt(nonce, body, self._associated_data(purpose))
         return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
     def open(self, purpose: str, sealed: str, kind: Kind = CURSOR, type: Any = Any) -> Any:
@@ -142,7 +142,7 @@ class _PrivateKeys(Keys):
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
-            body = cipher.decrypt(data[:12], data[12:], self._context(purpose))
+            body = cipher.decrypt(data[:12], data[12:], self._associated_data(purpose))
         except (ValueError, InvalidTag):
             raise InvalidParams(kind.refusal) from None
         return _decode(body, kind, type)
@@ -156,5 +156,5 @@ class _PrivateKeys(Keys):
             raise MissingExtra("auth", "Encrypting cursors under a policy") from None
         return AESGCM(hmac.digest(self._secret, b"private cursors", "sha256"))
 
-    def _context(self, purpose: str) -> bytes:
+    def _associated_data(self, purpose: str) -> bytes:
         return f"{purpose}\0{self._binding}".encode()

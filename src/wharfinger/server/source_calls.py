@@ -237,7 +237,7 @@ class SourceCalls:
         why = self.why_missing(source) or f"{source.name or source.uri} does not answer"
         return SourceUnavailable(f"{why}: try again later.")
 
-    def missing(self, source: Source) -> str:
+    def describe_missing(self, source: Source) -> str:
         """Return a sentence about a source that is missing from a list, or an empty string if it is listed."""
         why = self.why_missing(source)
         return missing_from_list(why) if why else ""

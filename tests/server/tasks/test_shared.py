@@ -57,7 +57,7 @@ class Worker:
             return f"{answer.sure}"
 
         self.tasks: Tasks = server.serve_tasks()
-        self.tasks.heartbeat = 0.01
+        self.tasks.heartbeat_seconds = 0.01
 
 
 @asynccontextmanager
@@ -139,7 +139,7 @@ async def test_the_number_of_unread_messages_to_a_process_is_limited(
 ) -> None:
     monkeypatch.setattr(task_extension, "MAX_INBOX_MESSAGES", 2)
     runner, peer = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
-    runner.tasks.heartbeat = 60
+    runner.tasks.heartbeat_seconds = 60
     async with wire_to(runner) as runner_wire, wire_to(peer) as peer_wire:
         id = (await request(runner_wire, "tools/call", name="sure"))["taskId"]
         for _ in range(2):
@@ -204,7 +204,7 @@ from wharfinger import Context, Server
 from wharfinger.types import ElicitResult
 
 server = Server("mortal", task_store=f"sqlite:///{sys.argv[1]}")
-server.serve_tasks().lease = 0.3
+server.serve_tasks().lease_seconds = 0.3
 
 @server.tool(task=True)
 async def quick() -> str:
@@ -335,7 +335,7 @@ async def test_the_size_of_unread_messages_to_a_process_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner, peer = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
-    runner.tasks.heartbeat = 60
+    runner.tasks.heartbeat_seconds = 60
     async with wire_to(runner) as runner_wire, wire_to(peer) as peer_wire:
         id = (await request(runner_wire, "tools/call", name="sure"))["taskId"]
         await request(peer_wire, "tasks/update", taskId=id, inputResponses={})

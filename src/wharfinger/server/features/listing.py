@@ -174,18 +174,18 @@ class PagedList(Generic[F]):
         used_bytes = 0
         while True:
             before = after
-            more, after = await self._take(number, before, self.size - len(shown), owner, full, view)
-            if more and self.max_bytes is not None:
-                size = len(encode(more))
-                if size > self.max_bytes - used_bytes:
-                    number_that_fits = _count_that_fit(more, self.max_bytes - used_bytes)
+            entries, after = await self._take(number, before, self.size - len(shown), owner, full, view)
+            if entries and self.max_bytes is not None:
+                encoded_size = len(encode(entries))
+                if encoded_size > self.max_bytes - used_bytes:
+                    number_that_fits = _count_that_fit(entries, self.max_bytes - used_bytes)
                     if not number_that_fits and shown:
                         return self._result(shown, keys.seal(self.name, [number, before]))
                     # Only the provider knows the key after an entry: call it again with a lower limit.
-                    more, after = await self._take(number, before, max(number_that_fits, 1), owner, full, view)
-                    size = len(encode(more))
-                used_bytes += size
-            shown.extend(more)
+                    entries, after = await self._take(number, before, max(number_that_fits, 1), owner, full, view)
+                    encoded_size = len(encode(entries))
+                used_bytes += encoded_size
+            shown.extend(entries)
             if after is not None:
                 break
             number += 1
@@ -217,15 +217,15 @@ class PagedList(Generic[F]):
         examined = 0
         while True:
             before = after
-            more, after = await self._take_all(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
-            visible = [index for index, entry in enumerate(more) if view.shows(entry)]
+            entries, after = await self._take_all(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
+            visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
             if len(shown) + len(visible) > limit:
                 # Only the provider knows the key after an entry: call it again with a lower limit.
                 last = visible[limit - len(shown) - 1]
-                more, after = await self._take_all(number, before, last + 1, owner, full)
-                visible = [index for index, entry in enumerate(more) if view.shows(entry)]
-            shown += [more[index] for index in visible]
-            examined += len(more)
+                entries, after = await self._take_all(number, before, last + 1, owner, full)
+                visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
+            shown += [entries[index] for index in visible]
+            examined += len(entries)
             if after is None or len(shown) >= limit or examined >= MAX_EXAMINED:
                 return shown, after
 
@@ -251,11 +251,11 @@ async def joined_page(
     number, key = position or (0, None)
     shown: list[Any] = []
     while number < len(providers) and len(shown) < limit:
-        more, key = await providers[number](owner, key, limit - len(shown))
-        shown.extend(more)
+        entries, key = await providers[number](owner, key, limit - len(shown))
+        shown.extend(entries)
         if key is None:
             number += 1
-        elif more:  # a provider may end a page early, so that its answer stays small
+        elif entries:  # a provider may end a page early, so that its answer stays small
             break
     return shown, (number, key) if number < len(providers) else None
 

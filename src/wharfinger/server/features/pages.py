@@ -41,7 +41,7 @@ def pages_of_source(
         except InternalError as error:
             if isinstance(error, Overloaded):
                 raise
-            return source.placeholder(calls.missing(source) or str(error)), None
+            return source.placeholder(calls.describe_missing(source) or str(error)), None
 
     return page
 

@@ -189,10 +189,10 @@ class Resources:
         raise KeyError(f"There is no resource {uri!r}.")
 
     def disable(self, uri: str) -> None:
-        """Disable a resource, or a template by its text, until `enable`; it is not listed and cannot be read.
+        """Disable a resource, or a listed template by its text, until `enable`. It is not listed and cannot be read.
 
         Raises:
-            KeyError: there is no such resource or template.
+            KeyError: there is no such resource or listed template.
         """
         if not self.templates.has(uri):
             self.static.disable(uri)

@@ -445,7 +445,7 @@ def _downgrade(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
     """Return the field for a revision that has no titled or multiple choices, and defaults only for booleans."""
     default = field.default if field.type == "boolean" else UNSET
     if field.items is not UNSET:
-        values = _values(field.items)
+        values = _choice_values(field.items)
         text = f"Any of {', '.join(values)}; with commas between them."
         description = text if field.description is UNSET else f"{field.description} {text}"
         return t.PrimitiveSchema(type="string", title=field.title, description=description)
@@ -463,7 +463,7 @@ def _downgrade(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _values(items: t.EnumItems) -> list[str]:
+def _choice_values(items: t.EnumItems) -> list[str]:
     if items.any_of is not UNSET:
         return [option.const for option in items.any_of]
     return items.enum if items.enum is not UNSET else []
@@ -518,7 +518,7 @@ def _check_number(field: t.PrimitiveSchema, value: Any) -> Any:
 
 def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     items = field.items if field.items is not UNSET else t.EnumItems()
-    choices = _values(items)
+    choices = _choice_values(items)
     if isinstance(value, str):  # revisions without several choices asked for text
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list):

@@ -65,7 +65,7 @@ class RequestState:
 
     __slots__ = (
         "_answers",
-        "_first",
+        "_came_without_state",
         "_key_counts",
         "_keys_to_recall",
         "_logged_before",
@@ -89,7 +89,7 @@ class RequestState:
         self._services = services
         self._request = request
         self._round = 0
-        self._first = True
+        self._came_without_state = True
         """Whether the request came without a state, so that it is unknown which requests its answers belong to."""
         self._open_digests: dict[str, str] = {}
         self._responses: Mapping[str, Raw] = {}
@@ -135,7 +135,7 @@ class RequestState:
         sealed: _Sealed = keys_for(self._services.keys, self._request).open(self._purpose(), state, kind, _Sealed)
         if sealed.expires < time.time():
             raise InvalidParams("This requestState has expired: send the request again without it.")
-        self._first = False
+        self._came_without_state = False
         self._round = sealed.round
         self._open_digests, self._answers = sealed.open_digests, sealed.answers
         self.once_results, self._keys_to_recall = sealed.once, set(sealed.once)
@@ -180,7 +180,7 @@ class RequestState:
         known = self._answers.get(key)
         if known is not None and known[0] == digest:
             return known[1]
-        if key in self._responses and (self._open_digests.get(key) == digest or (self._first and own_key)):
+        if key in self._responses and (self._open_digests.get(key) == digest or (self._came_without_state and own_key)):
             return self._responses[key]
         return None
 

@@ -54,7 +54,7 @@ class Watchdog:
             threading.Thread(target=self._watch, args=arguments, name="wharfinger-watchdog", daemon=True).start()
         return await next(call)
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         turned = threading.Event()
         while True:
             turned.clear()
@@ -63,7 +63,7 @@ class Watchdog:
             except RuntimeError:  # the loop is closed
                 return
             if not turned.wait(BLOCKED_SECONDS):
-                self._warn(sys._current_frames().get(thread))
+                self._warn(sys._current_frames().get(thread_id))
                 while not turned.wait(CLOSED_SECONDS):
                     if loop.is_closed():  # it never runs `turned.set`
                         return

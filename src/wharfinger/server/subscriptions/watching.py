@@ -161,11 +161,11 @@ class Watching:
         self._work: Iterator[None] | None = None
         """Sends the waiting changes, to one watcher with each step; None if there are none."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
+        self._thread_id = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to send changes on this loop."""
-        self._loop, self._thread = loop, threading.get_ident()
+        self._loop, self._thread_id = loop, threading.get_ident()
 
     def stop(self) -> None:
         """Stop sending, and drop the waiting changes."""
@@ -289,7 +289,7 @@ class Watching:
         loop = self._loop
         if loop is None or self._phases.get(change) in (NoticePhase.WAITING, NoticePhase.AGAIN):
             return  # the notice that is still to be sent covers this change too
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread_id:
             self._collect(change)
             return
         with suppress(RuntimeError):  # the loop has been closed

@@ -127,7 +127,7 @@ class RunningTask:
         """When the task may be deleted, in seconds since 1970; None means never."""
         return None if self.ttl_ms is None else self.created + self.ttl_ms / 1000
 
-    def started(self) -> TaskStarted:
+    def start_result(self) -> TaskStarted:
         """Return the result of the call that became this task."""
         return TaskStarted(result_type="task", status=self.status, **self._common_fields())
 

@@ -155,8 +155,8 @@ class Tasks:
         self.poll = poll
         self.worker = secrets.token_hex(8)
         """The id of this process in the store."""
-        self.lease = LEASE_SECONDS
-        self.heartbeat = HEARTBEAT_SECONDS
+        self.lease_seconds = LEASE_SECONDS
+        self.heartbeat_seconds = HEARTBEAT_SECONDS
         self.running: dict[str, RunningTask] = {}
         """The tasks of this process, by their keys in the store."""
         self.calls: dict[Request, DeferredTask | RunningTask | None] = {}
@@ -349,7 +349,7 @@ class Tasks:
         if task.stop_reason != "lost":
             log.warning(
                 "Another process marked a task as failed, because this one had no heartbeat for %g s",
-                self.lease,
+                self.lease_seconds,
             )
             task.stop("lost")
 
@@ -419,8 +419,8 @@ class Tasks:
     async def _renew_lease(self) -> None:
         """Renew the lease of this process, if a third of it is over."""
         now = time.time()
-        if self.store.shared and now >= self._lease_renewed + self.lease / 3:
-            await self.store.put(_WORKERS_PREFIX + self.worker, b"", expires=now + self.lease)
+        if self.store.shared and now >= self._lease_renewed + self.lease_seconds / 3:
+            await self.store.put(_WORKERS_PREFIX + self.worker, b"", expires=now + self.lease_seconds)
             self._lease_renewed = now
 
     async def _forward(self, request: Request, worker: str, responses: dict[str, Raw] | None) -> None:
@@ -430,7 +430,7 @@ class Tasks:
         waiting, size = await self.store.usage(f"{_INBOX_PREFIX}{worker}/")
         if waiting >= MAX_INBOX_MESSAGES or size + len(message) > MAX_INBOX_BYTES:
             raise Overloaded("The process that runs this task has too many messages to handle: try again later.")
-        await self.store.put(message_key, message, expires=time.time() + self.lease + GRACE_SECONDS)
+        await self.store.put(message_key, message, expires=time.time() + self.lease_seconds + GRACE_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if self.store.shared and (self._heartbeat_task is None or self._heartbeat_task.done()):
@@ -458,7 +458,7 @@ class Tasks:
                 log.warning("%s", error)
             except Exception:  # without a heartbeat, other processes would mark every task of this one as failed
                 log.exception("The heartbeat of tasks failed once, and continues")
-            await asyncio.sleep(min(self.heartbeat, self.lease / 3))
+            await asyncio.sleep(min(self.heartbeat_seconds, self.lease_seconds / 3))
 
     async def _poll(self, key: str) -> None:
         """Notify listeners of a task of another process, if it has changed."""

@@ -71,7 +71,7 @@ class TaskTool(ToolFeature):
         task = await tasks.begin(request, self._ttl_seconds(tasks))
         task_request = msgspec.structs.replace(request, channel=task)
         tasks.run(task, _create_runner(lambda: self._run(tasks, task_request, task)))
-        return task.started()
+        return task.start_result()
 
     def _ttl_seconds(self, tasks: Tasks) -> float | None:
         return self._ttl if self._has_ttl else tasks.ttl
@@ -109,7 +109,7 @@ class TaskTool(ToolFeature):
             raise
         if deferred.task is not None:
             tasks.run(deferred.task, runner)
-            return deferred.task.started()
+            return deferred.task.start_result()
         result, error = runner.result()
         if error is not None:
             raise error
