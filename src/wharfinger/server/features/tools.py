@@ -289,7 +289,9 @@ class Tools:
 
         Raises:
             TypeError: a parameter's type cannot be decoded from JSON, or an option is unknown.
-            ValueError: the name is taken, or is not 1 to 128 letters, digits, "_", "-", "." and "/".
+            ValueError: the name is taken, or is not 1 to 128 letters, digits, "_", "-", "." and "/"; or an option has a
+                value that is not valid.
+            MissingExtra: a schema is given, and the extra `schema` is not installed.
         """
         check_options("tool", function, options, ToolOptions)
         if options.get("app") is not None or options.get("visibility") is not None:

@@ -117,7 +117,9 @@ class Listening:
 
         Raises:
             InvalidParams: too many URIs and tasks, or too many open listens on this stream.
-            Overloaded: the server watches too many URIs, and this caller has used up its share of them.
+            Overloaded: the server watches too many URIs, and this caller has used up its share of them; or the stream
+                is too full for the acknowledgement.
+            MissingClientCapability: the request names tasks and does not declare the extension.
         """
         requested: t.SubscriptionFilter = request.params.notifications
         uris = list(dict.fromkeys(requested.resource_subscriptions or ()))

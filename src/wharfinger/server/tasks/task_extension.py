@@ -186,7 +186,7 @@ class Tasks:
         """Make a task for this request and write it to the store. Nothing runs yet.
 
         Raises:
-            Overloaded: too many tasks run, or are stored.
+            Overloaded: too many tasks run or are stored, or the server is stopping.
             StoreUnusable: it cannot be stored.
         """
         owner, limits = share_owner_of(request), self._services.limits
@@ -371,7 +371,10 @@ class Tasks:
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
-        """Serve `tasks/update`: pass answers to the task. Raises what `get` raises."""
+        """Serve `tasks/update`: pass answers to the task.
+
+        Raises what `get` raises, and Overloaded if the process that runs the task has too many messages to handle.
+        """
         task, record = await self._find(request)
         if task is not None:
             task.answer(request.params.input_responses)
@@ -380,7 +383,7 @@ class Tasks:
         return t.EmptyResult()
 
     async def cancel(self, request: Request) -> t.EmptyResult:
-        """Serve `tasks/cancel`. A task that has ended stays as it is. Raises what `get` raises."""
+        """Serve `tasks/cancel`. A task that has ended stays as it is. Raises what `update` raises."""
         task, record = await self._find(request)
         if task is not None:
             task.stop("cancel")
