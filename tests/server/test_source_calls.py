@@ -202,7 +202,7 @@ async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Except
             with pytest.raises(type(error)):
                 await calls.call(buoy, function, "owner", *arguments)
         assert buoy.breaker.state is BreakerState.CLOSED
-        assert calls.missing(buoy) == outage_of(buoy) == ""
+        assert calls.describe_missing(buoy) == outage_of(buoy) == ""
 
 
 async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
@@ -289,7 +289,7 @@ async def test_calls_of_a_source_that_never_starts_fail_and_the_server_can_close
 
     stuck = NeverStartingBuoy()
     async with calls_of(stuck) as calls:
-        assert calls.missing(stuck) == "buoy 'buoy:' is starting; its resources are missing from this list."
+        assert calls.describe_missing(stuck) == "buoy 'buoy:' is starting; its resources are missing from this list."
         with pytest.raises(SourceUnavailable, match="has not answered for"):
             await calls.call(stuck, stuck.read, "owner", "buoy:1")
 
