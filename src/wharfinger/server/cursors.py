@@ -105,6 +105,8 @@ def keys_for(keys: Keys, request: Request) -> Keys:
     return keys if access is None else keys.private(f"{access.key} {request.caller.principal.key}")
 
 
+NONCE_BYTES = 12
+"""The length of a nonce for AES-GCM (NIST SP 800-38D)."""
 PADDING_BYTES = 256
 """The plain text is padded to a multiple of this, so that its length reveals little about the hidden entries in it."""
 
@@ -122,7 +124,7 @@ class _PrivateKeys(Keys):
 
         body = msgspec.json.encode(value)
         body += b" " * (-len(body) % PADDING_BYTES)
-        nonce = os.urandom(12)
+        nonce = os.urandom(NONCE_BYTES)
         sealed = nonce + self._cipher().encrypt(nonce, body, self._associated_data(purpose))
         return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
@@ -142,7 +144,7 @@ class _PrivateKeys(Keys):
             raise InvalidParams(kind.refusal)
         try:
             data = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
-            body = cipher.decrypt(data[:12], data[12:], self._associated_data(purpose))
+            body = cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], self._associated_data(purpose))
         except (ValueError, InvalidTag):
             raise InvalidParams(kind.refusal) from None
         return _decode(body, kind, type)

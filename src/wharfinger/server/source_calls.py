@@ -118,9 +118,9 @@ class SourceCalls:
         if task in waiting:  # a call within a call of the same source: the outer call counts for both
             return await self._pool.call(owner, function, *arguments)
         breaker = source.breaker
-        # A server that was not started does not probe, so a caller does.
-        probes = self._loop is None and breaker.try_probe()
-        if not (probes or breaker.admits()):
+        # A server that was not started sends no probes, so a call serves as the probe.
+        is_probe = self._loop is None and breaker.try_probe()
+        if not (is_probe or breaker.admits()):
             raise self.unavailable(source)
         began = waiting[task] = breaker.clock()
         if state.timer is None:
@@ -129,24 +129,24 @@ class SourceCalls:
             if state.starting is not None:
                 await asyncio.wait((state.starting,))
             result = await self._pool.call(owner, function, *arguments)
-            if probes:
+            if is_probe:
                 breaker.succeeded()
             return result
         except SourceUnavailable as error:
             breaker.failed(str(error), began)
             raise
         except asyncio.CancelledError:
-            if task in state.given_up and task.cancelling() == 1:
+            if task in state.given_up and task.cancelling() == 1:  # only `_give_up` has cancelled it
                 raise self.unavailable(source) from None
             if breaker.clock() - began >= PROBE_RATIO * source.patience:  # a search gives up before our timer
                 self._probe_once(source, state)
             raise
         except Exception as error:
-            if probes and not isinstance(error, (InternalError, OSError)):  # another error is an answer too
+            if is_probe and not isinstance(error, (InternalError, OSError)):  # another error is an answer too
                 breaker.succeeded()
             raise
         finally:
-            if probes:
+            if is_probe:
                 breaker.give_up_probe()
             del waiting[task]
             if task in state.given_up:

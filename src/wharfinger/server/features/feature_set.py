@@ -278,7 +278,7 @@ class Features(Generic[F]):
             shown = features._visible_features()
             for position, inner in features._positions:
                 key, found = mounted.prefix + inner, shown[inner]
-                taken = key in self.disabled and key not in self._fallbacks
+                taken = key in self.disabled and key not in self._fallbacks  # a disabled feature keeps its key
                 if key not in self._hidden and not taken:
                     yield (index, *position), key, VisibleFeature(found.feature, found.fallback, mounted.part, inner)
 
