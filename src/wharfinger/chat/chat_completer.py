@@ -25,7 +25,7 @@ MAX_COMPLETIONS = 50
 """Maximum number of completions that are shown."""
 MAX_SEARCHED = 100_000
 """Maximum number of resources that are searched for one completion."""
-WORD = re.compile(r"(?:^|\s)@(\S*)$")
+TYPED_MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 
 
 class ChatCompleter(Completer):
@@ -43,10 +43,10 @@ class ChatCompleter(Completer):
     ) -> AsyncGenerator[Completion, None]:
         """Yield the completions, or nothing if the servers cannot be asked."""
         text = document.text_before_cursor
-        word = WORD.search(text)
+        mention = TYPED_MENTION.search(text)
         with suppress(WharfingerError, TimeoutError):
-            if word is not None:
-                for completion in await self._resources(word[1]):
+            if mention is not None:
+                for completion in await self._resources(mention[1]):
                     yield completion
             elif text.startswith("/") and " " not in text:
                 for completion in await self._commands(text[1:]):
@@ -67,7 +67,7 @@ class ChatCompleter(Completer):
                     break
             elif len(contains) < MAX_COMPLETIONS and (folded in entry.uri.casefold() or folded in title.casefold()):
                 contains.append(complete_to(entry.uri, typed, f"{title} ({entry.server})"))
-            if number % 1000 == 999:
+            if number % 1000 == 999:  # so that a long list does not block the prompt
                 await asyncio.sleep(0)
         return (begins + contains)[:MAX_COMPLETIONS]
 

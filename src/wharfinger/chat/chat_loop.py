@@ -53,7 +53,7 @@ class ChatOptions(msgspec.Struct, kw_only=True):
     max_rounds: int = 20
     """Maximum number of requests to the model for one question."""
     max_tokens: int | None = None
-    """Maximum tokens of one answer. If it is None, the endpoint's own limit applies."""
+    """Maximum tokens of one answer. If it is None, the endpoint's own limit applies; for Anthropic, it is 8,192."""
 
 
 class CompletedCall(msgspec.Struct):
@@ -99,7 +99,7 @@ class Chat:
 
         Raises:
             ModelError: the endpoint failed.
-            InvalidArgument: a mention in the question matches no resource, or several.
+            InvalidArgument: a mention matches several resources, or it has a colon and matches none.
         """
         conversation, answer = self.conversation, ChatAnswer()
         conversation.model = str(self.model.choice)

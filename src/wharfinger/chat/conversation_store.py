@@ -38,7 +38,7 @@ class ConversationStore:
         files = self._files()
         if not files:
             return None
-        self._check()
+        self._check_private()
         try:
             with files[-1].open("rb") as file:
                 data = file.read(MAX_CONVERSATION_BYTES + 1)
@@ -48,7 +48,7 @@ class ConversationStore:
             if len(data) > MAX_CONVERSATION_BYTES:
                 raise ValueError(f"it has more than {MAX_CONVERSATION_BYTES} bytes")
             conversation = msgspec.json.decode(data, type=Conversation)
-        except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
+        except (ValueError, RecursionError) as error:  # the errors of msgspec are ValueErrors
             raise StoreUnusable(
                 f"The last conversation, {files[-1]}, cannot be read: {error}. Delete the file, or start without -c."
             ) from None
@@ -77,7 +77,7 @@ class ConversationStore:
             self._file = self.folder / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check()
+            self._check_private()
             replace_privately(self._file, data)
         except OSError as error:
             raise self._unusable(error) from None
@@ -102,7 +102,7 @@ class ConversationStore:
             raise self._unusable(error) from None
         return [self.folder / name for _, name in sorted(dated_names)]
 
-    def _check(self) -> None:
+    def _check_private(self) -> None:
         """Raise StoreUnusable if others may enter the folder: they could read conversations, or replace them."""
         if not is_private(self.folder):
             raise StoreUnusable(

@@ -43,7 +43,7 @@ class ChosenContext(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list[str])
     """Sentences about resources that were left out, and servers that were not searched."""
     missing: list[str] = msgspec.field(default_factory=list[str])
-    """The notes about resources that the question mentions."""
+    """The notes about mentioned resources that were left out."""
 
 
 class QuestionContext:
@@ -56,7 +56,8 @@ class QuestionContext:
     async def choose(self, question: str, versions: dict[str, str], *, budget: int, by_rules: bool) -> ChosenContext:
         """Return the resources for a question.
 
-        `versions` are those that the model has already: a resource in the same version is not sent again.
+        `versions` has the version of each resource that the model has already. In the same version, a resource is not
+        sent again.
 
         Raises:
             InvalidArgument: a mention matches several resources, or it has a colon and matches none.

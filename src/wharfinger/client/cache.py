@@ -51,7 +51,7 @@ NAME_PARAMS = {
 `server/discover` is not among them: a client sends it to get the current state.
 """
 
-CHANGES: dict[str, tuple[str, ...]] = {
+OUTDATED_METHODS: dict[str, tuple[str, ...]] = {
     "resources": ("resources/list", "resources/templates/list", "skills/list", "skills/get"),
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -66,12 +66,12 @@ NOTIFYING_LISTS = {"resources/list": "resources", "tools/list": "tools", "prompt
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
 MAX_NAME_CHARACTERS = 8192
-"""The maximum length of a URI or cursor whose result is cached, since it is kept with the result."""
+"""The maximum length of a URI or cursor whose result is cached: the cache keeps it with the result."""
 ENTRY_OVERHEAD_BYTES = 512
 """Approximate bytes that an entry takes in addition to its result."""
 
 IsValid = Callable[[], bool]
-"""Returns whether the client has been notified of every change since a result arrived, so that it is still valid."""
+"""Returns whether a result is still valid: the client was notified of every change since it requested the result."""
 
 
 class Key(NamedTuple):
@@ -235,7 +235,7 @@ class Cache:
                     request.outdated = True
 
     def is_uncacheable(self, key: Key) -> bool:
-        """Return whether the key's last result could not be cached: calls need not wait for the result of another."""
+        """Return whether the key's last result could not be cached, so that equal calls do not wait for each other."""
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
@@ -280,7 +280,7 @@ class CacheStep:
         self._credentials: Hashable = (self._headers, None)
         """Identifies the caller: the headers, and the latest credentials of the sign-in."""
         self._session = object()
-        """Identifies the caller in the handshake era, where results belong to their session."""
+        """Identifies the current connection: in the handshake era, another one does not use its results."""
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None
@@ -312,7 +312,7 @@ class CacheStep:
     def changed(self, kind: str, uri: str = "") -> None:
         """Called when something has changed, or may have: `kind` is `resource`, with a URI, or the name of a list."""
         if kind != "resource":
-            methods = CHANGES[kind]
+            methods = OUTDATED_METHODS[kind]
             self._cache.drop(lambda key: key.server == self._server and key.method in methods)
             return
 
@@ -362,8 +362,8 @@ class CacheStep:
 
     async def _answer(self, call: Call, next: Next, key: Key, valid: IsValid | None) -> Any:
         cache, slot = self._cache, (asyncio.get_running_loop(), key)
-        send_own = call.bypass_cache
-        while not send_own:
+        must_send = call.bypass_cache
+        while not must_send:
             cached = cache.get(key)
             if cached is not None:
                 return open_result(call.row, cached)  # decoded again: each caller gets its own objects
@@ -375,7 +375,7 @@ class CacheStep:
             await request.wait(call.left(asyncio.get_running_loop().time()))
             if request.raw is not None:
                 return open_result(call.row, request.raw)
-            send_own = request.uncacheable
+            must_send = request.uncacheable
         request = InFlight()
         before = cache.in_flight.get(slot)
         if before is not None:  # its result is older and must not replace the newer one
@@ -398,7 +398,7 @@ class CacheStep:
     async def _send_alone(self, call: Call, next: Next, key: Key) -> Any:
         """Send a call whose last result could not be cached, without waiting for an equal call.
 
-        The result is not cached, but if it could be, that of the next equal call is.
+        The result is not cached. If it could have been, the result of the next equal call is.
         """
         try:
             result = await next(call)

@@ -20,7 +20,7 @@ dropped, without a log entry."""
 
 
 class CallbackQueue:
-    """Calls one plain or async function with one message after the other, never concurrently."""
+    """Calls one plain or async function with one message after another, never concurrently."""
 
     __slots__ = ("_function", "_size", "_task", "_waiting")
 

@@ -1,13 +1,13 @@
 """One call of a client, and the chain of steps that it goes through.
 
-A step is a function `async def step(call, next)`: it does something before or after `await next(call)`, calls it again,
-or answers without it. Middleware that users write and the client's own steps are of this one type. `ClientSession`
-composes them once:
+A step is a function `async def step(call, next)`: it does something before or after `await next(call)`, calls `next`
+again, or returns a result without calling `next`. Middleware that users write and the client's own steps are of this
+one type. `ClientSession` composes them once:
 
-    middleware → tasks → multi-round requests → cache → progress and deadlines → retry → connection
+    middleware → web resources → tasks → multi-round requests → cache → progress and deadlines → retry → connection
 
-Each step names the methods that it is for (`applies_to`), so that a call passes only through the steps that apply to
-it. The last one sends a request and returns its decoded result.
+Each of the client's own steps says by `applies_to` for which methods it is, so that a call passes only through the
+steps that apply to it. The connection, at the end of the chain, sends the request and returns its decoded result.
 """
 
 from __future__ import annotations
@@ -202,11 +202,12 @@ def check_middleware(middleware: object) -> None:
 
 
 class ProgressStep:
-    """Reports progress, and extends the deadline: after progress if the call says so, and while a person is asked.
+    """Reports the progress of a call, and moves its deadline.
 
-    A server of the handshake era sends requests while its client waits for the result. Then the deadline is
-    a `PausableTimeout` around the rest of the chain, which has no deadline itself. In the stateless era questions
-    come as results, and no pause is necessary.
+    If the call asks for it (`reset_on_progress`), each report of progress restarts the deadline. In the handshake era a
+    question to a person pauses it, because the server sends the question while the client waits for the result. In both
+    cases the deadline is a `PausableTimeout` around the rest of the chain, which has no deadline itself. In the
+    stateless era questions come as results, and no pause is necessary.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class ProgressStep:
 
     async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
         reports = None if call.progress is None else CallbackQueue(call.progress)
-        other = call.on_notification  # set by middleware
+        outer_handler = call.on_notification  # set by middleware
         inner, timeout = call, None
         if pausable:
             now = asyncio.get_running_loop().time()
@@ -242,8 +243,8 @@ class ProgressStep:
             inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, deadline=None)
 
         def handle(message: Message) -> None:
-            if other is not None:
-                other(message)
+            if outer_handler is not None:
+                outer_handler(message)
             if message.method != PROGRESS:
                 return
             if call.reset_on_progress and timeout is not None:
@@ -261,7 +262,7 @@ class ProgressStep:
                 reports.stop()
             raise
         finally:  # the call may be sent again: by middleware, or after a visit to a URL
-            inner.on_notification = other
+            inner.on_notification = outer_handler
             if timeout is not None:  # pauses and restarts have moved the deadline
                 call.deadline = asyncio.get_running_loop().time() + timeout.remaining()
         call.raw = inner.raw
@@ -282,7 +283,7 @@ class ProgressStep:
 
 
 def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:
-    """Return the arguments for a progress function in a `notifications/progress`; None if it is invalid."""
+    """Return the params of a `notifications/progress` as the arguments of a `Progress`; None if they are invalid."""
     try:
         report = _decode_progress(b"" if isinstance(message.params, UnsetType) else message.params)
     except msgspec.MsgspecError:

@@ -98,10 +98,12 @@ class Client:
         """Connect, and find out which revision to speak. Does nothing if the client is open.
 
         Raises:
-            ConnectionFailed: there is no server, or it exited or did not respond; with the end of a command's stderr.
+            ConnectionFailed: there is no server, or it exited or did not respond; `.stderr` has the last lines of a
+                command's stderr.
             NotAuthorized: the server requires credentials.
             NotMCP: the server does not speak the protocol.
-            UnsupportedRevision: client and server have no revision in common, or not the pinned one.
+            UnsupportedRevision: client and server have no revision in common, or the server does not support the
+                pinned one.
         """
         await self._session.open()
         return self
@@ -245,9 +247,9 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> t.Completion:
-        """Complete the value of a prompt's argument or a template's variable that begins with `value`.
+        """Return suggestions for a prompt's argument or a template's variable; `value` is what was typed so far.
 
-        `context` has the other arguments that are known (2025-06-18 and later).
+        `context` has the known values of other arguments (2025-06-18 and later).
         """
         params = t.CompleteRequestParams(
             ref=_reference(ref),
@@ -260,8 +262,8 @@ class Client:
     def watch(self, uri: str, *more: str) -> Watch:
         """Watch resources: `async with client.watch(uri) as changes: async for change in changes: …`.
 
-        Raises when it is entered:
-            ResourceNotFound: the server does not allow watching it.
+        Raises when the watch begins:
+            ResourceNotFound: the server does not allow a watch of one of the resources.
         """
         return Watch(lambda: self._session.watches.begin((uri, *more), lists=False))
 
@@ -334,8 +336,8 @@ class Client:
         """Make several calls of tools, at most `concurrency` at a time. Returns the results in the order of `calls`.
 
         A call is a tool's name, or the name with arguments: `[("tide", {"hour": 7}), ("tide", {"hour": 8})]`. The first
-        failure cancels the other calls and is raised, although tools may have run; with `errors="return"` errors
-        are put into the list instead. `timeout` is for each call.
+        failure cancels the other calls and is raised; tools that were called may have run nevertheless. With
+        `errors="return"` errors are put into the list instead. `timeout` is for each call.
 
         Raises:
             ToolError: See `call_tool`.
@@ -480,7 +482,7 @@ class Client:
     async def _was_called_wrongly(
         self, call: Call, failure: RemoteError | t.CallToolResult, timeout: float | None
     ) -> bool:
-        """Return whether the tool must be called in another way; its listing is read again to find out."""
+        """Return whether the tool must be called in another way; lists the tools again to find out."""
         return await self._tools.was_called_wrongly(call, failure, self._session.agreed, self._list_again(timeout))
 
     def _list_again(self, timeout: float | None) -> Callable[[], Listing[t.Tool]]:

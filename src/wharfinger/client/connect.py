@@ -1,9 +1,9 @@
 """Opens a connection to a target: chooses the transport, detects the server's era, and negotiates a revision.
 
 The first request to an unknown server is `server/discover`. The response decides the next step (see
-`protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`. It may do so
-over a second connection, because some servers exit at an unknown first request, or over HTTP+SSE. The outcome is
-remembered for each server.
+`protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`, if necessary
+over HTTP+SSE, or over a second connection, because some servers exit when they do not know the first request. The
+outcome is remembered for each server.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Connection(Link, Protocol):
 
 
 class LinkFactory(Protocol):
-    """Opens connections itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
+    """A target that opens the connections to it itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
 
     async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
         """Open a new connection, ready to be used."""
@@ -110,7 +110,7 @@ STATELESS_PROBE_FACTOR = 5
 """Factor by which to wait longer for a server that was stateless before, because it may only be busy."""
 
 PROTOCOL_CACHE = ProtocolCache(time.monotonic)
-"""The protocols of servers at URLs, for all clients of this process. Each client has its own cache for its command."""
+"""The protocols of servers at URLs, for all clients of this process. For other targets, a client has its own cache."""
 
 
 class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +166,8 @@ async def connect(
 ) -> tuple[Connection, Negotiated]:
     """Open a connection and agree on a revision. If that fails, everything opened is closed again.
 
-    `events` receives the events of the link. `protocols` caches the protocol of a command; that of a URL is cached in
-    `PROTOCOL_CACHE`.
+    `events` receives the events of the link. `protocols` caches the protocol of a target that is not a URL; that of a
+    URL is cached in `PROTOCOL_CACHE`.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server, or negotiating failed.
@@ -187,7 +187,7 @@ async def connect(
         opening.timeouts.clear()  # a later sign-in must not pause the timeouts of this opening
     if isinstance(failure, TimeoutError) and (timeout.expired or isinstance(failure, RequestTimeout)):
         raise opening.timeout_error() from None
-    if isinstance(failure, ConnectionLost):  # of a connection that was never established
+    if isinstance(failure, ConnectionLost):  # to the caller, the connection was never established
         message = _without_stderr(failure).removesuffix(".")
         failure = ConnectionFailed(f"{message}, before it had answered.", stderr=failure.stderr)
     raise opening.with_history(failure) from None
@@ -245,13 +245,13 @@ class _Opening:
         self.link = await self._new_link()
         self.opened = True
         try:
-            agreement = await self._negotiate()
+            agreed = await self._negotiate()
             if self._protocols is not None and self.settings.revision is None:
                 protocol: ServerProtocol = "stateless"
-                if agreement.rules.era == "handshake":
+                if agreed.rules.era == "handshake":
                     protocol = "sse" if self.link.transport == "http+sse" else "handshake"
                 self._protocols.put(self._key, protocol)
-            return agreement
+            return agreed
         finally:
             if self._late is not None:
                 self._late.cancel()
@@ -295,12 +295,12 @@ class _Opening:
             socket = UnixLink(target.path, settings.limits, self._events)
             await socket.open()
             return socket
-        here: Any = target
-        if hasattr(here, "open_link"):
-            return await cast("LinkFactory", here).open_link(settings.limits, self._events)
+        in_process: Any = target
+        if hasattr(in_process, "open_link"):
+            return await cast("LinkFactory", in_process).open_link(settings.limits, self._events)
         from wharfinger.transports.memory import MemoryLink
 
-        memory = MemoryLink(here, settings.limits, self._events)
+        memory = MemoryLink(in_process, settings.limits, self._events)
         await memory.open()
         return memory
 
@@ -405,7 +405,7 @@ class _Opening:
     # The handshake era.
 
     async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
-        """Call `_initialize`. If that fails, and the server was in the cache, forget it and start over."""
+        """Call `_initialize`. If it fails with a protocol from the cache, forget that protocol and start over."""
         if self._known is None or self._protocols is None:
             return await self._initialize(step)
         try:
@@ -461,7 +461,7 @@ class _Opening:
             return step
 
     async def _change_to_sse(self) -> bool:
-        """Change to HTTP+SSE of 2024-11-05. Returns False if this failed now or before, or does not apply."""
+        """Change to HTTP+SSE of 2024-11-05. Returns False if this fails, was tried before, or the target is no URL."""
         if not isinstance(self.target, str) or self._tried_sse:
             return False
         self._tried_sse = True

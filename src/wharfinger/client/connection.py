@@ -6,7 +6,7 @@ A client has at most one connection at a time, and outlives it. A call gets the 
     closed → connecting → connected → lost → connecting → …
 
 A lost connection is opened again by the next call, or at once while something is watched; all waiting calls share one
-attempt. The delay before an attempt grows with the failures in a row (`Backoff`), whichever calls wait for them.
+attempt. The delay before an attempt grows with the number of failures in a row, counted over all calls (`Backoff`).
 After a connection is lost, its resources, such as a child process, are released in the background. The next child is
 started only after that, because it may need the same lock or port.
 
@@ -60,7 +60,7 @@ class ConnectionObserver(Protocol):
         ...
 
     def notification_received(self, message: Message) -> None:
-        """Called with each notification, except for the progress of a call that takes it."""
+        """Called with each notification, except for progress that a call handles itself (`on_notification`)."""
         ...
 
     def notifications_missed(self) -> None:
@@ -153,7 +153,7 @@ class ConnectionManager:
         return self._name
 
     @property
-    def remote(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the connection may break unnoticed; a connection to a process of this machine cannot."""
         return isinstance(self._target, str)
 
@@ -300,7 +300,7 @@ class ConnectionManager:
         self.link, self.agreed, self._name = link, agreed, link.name
         self._connected_at = time.monotonic()
         self._observer.connection_made(link, agreed)
-        if link.is_lost:  # it was lost after the last response
+        if link.is_lost:  # it was lost after the last response of the negotiation
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
     # Events of links. Those of a link that is still being opened, or was replaced, are ignored.

@@ -35,7 +35,9 @@ Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows a form. Returns the fields (a value that encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
 
 Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Shows the whole URL to the user and asks before opening it. Returns True if the user opened it."""
+"""Shows the whole URL to the user and asks before opening it.
+
+Returns True if the user opened it; otherwise False, `"decline"` or `"cancel"`. It may also return an ElicitResult."""
 
 Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
 """Asks a model. Returns its text, or the whole result."""
@@ -244,7 +246,7 @@ def _with_related_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
 
 
 def sampling_result(answer: str | t.CreateMessageResult) -> t.CreateMessageResult:
-    """Return the answer of a sampling handler as a result. Raises TypeError if it is of another type."""
+    """Return the answer of a sampling handler as a result. Raises TypeError if it is neither text nor a result."""
     if isinstance(answer, str):
         return t.CreateMessageResult(
             model=ANONYMOUS_MODEL, role="assistant", content=t.TextContent(text=answer), stop_reason="endTurn"

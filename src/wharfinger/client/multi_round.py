@@ -97,7 +97,7 @@ async def answer_in_time(handlers: InputHandlers, questions: t.InputRequests, ca
     """Return the answers to the questions of a result, within `max_timeout` of the call.
 
     Raises:
-        RequestTimeout: they took too long.
+        RequestTimeout: the answers took too long.
         InvalidResponse: the server asks for something that this client does not offer.
     """
     async with _asking_user(call):

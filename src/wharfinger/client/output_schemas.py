@@ -59,7 +59,7 @@ class OutputSchemas:
             schema = self.by_tool[name] = _compile(name, schema)
             if schema is None:
                 return
-        if not _is_small(schema, value) or schema.fits(value):
+        if not _is_quick_to_check(schema, value) or schema.fits(value):
             return
         faults = "; ".join(schema.faults(value, "structuredContent")[:4])
         raise InvalidResponse(f"The result of the tool {name!r} does not match its output schema: {faults}")
@@ -78,7 +78,7 @@ def _compile(name: str, schema: Any) -> Any:
         return None
 
 
-def _is_small(schema: Any, value: Any) -> bool:
+def _is_quick_to_check(schema: Any, value: Any) -> bool:
     """Return whether checking a value is quick even in the worst case."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")

@@ -47,11 +47,11 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_questions = msgspec.json.Decoder(t.InputRequiredResult).decode
 _decode_started = msgspec.json.Decoder(TaskStarted).decode
 
-_WITH_UNKNOWN_CONTENT: dict[str, Callable[[Raw], Any]] = {
+_LENIENT_DECODERS: dict[str, Callable[[Raw], Any]] = {
     "tools/call": t.decode_call_tool_result,
     "prompts/get": t.decode_get_prompt_result,
 }
-"""Decoders for results that strict decoding refuses, since they may have a block of an unknown type."""
+"""By method, a decoder for results that strict decoding refuses: it accepts content blocks of unknown types."""
 
 
 def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
@@ -79,7 +79,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
             return questions
         if stateless and tasks and kind == "task" and row.name in TASK_METHODS:
             return _decode_started(raw)
-        decode = _WITH_UNKNOWN_CONTENT.get(row.name)
+        decode = _LENIENT_DECODERS.get(row.name)
         if decode is not None and complete:
             return decode(raw)
     except msgspec.MsgspecError as error:
@@ -94,7 +94,8 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
 class Listing(Generic[T]):
     """A list that comes in pages: `await` it for all items, or iterate over them with `async for`.
 
-    Nothing is requested before that. An iteration requests a page only after all items of the previous page.
+    Nothing is requested before that. An iteration requests a page only when it has yielded all items of the previous
+    one.
     """
 
     __slots__ = ("_max_pages", "_page")
@@ -118,7 +119,7 @@ class Listing(Generic[T]):
             InvalidResponse: the list does not end: a cursor comes twice, or there are more pages than allowed.
         """
         cursor: str | UnsetType = UNSET
-        seen: set[int] = set()  # their hashes, since a cursor may be long
+        seen: set[int] = set()  # the hashes of cursors, since a cursor may be long
         for _ in range(self._max_pages):
             items, following = await self._page(cursor)
             yield items
@@ -148,8 +149,8 @@ class Listing(Generic[T]):
 
 
 SUMMARY = "wharfinger/summary"
-"""The member of `_meta` with which Wharfinger's servers mark a content that only describes the others, for example by
-naming the part that comes next."""
+"""The member of `_meta` with which Wharfinger's servers mark a content that only describes the other contents, for
+example by naming the part that comes next."""
 
 
 class ReadResult(msgspec.Struct, eq=False):
@@ -315,9 +316,9 @@ def _structured_value(result: t.CallToolResult) -> Any:
 
 
 def _convert_structured(structured: Any, original: Any, kind: Any) -> Any:
-    """Convert the structured value or, if that is not possible, the structured content with which it was sent.
+    """Convert the structured value or, if that is not possible, the whole structured content (`original`).
 
-    The text of a real object `{"result": value}` may be the value, too.
+    `_structured_value` mistakes a real object `{"result": value}` for a wrapped value if its text is the value.
     """
     try:
         return _convert_value(structured, kind)
@@ -342,7 +343,7 @@ def convert(value: Any, kind: Any) -> Any:
     """Convert JSON values to `kind`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
 
     Raises:
-        ValueError: they are not of that type.
+        ValueError: the values are not of that type.
     """
     if hasattr(kind, "model_validate"):
         return kind.model_validate(value)

@@ -1,4 +1,4 @@
-"""`Retry`, which configures how a client recovers from failures, and which failures are worth another attempt."""
+"""`Retry` configures how a client recovers from failures; functions say which failures are worth another attempt."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     reset_after: float = 10.0
     """Seconds that a connection must last before failures are counted from zero again."""
     heartbeat: float = 60.0
-    """Seconds between pings of a server that is silent while something is watched; 0 sends none."""
+    """Average seconds between pings of a server at a URL while something is watched; 0 sends none."""
     retry_reads: bool = True
     """Whether requests that only read are sent again after their connection was lost."""
     trust_hints: bool = False

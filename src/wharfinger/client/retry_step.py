@@ -1,4 +1,4 @@
-"""Decides which calls a client sends a second time."""
+"""Sends a failed call again, if that may help and does no harm."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ClientSession:
         settings = msgspec.structs.replace(settings, capabilities=capabilities, auth=auth)
         answer = handlers.answer_request if handlers.has_any else None
         self.connections = ConnectionManager(target, settings, self, answer)
-        changed = self._cache.changed if self._cache is not None else _nothing
+        changed = self._cache.changed if self._cache is not None else _ignore_change
         self.watches = Watches(self.connections, settings.timeout, changed)
         self._log = None if settings.log is None else CallbackQueue(settings.log)
         self._log_level: t.LoggingLevel | UnsetType = settings.requested_log_level
@@ -186,7 +186,7 @@ class ClientSession:
         self.watches.notifications_missed()
 
     def notification_received(self, message: Message) -> None:
-        """Handle a notification, unless it is the progress of a call."""
+        """Pass a notification to the parts of the client that handle it."""
         self.watches.notification_received(message)
         if message.method == "notifications/elicitation/complete":
             self._url_completions.handle(message)
@@ -199,5 +199,5 @@ class ClientSession:
             logger.debug("skipped a malformed log message: %.100r", bytes(message.params))
 
 
-def _nothing(kind: str, uri: str) -> None:
+def _ignore_change(kind: str, uri: str) -> None:
     """Do nothing: without a cache, only watches use changes."""

@@ -1,13 +1,14 @@
 """Watches of resources and lists, in both eras, which continue over all connections of a client.
 
-A watch is a `_Subscription` with a task: it waits for a connection, subscribes there, waits until the connection ends,
-and starts over, until the watch or the client is closed or the server is gone for too long. In the
-stateless era a subscription is one long request (`subscriptions/listen`), whose stream brings its changes. In the
-handshake era it is a short request for each URI (`resources/subscribe`), and the changes come as notifications of the
-connection: two watches of one URI then share one subscription, which is counted.
+A watch is a `_Subscription` with a task. The task waits for a connection, subscribes there, waits until the connection
+ends, and starts over, until the watch or the client is closed or the server is gone for too long. In the stateless era
+a subscription is one long request (`subscriptions/listen`), whose stream brings its changes. In the handshake era it is
+a short request for each URI (`resources/subscribe`), and the changes come as notifications of the connection. There,
+all watches of a URI share one request, so the client counts them, and unsubscribes when the last one ends.
 
-Pending changes are kept once each, and their number is bounded. Changes in a gap are lost, so after a gap everything
-that is watched is reported with `missed`. A change is a hint to read again, without the new content.
+Equal pending changes are kept once, and their number is bounded. Between two subscriptions of a watch there is a gap,
+in which changes are lost, so after a gap everything that is watched is reported with `missed`. A change is a hint to
+read again, without the new content.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ __all__ = ["Change", "Watch", "Watches"]
 logger = logging.getLogger("wharfinger.client.subscriptions")
 
 MAX_PENDING_CHANGES = 1024
-"""The maximum number of different pending changes; beyond it, they become one change of everything that is watched."""
+"""The maximum number of different pending changes; beyond it, they become one change of each watched URI."""
 MAX_URI_CHARACTERS = 16 * 1024
-"""The maximum number of characters of a URI in a change; a longer one becomes a change of everything, too."""
+"""The maximum number of characters of a URI in a change; a change of a longer one is reported in the same way."""
 MAX_SILENCES = 2
 """After this many unanswered pings in a row, the watches of a server begin again."""
 
@@ -97,7 +98,7 @@ class _Subscription:
         self.interrupted: Callable[[WharfingerError], object] | None = None
         """Called with the reason when a gap begins."""
         self.in_gap = False
-        """Whether the server does not report changes now, because the connection or the subscription was lost."""
+        """Whether the server reports no changes now, because the connection or the subscription was lost."""
         self.pending: dict[tuple[Kind, str], bool] = {}
         """The pending changes; True if notifications were missed, so that the resource or list may be unchanged."""
         self.end: WharfingerError | Literal[False] | None = False
@@ -173,8 +174,8 @@ class Watch:
     acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
     It continues after the connection or session is lost, and after the server ends its side. Changes in such a gap are
-    lost, so everything that is watched is then reported with `missed`. Set `interrupted`, before it begins, to a
-    function to be called with the reason when a gap begins.
+    lost, so everything that is watched is then reported with `missed`. `interrupted` may be set to a function before
+    the watch begins; it is called with the reason when a gap begins.
     """
 
     interrupted: Callable[[WharfingerError], object] | None = None
@@ -271,8 +272,8 @@ class Watches:
         """Done when that connection is lost."""
         self._counts: dict[str, int] = {}
         """The number of watches of each URI (handshake era: there is one subscription per connection and URI)."""
-        self._order = asyncio.Lock()
-        """Held by the one task that subscribes to a URI or unsubscribes from it."""
+        self._requesting = asyncio.Lock()
+        """Held by the task that subscribes to a URI or unsubscribes from it: one task at a time."""
         self._background = BackgroundTasks()
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -288,7 +289,7 @@ class Watches:
         self._subscriptions.add(subscription)
         subscription.runner = loop.create_task(self._run(subscription))
         heartbeat = self._connections.settings.retry.heartbeat
-        if heartbeat and self._connections.remote and (self._heartbeat is None or self._heartbeat.done()):
+        if heartbeat and self._connections.is_remote and (self._heartbeat is None or self._heartbeat.done()):
             self._heartbeat = self._background.start(self._ping_regularly(heartbeat))
         try:
             await subscription.begun
@@ -338,7 +339,7 @@ class Watches:
     # One watch, over all connections.
 
     async def _run(self, subscription: _Subscription) -> None:
-        """Watch over one connection after the other, until an error ends the watch or it is closed."""
+        """Watch over one connection after another, until an error ends the watch or it is closed."""
         connections, retry = self._connections, self._connections.settings.retry
         backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         end: WharfingerError | None = None  # None if the watch is closed
@@ -409,7 +410,7 @@ class Watches:
                 raise RequestTimeout(f"{link.name} did not acknowledge a watch within {self._timeout:g} s.")
             await asyncio.wait((listening,))
         finally:
-            granted.cancel()
+            granted.cancel()  # has no effect if the server has acknowledged the watch
             if not listening.done():
                 listening.cancel()
                 await asyncio.wait((listening,))
@@ -439,7 +440,7 @@ class Watches:
         subscribed: list[str] = []
         try:
             for uri in subscription.uris:
-                async with self._order:
+                async with self._requesting:
                     if self._link is not link:
                         raise ConnectionLost(f"The connection to {link.name} is gone.")
                     if not self._counts.get(uri):
@@ -460,7 +461,7 @@ class Watches:
         return lost.result()
 
     async def _unsubscribe(self, link: Connection, uri: str) -> None:
-        async with self._order:
+        async with self._requesting:
             if link is not self._link:
                 return
             remaining = self._counts.pop(uri, 1) - 1
@@ -518,7 +519,7 @@ class Watches:
         return None
 
     def notification_received(self, message: Message) -> None:
-        """Handle a notification that belongs to no request. In the stateless era these are not for watches."""
+        """Handle a notification of the connection. In the stateless era only those in `_listen` are for watches."""
         agreed = self._connections.agreed
         if agreed is not None and agreed.rules.era == "handshake":
             self._put(self._subscriptions, message, tagged=False)
@@ -530,7 +531,10 @@ class Watches:
                 subscription.report_missed()
 
     def _put(self, subscriptions: Iterable[_Subscription], message: Message, *, tagged: bool) -> None:
-        """Add a change to the subscriptions that watch it. If it is `tagged`, the server sent it for exactly these."""
+        """Add the change in a notification to the subscriptions that watch it.
+
+        With `tagged`, the server sent the notification for exactly these subscriptions.
+        """
         kind = _LIST_CHANGES.get(message.method) if isinstance(message.method, str) else None
         if kind is not None:
             self._changed(kind, "")

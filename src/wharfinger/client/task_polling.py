@@ -59,11 +59,12 @@ POLL_SECONDS, MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 0.05, 60.0
 CANCEL_SECONDS = 5.0
 """Timeout of `tasks/cancel` in seconds."""
 MAX_TOOLS = 10_000
-"""The maximum number of tools that are remembered. Calls of other tools become tasks after the server refused them."""
+"""The maximum number of tools that are remembered. Other tools are not called as tasks."""
 MAX_QUESTIONS = 1000
 """The maximum number of questions that one task may ask."""
 CANCELLED_CODE = -32603
-"""The code of the error for a task that the server cancelled, or that failed without an error; none is defined."""
+"""The code of the error for a task that the server cancelled, or that failed without an error. The protocol defines
+none."""
 
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
 _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
@@ -109,7 +110,9 @@ class TaskStep:
         self._background = BackgroundTasks()
         self._tokens = count(1)
         self._progress: dict[str, Callable[[Message], None]] = {}
+        """Handlers of progress, by token."""
         self._changed: dict[str, asyncio.Event] = {}
+        """Events that are set when the server reports that a task's status has changed, by task id."""
 
     def applies_to(self, row: Method) -> bool:
         """Return whether the method is `tools/call`, and calls may become tasks."""
@@ -140,7 +143,7 @@ class TaskStep:
     # Tasks of 2025-11-25.
 
     async def _call_as_task(self, call: Call, next: Next) -> t.CallToolResult:
-        task_call = _unbounded(call)
+        task_call = _to_task_call(call)
         reports = None if call.progress is None else CallbackQueue(call.progress)
 
         def on_progress(message: Message) -> None:
@@ -227,7 +230,7 @@ class TaskStep:
             InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
-        task_call = call if call.timeout_given else _unbounded(call)
+        task_call = call if call.timeout_given else _to_task_call(call)
         answered: set[str] = set()
         state: Any = task
         try:
@@ -267,11 +270,8 @@ class TaskStep:
         await next(task_call.follow_up(EXTENSION_UPDATE, params, seconds))
 
 
-def _unbounded(call: Call) -> Call:
-    """Return a copy of a call that became a task, with a new deadline.
-
-    The client's default timeout does not apply to it.
-    """
+def _to_task_call(call: Call) -> Call:
+    """Return a copy of a call that became a task, with a new deadline. The client's default timeout does not apply."""
     return msgspec.structs.replace(call, timeout=call.timeout if call.timeout_given else math.inf, deadline=None)
 
 

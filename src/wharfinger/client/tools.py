@@ -94,10 +94,10 @@ class KnownTools:
         return name not in self.as_tasks if was_task else self.as_tasks.get(name, False)
 
     async def check_again(self, name: str, result: t.CallToolResult, list_again: ListAgain) -> None:
-        """List the tools again, and check a result that did not match the output schema of its tool.
+        """List the tools again, and check a result once more that did not match the output schema of its tool.
 
-        The server may have changed the schema since it was listed, for example in a restart. Over stateless HTTP no
-        lost connection shows that.
+        The server may have changed the schema since it was listed, for example in a restart, which stateless HTTP does
+        not show by a lost connection.
 
         Raises:
             InvalidResponse: it does not match the current schema, or the tools cannot be listed.

@@ -9,8 +9,8 @@ model could send what it knows to any host, in a URI that it makes up. No header
 cookie is kept, and every address must be public, also after redirects and after names are resolved.
 
 The server is asked as usual if the web does not answer with the resource: if the status is not 200, the type is not
-the one that the server declares (it may publish a page as Markdown, which is HTML on the web), or the answer is too
-large or too slow.
+the one that the server declares (it may publish as Markdown a page that is HTML on the web), or the answer is too large
+or too slow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_NAMED_URIS = 50_000
 """The maximum number of remembered URIs that the server has named; the oldest are forgotten."""
 MAX_URI_CHARACTERS = 8_192
 MAX_MIME_CHARACTERS = 255
-"""A resource with a longer URI or MIME type is read from the server, and one whose type cannot be in a header."""
+"""A resource is read from the server if its URI or MIME type is longer, or if its type cannot be sent in a header."""
 FETCH_SECONDS = 15.0
 """The maximum time for the web to answer; at most half of the call's own time, so that the server can still answer."""
 MAX_BODY_BYTES = 16 << 20
@@ -84,7 +84,7 @@ class WebResourceStep:
         return result
 
     def _remember(self, result: Any) -> None:
-        """Remember the URIs that a result names, and forget the oldest ones."""
+        """Remember the URIs that a result names, and forget the oldest ones beyond `MAX_NAMED_URIS`."""
         for uri, kind in _named_in(result):
             if len(kind) > MAX_MIME_CHARACTERS or not (kind.isascii() and kind.isprintable()):
                 continue
@@ -127,7 +127,7 @@ def _content(uri: str, kind: str, answer: HttpResponse) -> t.ResourceContents:
 def _text_of(answer: HttpResponse) -> str | None:
     """Decode a body in its declared encoding, or in the one that its bytes suggest. Returns None if it is not text."""
     encoding = declared_encoding(mime.charset_of(answer.headers.get("content-type", "")))
-    with suppress(LookupError, ValueError):  # no charset, not a codec of text, or other bytes than it allows
+    with suppress(LookupError, ValueError):  # no known charset is declared, or the body is not in it
         text = answer.body.decode(encoding)
         if "\0" not in text:
             return text

@@ -31,7 +31,7 @@ MAX_WAITING = 100
 """Maximum number of calls that wait for an answer; others are declined."""
 MAX_REMEMBERED = 10_000
 """Maximum number of answers that are remembered."""
-MAX_CHANGES = 3
+MAX_QUESTIONS = 3
 """Maximum number of questions about a call, if the definition of the tool changes while the person answers."""
 
 
@@ -95,7 +95,8 @@ class Approvals:
         self._store = store
         self._timeout = timeout
         self._record = record
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # held by the calls that wait
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By key, the lock of the calls that wait for an answer about a tool; dropped with the last of these calls."""
         self._waiting = 0
 
     async def check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, *, trusted: bool) -> None:
@@ -117,7 +118,7 @@ class Approvals:
 
     async def _check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, trusted: bool) -> None:
         key = key_of(upstream.name, name)
-        for _ in range(MAX_CHANGES):
+        for _ in range(MAX_QUESTIONS):
             tool = await self._find_tool(upstream, name, public_name)
             definition = definition_of(upstream, tool)
             remembered = read_remembered(await self._store.get(key))

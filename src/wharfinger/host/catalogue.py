@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
@@ -49,7 +49,7 @@ from wharfinger.transports.background import BackgroundTasks
 if TYPE_CHECKING:
     from wharfinger.host.list_index import ListIndex
 
-__all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"]
+__all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer", "unknown_server"]
 
 log = logging.getLogger("wharfinger.host")
 
@@ -65,6 +65,10 @@ PAUSE_FACTOR = 5
 MAX_CHANGED_URIS = 1_000
 """Maximum number of URIs that one change names; if more have changed, it names none."""
 MAX_HITS = 1_000
+MIN_ENTRIES_IN_THREAD = 2_000
+"""Lists with at least this many entries in all are searched and filtered in a thread."""
+MAX_NAMED_SERVERS = 20
+"""Maximum number of servers that an error names."""
 
 T = TypeVar("T")
 
@@ -108,7 +112,8 @@ class CatalogueEntries(list[CatalogueEntry]):
 class CatalogueChange(msgspec.Struct, frozen=True):
     """The list of a server has changed.
 
-    `many` is true, and no URI is named, if more than `MAX_CHANGED_URIS` have changed, or if this is its first list.
+    `many` is true, and no URI is named, if more than `MAX_CHANGED_URIS` have changed, or if this is the server's first
+    list.
     """
 
     server: str
@@ -142,7 +147,7 @@ class _Follower:
         self.ready.set()
 
 
-class _Server:
+class _ServerState:
     """The state of one server in the catalogue."""
 
     def __init__(self) -> None:
@@ -184,7 +189,7 @@ class Catalogue:
         server that must not get the words of searches.
         """
         self._servers = servers
-        self._states: dict[str, _Server] = {}
+        self._states: dict[str, _ServerState] = {}
         self._followers: set[_Follower] = set()
         self._background = BackgroundTasks()
         self._search_tools = dict(search_tools or {})
@@ -316,8 +321,8 @@ class Catalogue:
     ) -> list[RelatedEntry]:
         """Return the entries whose titles, URIs or descriptions share most words with a question.
 
-        Unlike `search`, it also returns entries that share a single word if others share more. No word is sent to a
-        server.
+        Unlike `search`, it also returns entries that share only one word, even if others share more. No word is sent to
+        a server.
         """
         conditions = CatalogueFilter(**filters)
         test, query = conditions.test(), query_of(question[:MAX_QUERY_CHARACTERS])
@@ -347,6 +352,7 @@ class Catalogue:
             return [], f"its contents could not be searched within {SEARCH_SECONDS:g} s."
 
     async def _search_tool(self, name: str, server: CatalogueServer) -> str | None:
+        """Return the name of the tool with which a server is searched, or None."""
         chosen = self._search_tools.get(name, "")
         if chosen is None:
             return None
@@ -363,10 +369,10 @@ class Catalogue:
 
     async def _begin_index(self) -> None:
         """Start the index of the servers that have no search of their own."""
-        own = [name for name, server in self._servers.items() if await self._has_own_search(name, server)]
+        own_search = [name for name, server in self._servers.items() if await self._has_own_search(name, server)]
 
         def sources() -> Mapping[str, Any]:
-            states = ((name, self._states.get(name)) for name in self._servers if name not in own)
+            states = ((name, self._states.get(name)) for name in self._servers if name not in own_search)
             return {
                 name: self._documents(name, state.list) for name, state in states if state is not None and state.list
             }
@@ -408,7 +414,7 @@ class Catalogue:
         state.stale = True
         state.changes += 1
         if self._followers:
-            self._read(server, state)
+            self._start_reading(server, state)
 
     async def close(self) -> None:
         """Stop reading lists, and delete the index."""
@@ -420,10 +426,13 @@ class Catalogue:
     # The lists
 
     def _names(self, server: str) -> list[str]:
-        """Return the name of one server, or of all servers if `server` is empty."""
+        """Return the name of one server, or of all servers if `server` is empty.
+
+        Raises:
+            InvalidArgument: there is no such server.
+        """
         if server and server not in self._servers:
-            names = ", ".join(list(self._servers)[:20]) or "none"
-            raise InvalidArgument(f"There is no server {printable(server)!r}: there are {names}.")
+            raise InvalidArgument(unknown_server(server, self._servers))
         return [server] if server else list(self._servers)
 
     async def _lists(self, server: str) -> list[ServerList]:
@@ -439,8 +448,8 @@ class Catalogue:
         ]
 
     def _refresh(self, name: str) -> asyncio.Task[None] | None:
-        """Begin to read a list if it may be out of date. Returns the task that reads it, or None."""
-        server, state = self._servers[name], self._states.setdefault(name, _Server())
+        """Start to read a list if it may be out of date. Returns the task that reads it, or None."""
+        server, state = self._servers[name], self._states.setdefault(name, _ServerState())
         if server.status == "disabled":
             return None
         if server.status == "down":
@@ -448,13 +457,13 @@ class Catalogue:
             state.stale = True
             return None
         failed = state.list is not None and state.list.failed
-        old = _now() - state.read_at > LIST_AGE_SECONDS
-        if state.reading is None and not state.stale and not (old and (failed or not self._reports(server))):
+        is_old = _now() - state.read_at > LIST_AGE_SECONDS
+        if state.reading is None and not state.stale and not (is_old and (failed or not self._reports_changes(server))):
             return None
         state.wanted.set()
-        return self._read(name, state)
+        return self._start_reading(name, state)
 
-    def _reports(self, server: CatalogueServer) -> bool:
+    def _reports_changes(self, server: CatalogueServer) -> bool:
         """Return whether a server reports changes of its list. The list of an idle server cannot change."""
         if server.status == "idle":
             return True
@@ -464,14 +473,14 @@ class Catalogue:
             return True
         return resources is UNSET or resources.list_changed is True
 
-    def _read(self, name: str, state: _Server) -> asyncio.Task[None]:
-        """Begin to read a list, unless it is being read. Returns the task that reads it."""
+    def _start_reading(self, name: str, state: _ServerState) -> asyncio.Task[None]:
+        """Start to read a list, unless it is being read. Returns the task that reads it."""
         if state.reading is None:
             state.reading = self._background.start(self._read_list(name, state))
         return state.reading
 
-    async def _read_list(self, name: str, state: _Server) -> None:
-        """Read a list, and again if it changes while it is read and changes are followed."""
+    async def _read_list(self, name: str, state: _ServerState) -> None:
+        """Read a list. If it changes meanwhile, and changes are followed, read it again."""
         try:
             while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
                 state.stale, began = False, _now()
@@ -493,7 +502,7 @@ class Catalogue:
             state.reading = None
             state.wanted.clear()
 
-    def _replace(self, name: str, state: _Server, new_list: ServerList) -> None:
+    def _replace(self, name: str, state: _ServerState, new_list: ServerList) -> None:
         """Use a new list, and report its differences to the last one."""
         old, state.list, state.read_at, state.error = state.list, new_list, _now(), ""
         if self._index is not None:
@@ -549,10 +558,17 @@ def _passes(
 
 
 async def _in_thread(lists: Sequence[ServerList], work: Callable[[], T]) -> T:
-    """Do some work, in a thread if it is long, so that the event loop is not blocked."""
-    if sum(len(server_list.keys) for server_list in lists) < 2_000:
+    """Do some work with lists: in a thread if they are long, so that the event loop is not blocked."""
+    if sum(len(server_list.keys) for server_list in lists) < MIN_ENTRIES_IN_THREAD:
         return work()
     return await asyncio.to_thread(work)
+
+
+def unknown_server(name: str, servers: Collection[str]) -> str:
+    """Return the message of an error about a server that does not exist."""
+    names = ", ".join(list(servers)[:MAX_NAMED_SERVERS])
+    known = f"The servers are: {names}." if names else "There are no servers."
+    return f"There is no server {printable(name)!r}. {known}"
 
 
 def _now() -> float:

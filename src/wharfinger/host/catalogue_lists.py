@@ -51,7 +51,8 @@ LIST_SECONDS = 120.0
 MAX_URI_CHARACTERS = 8_192
 """A resource with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
-"""Maximum size of an entry as JSON. Of a larger one, only the URI, the name's start, the type and the size are kept."""
+"""Maximum size of an entry as JSON. Of a larger one, only the URI, the beginning of the name, the type and the size are
+kept."""
 MAX_NAME_CHARACTERS = 500
 
 Audience = Literal["user", "assistant"]
@@ -283,13 +284,13 @@ class ServerList:
                 folder = key[:end]
                 stop = _end_of(keys, folder, index)
                 listed = folder.endswith("/") and folder[:-1] != under and self.at(folder[:-1])
-                if not listed:  # otherwise the node of the resource has it already
+                if not listed:  # otherwise the node of the resource with this URI has included the folder already
                     nodes.append(self._folder(folder, under, index, stop))
                 index = stop
                 continue
             if key != under:
                 folder, entries, below = key + "/", self.at(key), 0
-                if _segment_end(folder, under):  # otherwise it ends in a query or a variable, and nothing is below it
+                if _segment_end(folder, under):  # otherwise the key ends in a query or a variable: nothing is below it
                     begin = bisect_left(keys, folder, index)
                     own = self.at(folder)
                     below = _end_of(keys, folder, begin) - begin - bool(own)
@@ -332,7 +333,10 @@ _PATH_ENDS = re.compile(r"[?#{]")
 
 
 def _segment_end(key: str, under: str) -> int:
-    """Return the end of the first segment below `under`, with its slash; 0 if it has none, so nothing is below it."""
+    """Return the index after the first segment below `under` and its slash; 0 if there is no slash after it.
+
+    Without a slash, nothing is below the segment. The scheme of a URI without `//` is a segment, too.
+    """
     if not under:
         scheme, mark, _ = key.partition(":")
         if not mark:

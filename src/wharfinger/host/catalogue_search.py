@@ -59,8 +59,10 @@ RANKED_FACTOR = 10
 """The number of entries that are ranked by all rules for each requested one."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
 """Bounds for reading one server without an index. Each text takes a request, so a server's own bounds are higher."""
-_LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
+_LINE_NUMBERS = re.compile(r"(?m)^\d{1,9}[:-] ?")
+"""The numbers before the lines of a snippet."""
 _WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
+"""The beginning of the part of a URI that names a window."""
 
 
 class CatalogueHit(Hit, frozen=True, kw_only=True):
@@ -165,10 +167,10 @@ def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[Catalogu
     texts = {(hit.server, hit.base): hit for hits in waiting for hit in hits if hit.snippet}
     best_hits: dict[tuple[str, str], CatalogueHit] = {}
     while waiting and len(best_hits) < limit:
-        best = max(waiting, key=lambda hits: hits[-1].score)
-        hit = best.pop()
-        if not best:
-            waiting.remove(best)
+        best_list = max(waiting, key=lambda hits: hits[-1].score)
+        hit = best_list.pop()
+        if not best_list:
+            waiting.remove(best_list)
         key = (hit.server, hit.uri if hit.snippet else hit.base)
         if not hit.snippet and (same := texts.get(key)) is not None:
             key, hit = (hit.server, same.uri), msgspec.structs.replace(same, score=max(hit.score, same.score))
@@ -196,7 +198,7 @@ def search_tool(tools: Iterable[t.Tool], name: str | None) -> t.Tool | None:
             and tool.annotations is not UNSET
             and tool.annotations.read_only_hint is True
             and "query" in as_object(schema.get("properties"))
-            and all(name == "query" for name in as_list(schema.get("required")))
+            and all(argument == "query" for argument in as_list(schema.get("required")))
         ):
             return tool
     return None
@@ -205,7 +207,7 @@ def search_tool(tools: Iterable[t.Tool], name: str | None) -> t.Tool | None:
 async def call_search_tool(
     server: str, client: Client, tool: str, query: Query, words: str
 ) -> tuple[list[CatalogueHit], str]:
-    """Search a server with its own tool. Returns its hits in its order, and its note, or an empty string.
+    """Search a server with its own tool. Returns the hits in the tool's order, and its note, or an empty string.
 
     Raises:
         WharfingerError: the tool failed.
@@ -214,13 +216,13 @@ async def call_search_tool(
     hits: list[CatalogueHit] = []
     results = list(_listed_results(result.result)) or list(_linked_results(result.result))
     for uri, title, text in results[:MAX_TOOL_RESULTS]:
-        if ":" not in uri:
+        if ":" not in uri:  # an identifier that is not a URI, so it cannot be read
             continue
         title, text = title[:MAX_TITLE_CHARACTERS] or uri, text[:MAX_SNIPPET_CHARACTERS]
         name = name_text(title, uri)
         matches = query.match_name(name, fold(name))
         ranking = Ranking(query, 1)
-        match = match_text([_LINES.sub("", text)], query, matches, prose=is_prose(title)) if text else None
+        match = match_text([_LINE_NUMBERS.sub("", text)], query, matches, prose=is_prose(title)) if text else None
         ranking.add(FoundDocument(Source(), uri, title, "", matches, match))
         score = max((hit.score for hit in ranking.hits(SourceReader(), 0.0) if isinstance(hit, FoundHit)), default=0.0)
         if hits:  # the server knows more than the text that it shows, so its order is kept

@@ -51,7 +51,7 @@ class FunctionCalling(ABC):
     async def tools(
         self, *, format: str, resources: bool = False, strict: bool = False, servers: Collection[str] | None = None
     ) -> ToolDefinitions:
-        """Return the tools of all servers, or of some, as definitions that a model API accepts.
+        """Return the tools of all servers, or of those in `servers`, as definitions that a model API accepts.
 
         `format` is `openai` (Chat Completions), `openai-responses`, `anthropic` or `gemini`. Pass the list as `tools`
         to the API's client; its `dropped` reports the parts of the servers' schemas that the API does not accept. With

@@ -18,6 +18,7 @@ from wharfinger.client.concurrency import gather_limited
 from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
 from wharfinger.errors import ConnectionFailed, ConnectionLost, ToolError, WharfingerError
+from wharfinger.host.catalogue import unknown_server
 from wharfinger.host.model_apis import (
     MAX_RESULT_CHARACTERS,
     ModelAPI,
@@ -65,7 +66,7 @@ CallTool = Callable[..., Awaitable[ToolResult[Any]]]
 
 
 class AnswerOptions(TypedDict, total=False):
-    """Options of `Host.call` and `Host.call_all`."""
+    """Options of `Host.call`, `Host.call_all` and `Host.run_calls`."""
 
     tools: ToolDefinitions | None
     """The definitions that the model was given: other tools are refused. By default, any tool may be called."""
@@ -108,8 +109,7 @@ class FunctionCalls:
         tools = await self._upstreams.tools()
         unknown = [name for name in servers or () if name not in self._upstreams]
         if unknown:
-            known = f"The servers are: {', '.join(self._upstreams)}." if self._upstreams else "There are no servers."
-            raise ValueError(f"There is no server {unknown[0]!r}. {known}")
+            raise ValueError(unknown_server(unknown[0], self._upstreams))
         offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
         host_names: dict[str, str] = {}
         if resources:
@@ -211,8 +211,8 @@ class FunctionCalls:
         except (ConnectionLost, ConnectionFailed) as error:
             # The rest of the message is what the server wrote to stderr, which is for people.
             reason = redacted_text(str(error)).partition("\n")[0]
-            unknown = isinstance(error, ConnectionLost) and not error.unsent and name in callable_tools.tools
-            return failed_output(call, f"{reason} {UNKNOWN_EFFECT}" if unknown else reason, limits)
+            may_have_run = isinstance(error, ConnectionLost) and not error.unsent and name in callable_tools.tools
+            return failed_output(call, f"{reason} {UNKNOWN_EFFECT}" if may_have_run else reason, limits)
         except WharfingerError as error:
             return failed_output(call, redacted_text(str(error)), limits)
         return tool_output(call, result, limits, how_to_read=how_to_read, how_to_continue=how_to_continue)

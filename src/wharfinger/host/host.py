@@ -25,7 +25,7 @@ from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
 from wharfinger.client.settings import HostClientOptions
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.host.approval import Approvals, Approve
-from wharfinger.host.catalogue import Catalogue
+from wharfinger.host.catalogue import Catalogue, unknown_server
 from wharfinger.host.context import DEFAULT_BUDGET, ContextBlocks, CountTokens, Select, build_context
 from wharfinger.host.function_calling import FunctionCalling
 from wharfinger.host.host_record import HostRecord
@@ -100,7 +100,7 @@ class Host(FunctionCalling):
         search_tools: Mapping[str, str | None] | None = None,
         **options: Unpack[HostClientOptions],
     ) -> None:
-        """Start nothing yet.
+        """Prepare a host. Entering it starts the servers.
 
         `approve` is asked before a tool runs, however it is called; without it every tool runs. The answers `"always"`
         and `"never"` are kept in `approvals`, by default in memory; `SqliteStore(path)` keeps them beyond this process.
@@ -124,10 +124,10 @@ class Host(FunctionCalling):
         """
         configs = configs_of(servers)
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
-        unknown = self._trusted - {config.name for config in configs}
+        names = [config.name for config in configs]
+        unknown = self._trusted.difference(names)
         if unknown:
-            names = ", ".join(config.name for config in configs) or "none"
-            raise InvalidConfiguration(f"There is no server {min(unknown)!r} to trust: there is {names}.")
+            raise InvalidConfiguration(f"{unknown_server(min(unknown), names)} Correct `trusted`.")
         self._record = HostRecord(audit)
         self.approvals: Approvals | None = None
         """The stored answers `"always"` and `"never"`; None without `approve`."""
@@ -157,8 +157,8 @@ class Host(FunctionCalling):
         self.upstreams = Upstreams(configs, options=client_options)
         """The servers, their common lists, and the server of each name and URI."""
         # A search would ask for approval each time, so only search tools that are named on purpose are used.
-        own_search = dict.fromkeys(self.upstreams, None) if approve is not None else {}
-        self.catalogue = Catalogue(self.upstreams, index=index, search_tools={**own_search, **(search_tools or {})})
+        no_search = dict.fromkeys(self.upstreams, None) if approve is not None else {}
+        self.catalogue = Catalogue(self.upstreams, index=index, search_tools={**no_search, **(search_tools or {})})
         """All resources and templates of the servers, live."""
         self.upstreams.on_change(self._list_changed)
         if on_event is not None:
@@ -261,7 +261,7 @@ class Host(FunctionCalling):
         elif server in self.upstreams:
             upstreams = [self.upstreams[server]]
         else:
-            raise InvalidArgument(f"There is no server {server!r}: there is {', '.join(self.upstreams)}.")
+            raise InvalidArgument(unknown_server(server, self.upstreams))
         if not upstreams:
             raise ResourceNotFound(uri)
         if len(upstreams) > 1:

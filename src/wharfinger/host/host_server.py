@@ -37,6 +37,7 @@ LIST_SECONDS = 1.0
 MAX_WATCHED = 1_000
 """Maximum number of resources that are watched at the servers at the same time."""
 WATCH_AGAIN_SECONDS = 2.0
+"""Time after which a watch that ended, or could not begin, is tried again."""
 CONNECTION_META = "io.modelcontextprotocol/"
 """Prefix of the members of a result's `_meta` that are about one connection, and are not passed on."""
 
@@ -161,6 +162,7 @@ class _HostResources(Source):
         self._host = host
         self._upstreams = host.upstreams
         self._listed: tuple[float, list[t.Resource]] = (-LIST_SECONDS, [])
+        """When the list was read, by the monotonic clock, and the list."""
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._templates: list[t.ResourceTemplate] = []
         self.templates = self._templates

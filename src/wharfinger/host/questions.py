@@ -66,7 +66,7 @@ class Questions:
         review: Shows a request for sampling before it is made, and its result before the server gets it.
         roots: The folders in which the user works.
         timeout: Seconds that a person or a model has to answer.
-        record: Called with the server, the method, whether it was accepted, and why not.
+        record: Called with the server, the method, whether the question was accepted, and why not.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Questions:
 
     async def _bounded(self, method: str, answer: Awaitable[T]) -> T:
         """Wait for an answer, within the bounds, and record the outcome."""
-        reason = self._too_many()
+        reason = self._count_question()
         if reason:
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -167,8 +167,8 @@ class Questions:
             self._open -= 1
             self._record(self.server, method, accepted, reason)
 
-    def _too_many(self) -> str:
-        """Count a question. Returns why it may not be asked, or an empty string."""
+    def _count_question(self) -> str:
+        """Count a question, unless there are too many. Returns why it may not be asked, or an empty string."""
         now = asyncio.get_running_loop().time()
         if self._open >= MAX_OPEN_QUESTIONS:
             return f"{self._open} are open"
@@ -179,7 +179,7 @@ class Questions:
 
 
 def outcome_of(answer: object) -> tuple[bool, str]:
-    """Return whether a person accepted, and else why not."""
+    """Return whether a person accepted, and if not, the reason."""
     action = answer.action if isinstance(answer, t.ElicitResult) else answer
     if action is False or action == "decline":
         return False, "declined"

@@ -2,8 +2,8 @@
 
 A conversation is a list of MCP's sampling messages, which represent text, images, tool calls and tool results in the
 same way for every API. So a conversation can change its model, and a server's sampling request needs no conversion.
-Each API is one module with three pure parts: it writes a request, reads the pieces of a streamed answer, and knows its
-path and headers. `ModelClient` adds HTTP: time limits, retries, and errors that say what to change.
+Each API has one module without I/O, which makes the headers and the body of a request, and reads the pieces of a
+streamed answer. `ModelClient` adds HTTP: time limits, retries, and errors that say what to change.
 """
 
 from __future__ import annotations

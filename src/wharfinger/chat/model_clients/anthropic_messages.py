@@ -27,7 +27,7 @@ __all__ = ["AnthropicAnswerReader", "anthropic_body", "anthropic_headers"]
 VERSION = "2023-06-01"
 """The version of the API that these requests are written for."""
 DEFAULT_MAX_TOKENS = 8192
-"""Maximum tokens of one answer; this API requires a limit."""
+"""Maximum tokens of one answer, if the request has no limit: this API requires one."""
 STOP_REASONS = {
     "end_turn": "endTurn",
     "stop_sequence": "stopSequence",

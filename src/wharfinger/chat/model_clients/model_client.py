@@ -39,7 +39,8 @@ ATTEMPTS = 5
 RETRY_STATUSES = frozenset((429, 502, 503, 504, 529))
 """HTTP statuses of an endpoint that is over a limit, or not available for the moment; 529 is Anthropic's."""
 FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 60.0
-"""The wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask for."""
+"""The longest wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask
+for."""
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes of one stream; the text is only a small part of them."""
@@ -290,7 +291,7 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
     """
     if essence_of(content_type) == "text/event-stream":
         decoder = EventDecoder(MAX_EVENT_BYTES)
-        # Endpoints that end the stream without an empty line lose no event.
+        # The empty lines at the end complete the last event if the endpoint did not send an empty line after it.
         return lambda chunk: [event.data for event in decoder.feed(chunk or b"\n\n")]
     pending: list[bytes] = []
     size = 0

@@ -33,7 +33,7 @@ CHARACTERS_PER_TOKEN = 3
 """A cautious estimate, since Ollama cuts a longer conversation at its beginning without an error."""
 
 ollama_headers = openai_headers
-"""A server behind a proxy, and Ollama's own in the cloud, take the key of OLLAMA_API_KEY."""
+"""The key of OLLAMA_API_KEY is for Ollama's cloud, or for a server behind a proxy."""
 
 
 def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The parameter and the result of a selection: a function that chooses resources for a question."""
+"""The types of a selection, which is a function that chooses resources for a question."""
 
 from __future__ import annotations
 

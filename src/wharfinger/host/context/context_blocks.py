@@ -48,7 +48,7 @@ class Block(msgspec.Struct, kw_only=True):
     tokens: int = 0
     """Tokens of the block with its header, by the counter of the context."""
     cut: str = ""
-    """A sentence that says which part of the resource is missing, or why all of it is; empty if it is whole."""
+    """A sentence that says which part of the resource is missing, or why all of it is missing; empty if it is whole."""
     gone: bool = False
     """Whether the resource no longer exists, or may no longer be read."""
 
@@ -126,7 +126,7 @@ class ContextBlocks(Sequence[Block]):
         parts: list[Part] = []
         for block in self.blocks if blocks is None else blocks:
             parts.append(api.part(block_text(block)))
-            # APIs refuse the whole request if a file is of another type than it says, so the bytes decide.
+            # APIs refuse the whole request if a file is not of its declared type, so its bytes decide.
             mime_type = by_signature(block.data)
             if block.data and mime_type in api.message_file_types:
                 name = printable(block.title.rpartition("/")[2], 100)

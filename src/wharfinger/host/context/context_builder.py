@@ -49,6 +49,8 @@ MAX_FILE_BYTES = 3_750_000
 """Maximum bytes of an image or document: 5 MB in base64, which all APIs take."""
 MAX_WINDOWS = 3
 """Maximum number of windows of one large resource that are read."""
+MAX_FITTING_ATTEMPTS = 6
+"""Maximum number of times that windows are cut for one block: its header depends on them, and takes tokens, too."""
 MIN_TOKENS = 80
 """Minimum number of tokens of a window. A resource that gets fewer is left out, unless it is shorter than that."""
 _FILES = ("image/", "audio/", "video/", "application/pdf")
@@ -187,12 +189,12 @@ class _Building:
                 readings.append(reading)
         return readings
 
-    async def _read(self, choice: Choice, *, again: bool = False) -> _Reading | _Unread:
-        """Return the content of a choice. With `again`, no cache is used."""
+    async def _read(self, choice: Choice, *, bypass_cache: bool = False) -> _Reading | _Unread:
+        """Return the content of a choice."""
         try:
             async with self._limit, asyncio.timeout(READ_SECONDS):
                 entries = await self.catalogue.find(choice.uri, server=choice.server)
-                return await self._read_entry(choice, entries[0] if entries else None, again)
+                return await self._read_entry(choice, entries[0] if entries else None, bypass_cache)
         except ResourceNotFound:
             return _Unread("it does not exist, or may not be read", gone=True)
         except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
@@ -200,7 +202,7 @@ class _Building:
         except TimeoutError:
             return _Unread(f"it could not be read within {READ_SECONDS:g} s", temporary=True)
 
-    async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | _Unread:
+    async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, bypass_cache: bool) -> _Reading | _Unread:
         size = getattr(entry.resource, "size", None) if entry is not None else None
         large = isinstance(size, int) and size > MAX_TEXT_CHARACTERS
         uris = choice.windows[:MAX_WINDOWS] if large and choice.windows else (choice.uri,)
@@ -208,10 +210,10 @@ class _Building:
         contents: list[t.ResourceContents] = []
         remark = ""
         for uri in uris:
-            found, last = await self._read_windows(uri, choice.server, again)
+            found, rest = await self._read_windows(uri, choice.server, bypass_cache)
             contents += found
             segments += _segments(uri, found)
-            remark = remark or last
+            remark = remark or rest
         if not contents:
             return _Unread("it has no content")
         first = contents[0]
@@ -250,7 +252,7 @@ class _Building:
             remark,
         )
 
-    async def _read_windows(self, uri: str, server: str, again: bool) -> tuple[list[t.ResourceContents], str]:
+    async def _read_windows(self, uri: str, server: str, bypass_cache: bool) -> tuple[list[t.ResourceContents], str]:
         """Read a resource and, unless the URI has a query, the windows that follow, up to `MAX_TEXT_CHARACTERS`.
 
         Returns the contents, and a sentence about the part that was not read, or an empty string.
@@ -260,11 +262,11 @@ class _Building:
         seen: set[str] = set()
         while following and following not in seen:
             seen.add(following)
-            result = await self.catalogue.read(following, server, bypass_cache=again)
+            result = await self.catalogue.read(following, server, bypass_cache=bypass_cache)
             windows_read = [content for content in result.contents if not _meta(content).get(SUMMARY)]
             contents += windows_read
             following = _next(result.contents)
-            if "?" in uri:  # what was asked for is read, and no windows after it
+            if "?" in uri:  # it names a window; those after it were not asked for
                 remarks = [content for content in result.contents if is_continuation(content)]
                 following = str(_meta(remarks[0])[NEXT]) if remarks else ""
                 break
@@ -342,7 +344,7 @@ class _Building:
             block.tokens = self.count(block_text(block)) + file_tokens(reading.mime_type, len(reading.data))
             return block if block.tokens <= share else None
         room = int(share) - self._header_tokens(reading)
-        for _ in range(6):
+        for _ in range(MAX_FITTING_ATTEMPTS):
             windows = cut_windows(reading.segments, self.query, reading.title, room, self.count, reading.choice.places)
             if not windows.text:
                 return None
@@ -367,7 +369,7 @@ class _Building:
         changed: list[Block] = []
         async with self._refreshing:  # two calls at once would replace the same blocks
             readings = [sources[block.server, block.uri] for block in context.blocks]
-            results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in readings))
+            results = await asyncio.gather(*(self._read(reading.choice, bypass_cache=True) for reading in readings))
             for number, (block, old, new) in enumerate(zip(tuple(context.blocks), readings, results, strict=True)):
                 if isinstance(new, _Unread):
                     if new.temporary:
@@ -382,8 +384,8 @@ class _Building:
                     sources[block.server, block.uri] = new
                     other_tokens = context.tokens - block.tokens
                     share = min(self._tokens_needed(new), max(block.tokens, self.budget - other_tokens))
-                    left_out = "This resource has changed, and is left out: it does not fit into the budget."
-                    new_block = self._make_block(new, share) or self._new_block(new, cut=left_out)
+                    too_large = "This resource has changed, and is left out: it does not fit into the budget."
+                    new_block = self._make_block(new, share) or self._new_block(new, cut=too_large)
                 new_block.tokens = new_block.tokens or self.count(block_text(new_block))
                 if new_block != block:
                     context.blocks[number] = new_block
@@ -441,7 +443,7 @@ def _window(content: t.ResourceContents) -> dict[str, Any]:
 
 
 def _next(contents: Sequence[t.ResourceContents]) -> str:
-    """Return the URI of the next window, if the content does not end before it."""
+    """Return the URI of the next window, or an empty string if the content ends before it."""
     if not contents:
         return ""
     meta = _meta(contents[0])

@@ -35,6 +35,7 @@ HITS_PER_CHOICE = 2
 """Hits that a search requests for each choice: a long resource may have several."""
 MAX_REQUIRED = 3
 REQUIRED_WEIGHT = 0.05
+"""The weight of a resource that is included only because its server marks it as required."""
 WEIGHT_LOSS = 0.25
 """The weight of a choice is 1 / (1 + WEIGHT_LOSS x its rank): the fifth gets half as much as the first."""
 RELATED_FACTOR = 0.8
@@ -91,8 +92,8 @@ def rules(
             changed = modified_at(entry)
             days = None if changed is None else max(0.0, (now - changed).total_seconds() / 86_400)
             recency_score = 0.5 ** (days / half_life_days) if days is not None else 0.0
-            important = USUAL_PRIORITY if entry.priority is None else entry.priority
-            score = match * (1 + priority * (important - USUAL_PRIORITY) + recency * recency_score)
+            entry_priority = USUAL_PRIORITY if entry.priority is None else entry.priority
+            score = match * (1 + priority * (entry_priority - USUAL_PRIORITY) + recency * recency_score)
             if adjust is not None and (score := adjust(entry, score)) <= 0:
                 continue
             places = tuple(int(number) for hit in found for number in _PLACE.findall(hit.snippet))

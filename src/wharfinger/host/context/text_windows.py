@@ -22,6 +22,8 @@ MAX_PLACES = 3
 """Maximum number of passages of one text around which windows grow, and of places that a search found."""
 MIN_PLACE_SHARE = 0.6
 """A further place needs at least this share of the best score."""
+FOUND_PLACE_SHARE = 0.8
+"""The score of a place that only a search found, as a share of the best score."""
 AFTER_FACTOR = 3.0
 LINE_CHARACTERS = 1_000
 """A longer line is shown in part: the text around the first word of the question in it, or else its beginning.
@@ -124,7 +126,7 @@ def _centres(
     index_of = {number: index for index, (number, _) in enumerate(lines)}
     scored_indices = {line_index for line_index, _ in scored}
     scored += [
-        (index_of[place], 0.8 * best)
+        (index_of[place], FOUND_PLACE_SHARE * best)
         for place in places[:MAX_PLACES]
         if place in index_of and index_of[place] not in scored_indices
     ]

@@ -86,9 +86,9 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     plain_enums: bool = False
     """Whether the values of `enum` must be strings or numbers."""
     plain_patterns: bool = False
-    """Whether `pattern` may have no look-around and no back-references."""
+    """Whether look-around and back-references are refused in a `pattern`."""
     bare_references: bool = False
-    """Whether a schema with `$ref` may have no other keyword."""
+    """Whether other keywords are refused beside `$ref`."""
     recursion: Literal["any", "optional", "none"] = "any"
     """Whether a schema may refer to itself: `optional` allows it inside properties that are not required."""
     known_required: bool = False

@@ -109,7 +109,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
         return {str(key): plain_value(member, depth + 1) for key, member in value.items()}
     if _is_sequence(value):
         return [plain_value(item, depth + 1) for item in value]
-    if hasattr(value, "model_dump"):  # pydantic, as of all three clients
+    if hasattr(value, "model_dump"):  # a pydantic model, as the clients of all three providers return
         return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
@@ -136,19 +136,18 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
         return _all_calls(items, chat_calls)
     if not is_object(value):
         return None
-    item = value
-    if _kind(item) == "function" and is_object(item.get("function")):
-        return [_chat_call(item)]
-    if is_list(item.get("choices")):
-        choices = _objects(item["choices"])
+    if _kind(value) == "function" and is_object(value.get("function")):
+        return [_chat_call(value)]
+    if is_list(value.get("choices")):
+        choices = _objects(value["choices"])
         if any("delta" in choice for choice in choices):
-            return _joined_chunks([item])
+            return _joined_chunks([value])
         return chat_calls(choices[0].get("message") or {}) if choices else []
-    if is_list(item.get("tool_calls")):
-        calls = _objects(item["tool_calls"])
+    if is_list(value.get("tool_calls")):
+        calls = _objects(value["tool_calls"])
         return [_chat_call(call) for call in calls if is_object(call.get("function"))]
-    plain_message = item.get("role") == "assistant" and isinstance(item.get("content", ""), str)
-    return [] if item == {} or plain_message else None
+    plain_message = value.get("role") == "assistant" and isinstance(value.get("content", ""), str)
+    return [] if value == {} or plain_message else None
 
 
 def _chat_call(call: Plain) -> ModelToolCall:
@@ -160,6 +159,7 @@ def _joined_chunks(chunks: list[Plain]) -> list[ModelToolCall]:
     """Return the calls in the chunks of a stream, each joined from its pieces."""
     joined = StreamedCalls()
     for chunk in chunks:
+        # With `n`, a stream has several answers. Only the first one is used.
         choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
         for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
             for position, piece in enumerate(_objects(delta.get("tool_calls"))):
@@ -219,12 +219,11 @@ def anthropic_calls(value: Any) -> list[ModelToolCall] | None:
         return _all_calls(items, anthropic_calls)
     if not is_object(value):
         return None
-    item = value
-    if _kind(item) == "tool_use":
-        return [_tool_call(item.get("id"), item.get("name"), item.get("input"))]
-    if _is_anthropic(item):
-        return [call for block in _objects(item["content"]) for call in anthropic_calls(block) or ()]
-    return [] if _kind(item) in _BLOCKS else None
+    if _kind(value) == "tool_use":
+        return [_tool_call(value.get("id"), value.get("name"), value.get("input"))]
+    if _is_anthropic(value):
+        return [call for block in _objects(value["content"]) for call in anthropic_calls(block) or ()]
+    return [] if _kind(value) in _BLOCKS else None
 
 
 _BLOCKS = frozenset(("tool_use", "text", "thinking", "redacted_thinking", "server_tool_use"))
@@ -263,20 +262,19 @@ def gemini_calls(value: Any) -> list[ModelToolCall] | None:
         return _all_calls(_objects(value), gemini_calls)
     if not is_object(value):
         return None
-    item = value
-    if is_list(item.get("candidates")):
-        candidates = _objects(item["candidates"])
+    if is_list(value.get("candidates")):
+        candidates = _objects(value["candidates"])
         return gemini_calls(candidates[0].get("content") or {"parts": []}) if candidates else []
-    if is_list(item.get("parts")):
-        return [call for part in _objects(item["parts"]) for call in gemini_calls(part) or ()]
-    call = item.get("functionCall") or item.get("function_call")
+    if is_list(value.get("parts")):
+        return [call for part in _objects(value["parts"]) for call in gemini_calls(part) or ()]
+    call = value.get("functionCall") or value.get("function_call")
     if is_object(call):
         return gemini_calls(call)
-    if isinstance(item.get("name"), str) and "type" not in item and "function" not in item:
-        return [_tool_call(item.get("id"), item["name"], item.get("args"))]
-    if "usageMetadata" in item or "responseId" in item or "promptFeedback" in item:
+    if isinstance(value.get("name"), str) and "type" not in value and "function" not in value:
+        return [_tool_call(value.get("id"), value["name"], value.get("args"))]
+    if "usageMetadata" in value or "responseId" in value or "promptFeedback" in value:
         return []  # an event of a stream, or an answer that was blocked
-    return [] if item.keys() & {"text", "thought", "thoughtSignature", "inlineData"} and "type" not in item else None
+    return [] if value.keys() & {"text", "thought", "thoughtSignature", "inlineData"} and "type" not in value else None
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
