@@ -145,7 +145,7 @@ async def test_filters_of_server_template_audience_and_time_are_combined(folder:
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ({"server": "harbor"}, "there are harbour"),
+        ({"server": "harbor"}, "The servers are: harbour"),
         ({"since": "yesterday"}, "2026-11-22"),
         ({"pattern": "x" * 1_001}, "at most 1,000"),
         ({"limit": 0}, "positive"),

@@ -74,7 +74,7 @@ async def test_the_error_of_an_unknown_name_suggests_existing_names() -> None:
             await host.prompt("x")
         with pytest.raises(ResourceNotFound):
             await host.read("nowhere://x")
-        with pytest.raises(InvalidArgument, match="no server 'doc': there is docs, dead"):
+        with pytest.raises(InvalidArgument, match=r"no server 'doc'\. The servers are: docs, dead\."):
             await host.read("docs://a", server="doc")
         with pytest.raises(UpstreamUnreachable, match="dead cannot be reached"):
             await host.read("docs://a", server="dead")

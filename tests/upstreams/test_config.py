@@ -275,5 +275,5 @@ def test_targets_without_names_are_named_after_their_server_host_or_command() ->
         Host("https://harbour.example/mcp")
     with pytest.raises(InvalidConfiguration, match="'it': 'nothing' is not a target"):
         Host({"it": "nothing"})
-    with pytest.raises(InvalidConfiguration, match="no server 'dcos' to trust: there is docs"):
+    with pytest.raises(InvalidConfiguration, match=r"no server 'dcos'\. The servers are: docs\. Correct `trusted`"):
         Host({"docs": Server("docs")}, trusted=["dcos"])

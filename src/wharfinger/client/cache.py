@@ -318,8 +318,8 @@ class CacheStep:
 
         def outdated(key: Key) -> bool:
             name = key.name or ""
-            is_read = key.server == self._server and key.method in RESOURCE_METHODS
-            return is_read and (covers(uri, name) or covers(name, uri))
+            is_resource = key.server == self._server and key.method in RESOURCE_METHODS
+            return is_resource and (covers(uri, name) or covers(name, uri))
 
         self._cache.drop(outdated)
 
@@ -410,10 +410,12 @@ class CacheStep:
         return result
 
     def _keep(self, call: Call, key: Key, request: InFlight, result: Any, valid: IsValid | None) -> None:
-        seconds = _time_to_live(result) if valid is None else float("inf") if valid() else 0.0
-        request.uncacheable = seconds <= 0
         if valid is None:
-            self._cache.mark_uncacheable(key, request.uncacheable)
+            seconds = _time_to_live(result)
+            self._cache.mark_uncacheable(key, seconds <= 0)
+        else:
+            seconds = float("inf") if valid() else 0.0
+        request.uncacheable = seconds <= 0
         if request.uncacheable:
             self._cache.forget(key)
             return

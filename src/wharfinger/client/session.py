@@ -177,7 +177,7 @@ class ClientSession:
                 logger.exception("A function that observes the connection failed")
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
-        """Report the loss to the watches."""
+        """Report the loss to the watches and the observers."""
         self.watches.connection_lost(link, error)
         self._report_connection(error)
 

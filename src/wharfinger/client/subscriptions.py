@@ -269,7 +269,7 @@ class Watches:
         self._link: Connection | None = None
         """The connection to which `_counts` belongs (handshake era)."""
         self._lost: asyncio.Future[WharfingerError] | None = None
-        """Done when that connection is lost."""
+        """Done when the connection `_link` is lost."""
         self._counts: dict[str, int] = {}
         """The number of watches of each URI (handshake era: there is one subscription per connection and URI)."""
         self._requesting = asyncio.Lock()

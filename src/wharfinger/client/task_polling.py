@@ -173,7 +173,9 @@ class TaskStep:
         return result
 
     async def _poll(self, task_call: Call, task: tasks.Task, seconds: float, next: Next) -> t.CallToolResult:
-        """Poll a task as often as its server asks for, and fetch the result; each request times out after `seconds`.
+        """Poll a task as often as its server asks for, and fetch the result.
+
+        Each request times out after `seconds`, except the one for the result of a task that needs input.
 
         Raises:
             InvalidResponse: a response about the task breaks the protocol.
