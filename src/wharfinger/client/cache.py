@@ -262,8 +262,8 @@ class Cache:
 class CacheStep:
     """Returns a cached result, or that of an equal call in flight; otherwise sends the call and caches its result.
 
-    `track_list_changes` returns a function that returns whether the client was notified of every change of a list since
-    `track_list_changes` was called (handshake era), or None if it receives no such notifications now.
+    `track_list_changes` is for the handshake era. It returns a function that returns whether the client has been
+    notified of every change of a list since then, or None if the client receives no such notifications now.
     """
 
     def __init__(

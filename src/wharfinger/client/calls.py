@@ -134,7 +134,7 @@ class Call(msgspec.Struct, eq=False):
         if self.deadline is None:
             timeout, max_timeout = self.timeout, self.max_timeout
             self.deadline, self.last_deadline = now + timeout, now + max_timeout
-            # Not the difference of two times, whose rounding error would show in error messages.
+            # `deadline - now` would have a rounding error, which error messages would show.
             left = timeout if timeout < max_timeout else max_timeout
         else:
             left = min(self.deadline, self.last_deadline) - now

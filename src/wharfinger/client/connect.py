@@ -236,7 +236,7 @@ class _Opening:
         """Whether `server/discover` was sent on the link: some servers of the handshake era exit when they receive it,
         and some bridges open a session of their own."""
         self._first_failure: WharfingerError | None = None
-        """The failure of the first link, on which `server/discover` was sent; None if there was no other link."""
+        """The failure of the first link, on which `server/discover` was sent; None if no second link was opened."""
         self._tried_sse = False
         self._late: asyncio.Task[Message] | None = None
         """The pending `server/discover`, which a slow server may still answer."""

@@ -55,9 +55,9 @@ _LENIENT_DECODERS: dict[str, Callable[[Raw], Any]] = {
 
 
 def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
-    """Decode a result: the method's own or, if the revision is `stateless`, an InputRequiredResult.
+    """Decode the result of a method. If the revision is `stateless`, it may also be an InputRequiredResult.
 
-    If the client supports tasks (`tasks`), a stateless result may also be a TaskStarted.
+    If the client also supports tasks (`tasks`), it may be a TaskStarted.
 
     Raises:
         InvalidResponse: the result is invalid, or its `resultType` is unknown.
@@ -240,7 +240,7 @@ class ToolResult(msgspec.Struct, Generic[T], eq=False):
     data: T
     """The result as the requested type. If no type was requested, the structured content, or else the text.
 
-    Older revisions wrap a value that is not an object as `{"result": value}`; `data` is the value.
+    In older revisions, servers wrap a value that is not an object as `{"result": value}`; `data` is the value.
     """
     result: t.CallToolResult
     """The whole result."""
@@ -330,7 +330,7 @@ def _convert_structured(structured: Any, original: Any, kind: Any) -> Any:
 
 
 def _convert_value(structured: Any, kind: Any) -> Any:
-    """Convert the value, or else its `result`: older revisions allow only objects, so servers wrap other values."""
+    """Convert the value or, if that fails, its member `result`: servers of older revisions wrap all but objects."""
     try:
         return convert(structured, kind)
     except (msgspec.MsgspecError, ValueError):

@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True):
     uri: str = ""
     """The resource, if `kind` is `resource`; it may lie below the watched one."""
     missed: bool = False
-    """Whether notifications may have been lost: this and everything below it may or may not have changed."""
+    """Whether notifications may have been lost: this resource or list, or a resource below it, may have changed."""
 
 
 _LIST_CHANGES: dict[str, Kind] = {

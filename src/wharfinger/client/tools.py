@@ -27,7 +27,7 @@ ListAgain = Callable[[], Awaitable[list[t.Tool]]]
 
 
 class KnownTools:
-    """Remembers facts about listed tools: calls as tasks, header params, safe repetition and output schemas."""
+    """Remembers which listed tools are called as tasks or may be called twice, and their header params and schemas."""
 
     def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
         """With `tasks`, tools that allow tasks are called as tasks. With `validate`, results are checked."""

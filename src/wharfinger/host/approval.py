@@ -1,8 +1,8 @@
 """Asks for approval before a tool runs, and remembers the answers for each tool of each server.
 
 A lasting answer (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
-If one of them has changed, the question is asked again. Otherwise a server could make an approved tool harmful later,
-or another server could take its name.
+If the definition or the address has changed, the question is asked again. Otherwise a server could make an approved
+tool harmful later, or another server could take its name.
 
 Annotations of a tool are ignored unless its server is trusted.
 """
@@ -40,7 +40,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it. Its texts are the server's too: show them as such."""
+    """The tool, with the server's own name for it. The server also wrote its texts: show them as the server's."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
