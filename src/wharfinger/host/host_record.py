@@ -27,7 +27,7 @@ class HostRecord:
         """Refuse a call that cannot be recorded.
 
         Raises:
-            Overloaded: the file cannot be written, and `on_error` of the log is `refuse`.
+            Overloaded: the file cannot be written, or not fast enough, and `on_error` of the log is `refuse`.
         """
         if self.audit is not None and call.method in RECORDED:
             self.audit.check_accepting()
