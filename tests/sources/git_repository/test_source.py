@@ -17,6 +17,7 @@ from tests.sources.git_repository.conftest import GitRepository, ServedGit, text
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
+from wharfinger.sources.git_repository.git_objects import MAX_TAGS
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 from wharfinger.sources.windows.window import NEXT
 
@@ -259,6 +260,16 @@ def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: GitRep
     assert f"git://repo/tree/heads%2F{'a' * 40}" in uris
     assert source.version("git://repo/log/v1") == history.git("rev-parse", "refs/tags/v1")
     assert source.version("git://repo/log/heads%2Fv1") == history.head
+
+
+def test_ten_tags_in_a_chain_are_followed_and_eleven_are_not(history: GitRepository, publish: Publish) -> None:
+    """A bug: a chain of exactly `MAX_TAGS` tags was refused."""
+    for number in range(1, MAX_TAGS + 2):
+        history.git("tag", "-a", "-m", "Again", f"chain{number}", f"chain{number - 1}" if number > 1 else "HEAD")
+    source = publish(history, label="repo")
+    text_of(source, f"git://repo/log/chain{MAX_TAGS}")
+    with pytest.raises(ResourceNotFound):
+        source.read(f"git://repo/log/chain{MAX_TAGS + 1}")
 
 
 def test_all_resources_are_read_after_gc_and_pack_refs(source: ServedGit, history: GitRepository) -> None:

@@ -156,7 +156,7 @@ class GitObjects:
         Raises:
             MissingObject: the object, or one that a tag names, is missing, or the chain of tags is too long.
         """
-        for _ in range(MAX_TAGS):
+        for _ in range(MAX_TAGS + 1):  # the tags, and what the last one names
             info = await self.reader.info(oid)
             if info.kind != "tag":
                 return info
