@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["CallbackQueue"]
 
-logger = logging.getLogger("wharfinger.client")
+log = logging.getLogger("wharfinger.client")
 
 MAX_WAITING_MESSAGES = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
@@ -44,7 +44,7 @@ class CallbackQueue:
         try:
             result = self._function(*args)
         except Exception:
-            logger.exception("%r failed", self._function)
+            log.exception("%r failed", self._function)
             return
         if inspect.isawaitable(result):
             self._task = asyncio.get_running_loop().create_task(self._work(result))
@@ -84,7 +84,7 @@ class CallbackQueue:
                     # The function may also have waited for a task that was cancelled.
                     if isinstance(error, asyncio.CancelledError) and task.cancelling():
                         raise
-                    logger.exception("%r failed", self._function)
+                    log.exception("%r failed", self._function)
                     result = None
         finally:
             self._task = None

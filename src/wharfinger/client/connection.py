@@ -43,7 +43,7 @@ from wharfinger.types.task_extension import EXTENSION as TASKS
 
 __all__ = ["NOT_OPEN", "ConnectionManager", "ConnectionObserver"]
 
-logger = logging.getLogger("wharfinger.client.connection")
+log = logging.getLogger("wharfinger.client.connection")
 
 NOT_OPEN = "This client is not open: use it inside `async with`, or call open()."
 
@@ -317,7 +317,7 @@ class ConnectionManager:
         link = self.link
         if link is None or link is not lost:
             return
-        logger.debug("the connection to %s is lost: %s", self._name, error)
+        log.debug("the connection to %s is lost: %s", self._name, error)
         self.link = None
         self._backoff.succeeded(time.monotonic() - self._connected_at)
         self._dispose(link)

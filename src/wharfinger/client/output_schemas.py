@@ -13,7 +13,7 @@ from wharfinger.errors import InvalidResponse, MissingExtra
 
 __all__ = ["OutputSchemas"]
 
-logger = logging.getLogger("wharfinger.client")
+log = logging.getLogger("wharfinger.client")
 
 MAX_TOOLS = 10_000
 """The maximum number of tools whose schemas are remembered."""
@@ -74,7 +74,7 @@ def _compile(name: str, schema: Any) -> Any:
     except MissingExtra:
         return None
     except InvalidSchema as error:
-        logger.warning("results are not checked: %s", error)
+        log.warning("results are not checked: %s", error)
         return None
 
 
@@ -89,5 +89,5 @@ def _is_quick_to_check(schema: Any, value: Any) -> bool:
         and len(data) * schema.patterns <= MAX_PATTERN_BYTES
     ):
         return True
-    logger.debug("a result is too large to be checked in time")
+    log.debug("a result is too large to be checked in time")
     return False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientSession"]
 
-logger = logging.getLogger("wharfinger.client")
+log = logging.getLogger("wharfinger.client")
 
 SET_LEVEL_SECONDS = 5.0
 """Timeout in seconds for setting the log level again after a reconnection."""
@@ -174,7 +174,7 @@ class ClientSession:
             try:
                 observer(error)
             except Exception:
-                logger.exception("A function that observes the connection failed")
+                log.exception("A function that observes the connection failed")
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
         """Report the loss to the watches and the observers."""
@@ -196,7 +196,7 @@ class ClientSession:
         try:
             self._log.put(_decode_log(message.params), size=len(memoryview(message.params)))
         except msgspec.MsgspecError:
-            logger.debug("skipped a malformed log message: %.100r", bytes(message.params))
+            log.debug("skipped a malformed log message: %.100r", bytes(message.params))
 
 
 def _ignore_change(kind: str, uri: str) -> None:

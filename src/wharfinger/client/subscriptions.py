@@ -43,7 +43,7 @@ from wharfinger.transports.background import BackgroundTasks
 
 __all__ = ["Change", "Watch", "Watches"]
 
-logger = logging.getLogger("wharfinger.client.subscriptions")
+log = logging.getLogger("wharfinger.client.subscriptions")
 
 MAX_PENDING_CHANGES = 1024
 """The maximum number of different pending changes; beyond it, they become one change of each watched URI."""
@@ -356,7 +356,7 @@ class Watches:
                 if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
                     end = error
                     break
-                logger.debug("a watch begins again: %s", error)
+                log.debug("a watch begins again: %s", error)
                 subscription.interrupt(error)
                 delay = max(backoff.failed(), min(requested_wait(error) or 0.0, retry.max_delay))
                 if connections.link is link:  # otherwise `get` waits for the next connection
@@ -364,7 +364,7 @@ class Watches:
         except WharfingerError as error:
             end = error
         except Exception:
-            logger.exception("a watch has failed")
+            log.exception("a watch has failed")
             end = ConnectionLost("A watch has failed; the log has the details.")
         finally:
             self._subscriptions.discard(subscription)
@@ -493,7 +493,7 @@ class Watches:
                 await self._connections.ping(link, self._timeout)
                 silences = 0
             except WharfingerError as error:
-                logger.debug("%s does not answer a ping: %s", link.name, error)
+                log.debug("%s does not answer a ping: %s", link.name, error)
                 silences = silences + 1 if _may_recover(error) else 0
             if silences < MAX_SILENCES:
                 continue

@@ -17,7 +17,7 @@ from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_heade
 
 __all__ = ["KnownTools"]
 
-logger = logging.getLogger("wharfinger.client")
+log = logging.getLogger("wharfinger.client")
 
 MAX_HEADER_TOOLS = 10_000
 """The maximum number of tools with remembered header params; the server refuses calls of others that need headers."""
@@ -60,7 +60,7 @@ class KnownTools:
                 try:
                     header_params = find_header_params(tool.input_schema)
                 except InvalidHeaderAnnotation as error:
-                    logger.warning("%s: left out the tool %.200r: %s", link.name, tool.name, error)
+                    log.warning("%s: left out the tool %.200r: %s", link.name, tool.name, error)
                     continue
                 link.header_params.pop(tool.name, None)
                 if header_params and len(link.header_params) < MAX_HEADER_TOOLS:
@@ -106,7 +106,7 @@ class KnownTools:
         try:
             tools = await list_again()
         except WharfingerError as error:
-            logger.debug("the tools cannot be listed again to check the result of %r: %s", name, error)
+            log.debug("the tools cannot be listed again to check the result of %r: %s", name, error)
         else:
             if all(tool.name != name for tool in tools):
                 self.schemas.by_tool.pop(name, None)

@@ -33,7 +33,7 @@ from wharfinger.protocol.methods import Method
 
 __all__ = ["WEB_URL", "WebResourceStep"]
 
-logger = logging.getLogger("wharfinger.client")
+log = logging.getLogger("wharfinger.client")
 
 WEB_URL = "wharfinger/web-url"
 """In `_meta` of contents that were fetched from the web: the URL that answered, after redirects."""
@@ -106,11 +106,11 @@ class WebResourceStep:
             async with asyncio.timeout(None if remaining is None else remaining / 2):
                 answer = await self._fetcher.request("GET", uri, headers=accept)
         except (ConnectionFailed, TimeoutError) as error:
-            logger.info("%s is read through its server: %s", redacted(uri), error)
+            log.info("%s is read through its server: %s", redacted(uri), error)
             return None
         kind = mime.essence_of(answer.headers.get("content-type", ""))
         if answer.status != 200 or (declared and kind != mime.essence_of(declared)):
-            logger.info("%s is read through its server: the web has %s %s", redacted(uri), answer.status, kind)
+            log.info("%s is read through its server: the web has %s %s", redacted(uri), answer.status, kind)
             return None
         return t.ReadResourceResult(contents=[_content(uri, kind, answer)])
 

@@ -14,7 +14,7 @@ from wharfinger.protocol.jsonrpc import Id, Message, encode_error, encode_result
 
 __all__ = ["MAX_REQUESTS", "RequestResponder"]
 
-logger = logging.getLogger("wharfinger.transports.inbound_requests")
+log = logging.getLogger("wharfinger.transports.inbound_requests")
 
 MAX_REQUESTS = 32
 """The maximum number of requests of one server that are answered at the same time; more are refused."""
@@ -54,7 +54,7 @@ class RequestResponder:
         if answer is None:
             refuse(encode_error(id, MethodNotFound("This client declares no capability for that method.")))
         elif id in self._tasks:  # the first request with this id gets its response
-            logger.debug("%s uses the id %r a second time", self._name, id)
+            log.debug("%s uses the id %r a second time", self._name, id)
         elif len(self._tasks) >= MAX_REQUESTS:
             busy = f"This client answers at most {MAX_REQUESTS} requests at the same time: try again later."
             refuse(encode_error(id, Overloaded(busy)))
@@ -82,7 +82,7 @@ class RequestResponder:
         except ProtocolError as error:
             data = encode_error(id, error)
         except Exception:
-            logger.exception("a request of %s could not be answered: %s", self._name, request.method)
+            log.exception("a request of %s could not be answered: %s", self._name, request.method)
             data = encode_error(id, InternalError("This client failed to answer."))
         if self._wait_writable is not None:
             await self._wait_writable()

@@ -26,7 +26,7 @@ from wharfinger.transports.stream_client import BLOCKED_BYTES, StreamLink, show_
 
 __all__ = ["StdioLink", "child_environment"]
 
-logger = logging.getLogger("wharfinger.transports.stdio_client")
+log = logging.getLogger("wharfinger.transports.stdio_client")
 
 _POSIX_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 _WINDOWS_NAMES = (
@@ -251,8 +251,8 @@ class _Child(asyncio.SubprocessProtocol):
         self._stderr_rest = rest[:MAX_FORWARDED_LINE_BYTES]
         for line in lines:
             self._take_line(line)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(
                 "%s: %s",
                 self._link.name,
                 redacted_text(data[:MAX_STDERR_LINE_BYTES].decode("utf-8", "backslashreplace")),
@@ -265,7 +265,7 @@ class _Child(asyncio.SubprocessProtocol):
             try:
                 self._link.stderr_line(line[:MAX_FORWARDED_LINE_BYTES].decode("utf-8", "backslashreplace"))
             except Exception:
-                logger.exception("The callback for lines of stderr failed")
+                log.exception("The callback for lines of stderr failed")
 
     async def end(self) -> None:
         """End the child and every process of its group; at once if this task is cancelled because the loop ends."""

@@ -46,7 +46,7 @@ from wharfinger.transports.inbound_requests import RequestResponder
 
 __all__ = ["StreamLink", "mark_unsent", "show_bytes"]
 
-logger = logging.getLogger("wharfinger.transports.stream_client")
+log = logging.getLogger("wharfinger.transports.stream_client")
 
 OnNotification = Callable[[Message], None]
 
@@ -274,7 +274,7 @@ class StreamLink:
         elif type(event) is NotAMessage:
             if not self.garbage:
                 self.garbage = bytes(event.data[:MAX_GARBAGE_BYTES])
-            logger.debug("skipped a line from %s that is not a message: %.100r", self.name, event.data)
+            log.debug("skipped a line from %s that is not a message: %.100r", self.name, event.data)
 
     def _reply(self, data: bytes) -> None:
         if self._blocked is None and self._end is None:  # a server that does not read must not fill our memory
@@ -287,7 +287,7 @@ class StreamLink:
         # Warn only once, or a flood would fill the log. Not while opening: older servers refuse discovery in this way.
         warn = self.rules is not None and not self._warned
         self._warned = self._warned or warn
-        logger.log(
+        log.log(
             logging.WARNING if warn else logging.DEBUG,
             "%s sent an error that names no request: %.200s (error %d)",
             self.name,

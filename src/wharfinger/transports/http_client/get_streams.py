@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SESSION", "SessionStream", "resume_stream", "session_gone"]
 
-logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
+log = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
 SESSION = "Mcp-Session-Id"
 LIVE_SECONDS = 5.0
@@ -92,7 +92,7 @@ async def resume_stream(
         except (origin.http.ClientError, OSError) as error:
             if isinstance(error, WharfingerError):
                 raise
-            logger.debug("the stream of %s broke again: %r", origin.name, error)
+            log.debug("the stream of %s broke again: %r", origin.name, error)
         failures = 0 if decoder.resume_id != last_id else failures + 1
 
 
@@ -170,7 +170,7 @@ class SessionStream:
                 if session_ended or self._opened is None:
                     return
                 failures = 0 if self._lived else failures + 1
-                logger.debug("the stream of %s broke off: %r", origin.name, error)
+                log.debug("the stream of %s broke off: %r", origin.name, error)
             short_streams = 0 if self._lived else short_streams + 1
             growth = 2.0 ** min(max(0, short_streams - 1), 16)
             await asyncio.sleep(min(reconnect_delay(decoder) * growth, MAX_RECONNECT_SECONDS))

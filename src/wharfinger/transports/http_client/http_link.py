@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpLink", "NoMessage"]
 
-logger = logging.getLogger("wharfinger.transports.http_client.http_link")
+log = logging.getLogger("wharfinger.transports.http_client.http_link")
 
 MAX_REPLIES = 32
 """The maximum number of responses that are sent at the same time; further refusals are dropped."""
@@ -278,7 +278,7 @@ class HttpLink:
         elif type(event) is Cancellation:
             self._responder.cancel(event.request)
         elif type(event) is UnattributedError:
-            logger.debug("%s sent an error that names no request", self.name)
+            log.debug("%s sent an error that names no request", self.name)
             if post is not None:
                 post.error_without_id = event.message
         elif type(event) is Malformed:
@@ -360,10 +360,10 @@ class HttpLink:
             async with clock:
                 response = await self._origin.send("POST", self._session_headers(), data, timeout=clock)
                 if response.status >= 400:
-                    logger.debug("%s answered a notification with %d", self.name, response.status)
+                    log.debug("%s answered a notification with %d", self.name, response.status)
                 response.release()
         except (self._origin.http.ClientError, OSError, WharfingerError) as error:
-            logger.debug("a notification did not reach %s: %r", self.name, error)
+            log.debug("a notification did not reach %s: %r", self.name, error)
 
     def _reply(self, data: bytes) -> None:
         """Send a response to the server's request in its own POST."""

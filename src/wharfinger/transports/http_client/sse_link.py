@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SseLink"]
 
-logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
+log = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
 """The maximum number of messages that are sent at the same time; further requests wait."""
@@ -205,11 +205,11 @@ class SseLink(StreamLink):
                 finally:
                     response.release()
         except TimeoutError:
-            logger.debug("%s has not acknowledged a message", self.name)
+            log.debug("%s has not acknowledged a message", self.name)
         except (origin.http.ClientError, OSError, WharfingerError) as error:
             call = None if isinstance(request_id, UnsetType) else self._peer.awaited.pop(request_id, None)
             if call is None:
-                logger.debug("a message did not reach %s: %s", self.name, error)
+                log.debug("a message did not reach %s: %s", self.name, error)
             else:
                 self._fail(call, origin.translate(error))
 
