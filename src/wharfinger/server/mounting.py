@@ -189,7 +189,8 @@ def _refuse_circles(parent: FeatureService, part: FeatureService) -> None:
 def _share_keys(parent: FeatureService, part: FeatureService) -> None:
     """Pass the keys of `parent` to `part`, and to the servers in it, unless they have a secret of their own.
 
-    So every process that serves `parent` can open what they seal."""
+    So every process that serves `parent` can open what they seal.
+    """
     if part.services.keys.random:
         part.services.keys = parent.services.keys
         for mount in part.mounts:
