@@ -37,7 +37,8 @@ Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows the whole URL to the user and asks before opening it.
 
-Returns True if the user opened it; otherwise False, `"decline"` or `"cancel"`. It may also return an ElicitResult."""
+Returns True if the user opened it; otherwise False, `"decline"` or `"cancel"`. It may also return an ElicitResult.
+"""
 
 Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
 """Asks a model. Returns its text, or the whole result."""
