@@ -90,7 +90,7 @@ def ignored_nodes(tree: ast.AST) -> set[ast.AST]:
                 parts = [annotation]
             case ast.FunctionDef(name="__repr__") | ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))):
                 parts = [node]
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logger")))):
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="log")))):
                 parts = [node]
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 overload = any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
