@@ -11,7 +11,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C.
-    An exception becomes one line on stderr.
+    A failure prints a line on stderr that says what is wrong, and its details on lines after it.
     """
     import gc
 

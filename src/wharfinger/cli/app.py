@@ -38,15 +38,15 @@ COMMANDS = {
     "audit": "Summarise the record of who read what.",
     "completion": "Print the completion script for your shell.",
 }
-"""The sub-commands with the line that `--help` shows. Each is in the module of its name in `commands/`, which is
-imported when it is called."""
+"""The sub-commands with the line that `--help` shows. Each is in a module of `commands/`, which is imported when it is
+called."""
 MODULES = {
     "check": "check_file",
     "policy": "policy_commands",
     "complete": "complete_argument",
     "completion": "print_completion",
 }
-"""The modules whose name differs from their sub-command."""
+"""The modules of the sub-commands whose modules do not have their names."""
 
 EXAMPLES = """\b
 Examples:
@@ -183,7 +183,7 @@ def wharfinger() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code; a failure prints one line on stderr, and with -v a traceback."""
+    """Run the command line and return the exit code. Errors are reported on stderr (see `error_report`)."""
     verbosity = Verbosity()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # The code page of a file or pipe on Windows lacks most characters.

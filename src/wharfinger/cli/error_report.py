@@ -1,4 +1,4 @@
-"""Reports a failure: one line on stderr that says what is wrong and what to do, and an exit code."""
+"""Reports a failure: a line on stderr that says what is wrong and what to do, its details, and an exit code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class CommandError(click.ClickException):
 
 
 def report_error(error: BaseException, *, level: int = 0) -> int:
-    """Print an error and its cause on stderr, and return the exit code.
+    """Print an error on stderr, with its details on lines that begin with `|`, and return the exit code.
 
-    `level` is the number of -v: one also prints the traceback of an unexpected error, two the traceback of any error.
+    Ctrl-C and the end of the reader of a pipe print nothing. `level` is the number of -v: with one, an unexpected error
+    is followed by its traceback; with two, so is an error that the program raises on purpose.
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1

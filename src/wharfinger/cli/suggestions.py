@@ -54,8 +54,9 @@ async def suggest_names(
 ) -> AsyncGenerator[None]:
     """Add a suggestion to the error of a request whose name the server does not know.
 
-    Each list is a method of the client, and the attribute of its items that is the name. With `list_all` the first
-    names are listed if none is similar. Names that do not arrive in time are not considered.
+    `lists` are pairs: a method of the client that lists items, and the attribute of an item that contains its name. If
+    no name is similar, the first names are listed; without `list_all`, nothing is added. Names that do not arrive in
+    time are not considered.
     """
     from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError
 

@@ -26,8 +26,8 @@ _GROUP = re.compile(r"^ *[|+] ?")
 """The beginning of each line of an exception group."""
 _HEAD = re.compile(r" *(?:Exception Group )?Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?$')
-_LOGGED = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
-_OTHER = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
+_LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [a-z]+ ")
+_NOT_EXCEPTION = re.compile(r"wharfinger: |\S+:\d+: \w*Warning: ")
 """The beginning of a line that may follow an exception and is not part of it."""
 _REFERENCE = re.compile(r"\(reference ([0-9a-f]{8,})\)")
 _CHAINED = ("During handling of the above", "The above exception was")
@@ -86,8 +86,10 @@ class ServerStderr:
 def cause_in(lines: Iterable[str], message: str) -> list[str]:
     """Find the cause of an error in a server's standard error, and return the lines to show, if any.
 
-    If the message has a reference, the cause is the traceback after the last line with it, otherwise the last
-    traceback. The lines are the author's frames and the exception, or all exceptions of chained tracebacks.
+    If the message has a reference, the cause is the traceback after the last line with it, or this line itself if no
+    traceback follows. Without a reference it is the last traceback. The lines are the author's frames and the
+    exception, or all exceptions of chained tracebacks. For a reference, nothing is returned if there is no frame of the
+    author.
     """
     lines = list(lines)
     reference = _REFERENCE.search(message)
@@ -97,17 +99,17 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     if number is None:
         return []
     later_lines = lines[number + 1 :]
-    end = next((index for index, line in enumerate(later_lines) if _LOGGED.match(line)), len(later_lines))
+    end = next((index for index, line in enumerate(later_lines) if _LOG_LINE.match(line)), len(later_lines))
     traceback_lines = [line for part in _tracebacks(later_lines[:end])[:1] for line in part]
     if not traceback_lines:
-        return [_LOGGED.sub("", lines[number])]
+        return [_LOG_LINE.sub("", lines[number])]
     unrepeated = _without_repetition(traceback_lines, message)
     # Without a frame of the author, the message is enough: a wrong return value has no traceback.
     return unrepeated if any(line.startswith('File "') for line in unrepeated) else []
 
 
 def _without_repetition(lines: Sequence[str], message: str) -> list[str]:
-    """Return the lines, except exceptions whose text the message already contains. Lines of code are indented."""
+    """Return the lines without exceptions whose text is in the message. Indented lines, which are code, are kept."""
     return [
         line for line in lines if line.startswith(" ") or not (text := line.partition(": ")[2]) or text not in message
     ]
@@ -139,8 +141,8 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
         frames, chained = None, False
         raised.clear()
 
-    for written in lines:
-        line = _GROUP.sub("", written)
+    for printed_line in lines:
+        line = _GROUP.sub("", printed_line)
         frame = _FRAME.match(line)
         if _HEAD.match(line):
             within_group = frames is not None
@@ -151,7 +153,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
             chained = True
         elif frames is None:
             continue
-        elif _LOGGED.match(line) or _OTHER.match(line):
+        elif _LOG_LINE.match(line) or _NOT_EXCEPTION.match(line):
             finish()
         elif frame is not None:
             frames.append(TracebackFrame(frame[1], int(frame[2]), frame[3] or ""))

@@ -116,7 +116,10 @@ def call(
 
 
 def show(result: Any, saved: dict[int, tuple[Path, str]]) -> None:
-    """Print the content of a result, without the blocks in `saved`; or the structured content if that is all."""
+    """Print the content of a result, without the blocks in `saved`. Structured content replaces a text that repeats it.
+
+    If there is no content, the structured content is printed.
+    """
     from msgspec import UNSET
 
     from wharfinger import types as t

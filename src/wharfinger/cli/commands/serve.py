@@ -166,11 +166,11 @@ def build(
     if no_tools and allow_query:
         raise click.UsageError("--allow-query and --no-tools exclude each other.", ctx)
     check_options(ctx, words, {**options, "allow_query": allow_query})
-    for size in ("max_size", "max_clone_size"):
-        if options[size]:
+    for size_option in ("max_size", "max_clone_size"):
+        if options[size_option]:
             from wharfinger.cli.serving.limits_option import parse_amount
 
-            options[size] = int(parse_amount(options[size]))
+            options[size_option] = int(parse_amount(options[size_option]))
     if demo:
         words = (copy_demo(ctx, stack, words),)
     source_options = {option: value for option, value in options.items() if is_given(value)}

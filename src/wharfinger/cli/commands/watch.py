@@ -100,7 +100,7 @@ def print_interruption(error: WharfingerError) -> None:
 
 
 def first_line(error: WharfingerError) -> str:
-    """Return the first line of an error's message, without secrets, control characters and the full stop."""
+    """Return the first line of an error's message without the full stop, with secrets and controls replaced."""
     from wharfinger.content.redaction import redacted_text
     from wharfinger.content.text import escape_controls
 

@@ -15,7 +15,7 @@ __all__ = ["CHECKS", "DoctorFinding", "check"]
 
 Severity = Literal["problem", "advice"]
 
-SHORT_DESCRIPTION, LONG_DESCRIPTION = 12, 1024
+SHORT_DESCRIPTION_CHARACTERS, LONG_DESCRIPTION_CHARACTERS = 12, 1024
 MAX_INSTRUCTIONS_CHARACTERS = 8192
 MAX_SCHEMA_CHARACTERS = 8192
 """Maximum number of characters of one tool's input schema as JSON."""
@@ -72,10 +72,11 @@ def checks_of(kind: str) -> tuple[Check, ...]:
               p.names_where(kind, lambda item: not text_of(item.description)),
               "A model chooses by the description: write a docstring, or pass description=."),
         Check("advice", "short-description", f"Descriptions of {kind} hardly say more than the name",
-              p.names_where(kind, lambda item: 0 < len(text_of(item.description)) < SHORT_DESCRIPTION),
+              p.names_where(kind, lambda item: 0 < len(text_of(item.description)) < SHORT_DESCRIPTION_CHARACTERS),
               "Say what it does, when to use it, and what it returns."),
-        Check("advice", "long-description", f"Descriptions of {kind} have more than {LONG_DESCRIPTION:,} characters",
-              p.names_where(kind, lambda item: len(text_of(item.description)) > LONG_DESCRIPTION),
+        Check("advice", "long-description",
+              f"Descriptions of {kind} have more than {LONG_DESCRIPTION_CHARACTERS:,} characters",
+              p.names_where(kind, lambda item: len(text_of(item.description)) > LONG_DESCRIPTION_CHARACTERS),
               "They are part of every conversation, and some hosts cut them: keep what is needed to choose."),
         Check("advice", "no-title", f"{kind.capitalize()} without a title",
               p.names_where(kind, lambda item: not p.has_title(item)),

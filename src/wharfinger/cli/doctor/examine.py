@@ -40,13 +40,16 @@ class AllTools:
 
 
 async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
-    """Read all lists of the server, and up to `sample` of its resources."""
-    has = client.capabilities
+    """Read all lists of the server, the pages that its tools name, and at most `sample` other resources.
+
+    If `sample` is 0, no resource is read.
+    """
+    capabilities = client.capabilities
     listings: dict[str, tuple[Any, Callable[..., Listing[Any]]]] = {
-        "tools": (has.tools, client.list_tools),
-        "prompts": (has.prompts, client.list_prompts),
-        "resources": (has.resources, client.list_resources),
-        "templates": (has.resources, client.list_resource_templates),
+        "tools": (capabilities.tools, client.list_tools),
+        "prompts": (capabilities.prompts, client.list_prompts),
+        "resources": (capabilities.resources, client.list_resources),
+        "templates": (capabilities.resources, client.list_resource_templates),
     }
     lists = {
         name: SurveyedList() if declared is UNSET else await read_list(listing(bypass_cache=True), name == "templates")
@@ -58,7 +61,7 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
         name=client.server_info.name if client.server_info else "",
         version=client.server_info.version if client.server_info else "",
         instructions=client.instructions or "",
-        capabilities=has,
+        capabilities=capabilities,
         supported=(client.revision,),
         tools=lists["tools"],
         prompts=lists["prompts"],
@@ -104,7 +107,7 @@ def choose(survey: Survey, sample: int) -> list[str]:
 
 
 async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
-    """Read resources one after the other, within a bounded time. A read that this time cuts short is left out."""
+    """Read resources one after another, within a bounded time. A read that this time cuts short is left out."""
     reads: dict[str, SampleRead] = {}
     now = asyncio.get_running_loop().time
     end = now() + SAMPLE_SECONDS
@@ -119,6 +122,6 @@ async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, Sampl
             raise
         except WharfingerError as error:
             if isinstance(error, RequestTimeout) and remaining < READ_SECONDS:
-                break  # the server had less time than for other reads: that is not its fault
+                break  # the sample's time is over, which is no fault of the server
             reads[uri] = SampleRead(error=str(error))
     return reads

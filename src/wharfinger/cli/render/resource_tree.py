@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["print_tree", "uri_tree"]
 
 TREE_ITEMS = 1000
-"""Maximum number of items of each kind in a tree, which is printed when it is complete. --limit sets another."""
+"""Maximum number of items of each kind in a tree, unless `--limit` sets another: a tree is printed as a whole."""
 
 
 class UriNode(dict[str, "UriNode"]):

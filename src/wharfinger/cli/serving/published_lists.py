@@ -48,7 +48,7 @@ def read_target_lists(
 
     try:
         schemes = [parse_word(word).scheme for word in targets]
-    except UnusableSource:
+    except UnusableSource:  # not a word of `serve`: connect to it as to a URL
         schemes = ["http"]
     if not targets[0].endswith(".py") and not any(scheme in ("http", "https") for scheme in schemes):
         from pathlib import Path

@@ -218,8 +218,8 @@ def check_credentials(settings: HttpSettings) -> None:
         raise click.UsageError("--token-env lets one token in: leave it out, or leave out --tokens and --auth.")
     if settings.require_scope and not (settings.tokens or settings.auth):
         raise click.UsageError("--require-scope is for tokens with scopes: add --tokens FILE or --auth ISSUER_URL.")
-    local = is_loopback(settings.listen.host) and settings.listen.port
-    if settings.auth and not settings.public_url and not local:
+    has_known_url = settings.public_url or (is_loopback(settings.listen.host) and settings.listen.port)
+    if settings.auth and not has_known_url:
         raise click.UsageError(
             "--auth needs --public-url: the authorization server issues tokens for the URL that clients use."
         )
@@ -247,7 +247,7 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
 
 
 async def report_unreachable(auth: TokenAuth) -> None:
-    """Fetch the keys of the authorization servers, and print a line to stderr for each of which this fails."""
+    """Fetch the keys of the authorization servers. Print a line to stderr for each server that does not answer."""
     import asyncio
 
     from wharfinger.auth import JWTVerifier, VerifierUnavailable
