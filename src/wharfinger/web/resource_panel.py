@@ -42,7 +42,7 @@ class ResourcePanel:
         self._changes = 0
         self._shown: list[t.ResourceContents] | None = None
         self._window = ""
-        """The URI of the window that is shown; empty for the first window, or for the whole resource."""
+        """The URI of the window to which the visitor has turned; empty until then."""
 
     async def show(self) -> None:
         """Read the resource, and show it."""

@@ -7,9 +7,11 @@ import os
 import socketserver
 import sqlite3
 import struct
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +19,10 @@ import pytest
 
 from wharfinger.errors import HandlerFailed, InternalError, ResourceNotFound
 from wharfinger.sources.sql_database import Database
-from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, Span
+from wharfinger.sources.sql_database.sqlite import _beginning, _Select
+from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue
+from wharfinger.sources.sql_database.sqlite_safety import connect
 from wharfinger.sources.windows.window import NEXT
 
 from .conftest import SHOP, PostgresServer, Shop, postgres_folder
@@ -216,3 +221,31 @@ def test_a_statement_on_a_locked_file_fails_with_a_temporary_error(sqlite_shop: 
     writer.execute("COMMIT")
     writer.close()
     assert sqlite_shop.source.query("SELECT count(*) FROM orders").rows == [[3]]
+
+
+def test_the_deadline_ends_the_read_of_a_beginning(tmp_path: Path) -> None:
+    """A bug: an empty beginning was returned as the value."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+        writer.execute("INSERT INTO t VALUES (2, zeroblob(100000000))")
+        writer.commit()
+    with closing(connect(str(path))) as connection:
+        (table,) = read_catalogue(connection).tables.values()
+        select = _Select(table, Span(where="at", place=("2",), limit=1), ties=False)
+        beginning = _beginning(connection, select, "data", 10)
+        assert beginning is not None and beginning.data == bytes(10)
+        connection.set_progress_handler(lambda: 1, 1)
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            _beginning(connection, select, "data", 10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems allow only names in UTF-8")
+def test_a_database_whose_path_is_not_utf8_is_read(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.db")
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        writer.execute("INSERT INTO t VALUES (7)")
+        writer.commit()
+    source = publish(f"sqlite:///{os.fsdecode(path)}", label="cafe")
+    assert str(source.read("sqlite://cafe/t/rows").contents[0].text).strip() == '{"id":7}'

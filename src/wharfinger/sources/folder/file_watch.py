@@ -6,9 +6,10 @@ through the tree, compares it with the last one, and reports a difference. So fi
 reported, and a lost or repeated event does no harm. Three cases need care:
 - before the first snapshot nothing can be compared: the time of the last change decides;
 - two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
-  always reported;
+  reported even if its snapshot is the same;
 - directories are added and removed: the set of watched directories is computed again (`_plan`), and all watched URIs
   are compared.
+A window of a file is reported only if the digest of its content differs too, if there is one (`DigestContent`).
 If the system cannot watch (limits, network file systems), the thread polls.
 """
 
@@ -42,7 +43,7 @@ ROOT_CHECK_SECONDS = 2.0  # the time between two checks of the root: renaming a 
 POLL_SECONDS = 1.0  # the time between two rounds of polling, if the system cannot watch
 POLL_SHARE = 20  # after a round of polling, wait 20 times as long: polling takes about a twentieth of the time
 MAX_EVENTS = 4_096  # if more events arrive at once, some may have been lost, so everything is compared
-FEW_DIRECTORIES = 1_000  # if fewer are watched, a new plan is made before hints are followed
+FEW_DIRECTORIES = 1_000  # if hints outdate the plan and fewer are watched, it is renewed first, not after the hints
 LISTED_ENTRIES = 1_000  # a read of a directory shows the times and sizes of at most so many entries
 LIST_DELAY_SECONDS = 0.15  # the time until the list of a new watch is walked, so that first requests are not slowed
 PAUSE_SECONDS = 0.1  # a walk pauses for this time after a client listed a page, because the next page may follow
@@ -56,7 +57,9 @@ RECURSIVE = sys.platform != "linux"
 
 LocatePath = Callable[[str], tuple[Parts, bool]]
 DigestContent = Callable[[str, int], bytes | None]
-"""Returns a digest of the content at a URI, given the number of watched URIs; None if that takes much reading."""
+"""Returns a digest of the content of a window, or None for other URIs, or if too much would have to be read.
+
+The second argument is the number of watched URIs, which share the reading."""
 Identity = tuple[int, int]  # device and inode of a directory
 
 
@@ -92,7 +95,8 @@ class _Watched:
 
 
 class _WakeSignal:
-    """Ends a wait of the thread if it has to stop or to watch other URIs. The system's watcher polls `is_set`."""
+    """Asks the thread to stop, or to plan again for other URIs. Both end a wait of the system's watcher, which polls
+    `is_set`; other waits end only for a stop."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -204,7 +208,7 @@ class _WatchThread:
         self.notifier: Notifier | None = None
         self.directories: dict[str, Identity] = {}  # directories whose entries are watched, by path
         self.fingerprints: dict[str, int] = {}  # of their listings, if the list is watched
-        self.has_unwatchable = False  # whether the watcher cannot watch some directories, or there are none
+        self.has_unwatchable = False  # whether some directories cannot be watched, or the root is missing
 
     def run(self) -> None:
         """Work until stopped. After an error, try again with the last snapshots, so that no change is missed."""
@@ -349,7 +353,11 @@ class _WatchThread:
         return self.directories.get("") == (status.st_dev, status.st_ino)
 
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
-        """Follow hints. Return False if directories were added or removed, or rules changed."""
+        """Follow hints. Return False if a new plan is needed.
+
+        That is so if directories were added or removed, a `.gitignore` or the root has changed, or there are too many
+        hints.
+        """
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
         changed_directories: set[str] = set()
@@ -357,7 +365,7 @@ class _WatchThread:
         if len(hints) > MAX_EVENTS:
             return False
         for kind, absolute in hints:
-            if not absolute.startswith(base):  # the root itself
+            if not absolute.startswith(base):  # the root itself, which also stands for lost events
                 return False
             path = absolute[len(base) :].replace(os.sep, "/")
             parent, _, name = path.rpartition("/")
@@ -403,7 +411,7 @@ class _WatchThread:
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.last_snapshot is None:
-                if item.last_snapshot is None:  # before the snapshot, whose time shows a change after the digest
+                if item.last_snapshot is None:  # the digest first: the time of the snapshot shows a change after it
                     item.content_digest = self.watch.digest_content(uri, len(watched))
                 self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 
@@ -439,7 +447,10 @@ class _WatchThread:
         return _Snapshot(hash(tuple(fingerprints)), latest)
 
     def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
-        """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock."""
+        """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock.
+
+        If it has a digest of its content, that must differ too.
+        """
         before, item.last_snapshot = item.last_snapshot, now
         if before is None:
             # Nothing was seen between `watch` and now: only times can show a change.
@@ -447,7 +458,7 @@ class _WatchThread:
         else:
             differs = before.fingerprint != now.fingerprint or (hinted and not is_settled(now.latest))
         if differs and before is not None and uri is not None and item.content_digest is not None:
-            # Computed after the snapshot: a change before the digest is reported now, and can be read.
+            # The digest is newer than the snapshot: it includes all changes that a client which reads now sees.
             last_digest = item.content_digest
             item.content_digest = self.watch.digest_content(uri, self.watch.watched_count)
             differs = last_digest != item.content_digest

@@ -24,7 +24,7 @@ MAX_NAMED_REFERENCES = 50
 
 
 class TopAnswer(GitAnswer):
-    """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
+    """The answer for the top: a text about HEAD, branches and tags, with their trees and HEAD's log as children."""
 
     problem = ""
 
@@ -84,7 +84,10 @@ class TopAnswer(GitAnswer):
         return [name for name in names if may_read(self.uris.tree(short_name(prefix + name, self.references)))]
 
     async def _nearest(self, oid: str) -> str:
-        """Return the object itself or, if the caller may not read everything, the nearest commit that is shown."""
+        """Return the id of an object or, if the caller may not read everything, of the first commit that is shown.
+
+        The search begins at the object, and follows first parents.
+        """
         if self.readable is None:
             return oid
         return await self.readable.nearest((await self.objects.commit_of(oid)).oid)
@@ -116,7 +119,7 @@ _URI_FORMS = (
     ("Lines with a text", "grep/REV?text=TEXT&path=PATH"),
     ("Who wrote the lines of a file", "blame/REV/PATH?lines=1-50"),
     ("A commit", "commit/REV"),
-    ("Changes", "diff/REV..REV, diff/REV..REV/PATH, or diff/REV for those of one commit"),
+    ("Differences", "diff/REV..REV, diff/REV..REV/PATH, or diff/REV for those of one commit"),
     (
         "History",
         "log/REV?path=PATH&since=7d&author=NAME&grep=WORDS&limit=50, and pickaxe=TEXT for who added or removed it",

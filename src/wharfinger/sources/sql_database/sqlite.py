@@ -112,7 +112,7 @@ class SQLite(DatabaseEngine):
                     return pooled
                 pooled.connection.close()
         except (OSError, sqlite3.Error) as error:
-            self._raise_failure(error)
+            self._raise_if_unavailable(error)
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
@@ -149,10 +149,10 @@ class SQLite(DatabaseEngine):
             except sqlite3.Error as error:
                 if stopped():
                     raise too_slow(seconds) from None
-                self._raise_failure(error)
+                self._raise_if_unavailable(error)
                 raise
 
-    def _raise_failure(self, error: Exception) -> None:
+    def _raise_if_unavailable(self, error: Exception) -> None:
         """Raise an error for the client if the file, and not the statement, caused `error`."""
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -205,7 +205,7 @@ class SQLite(DatabaseEngine):
             return CellValue(data[:size], len(data), not isinstance(value, bytes))
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
-        """Return the row counts of ANALYZE, or else the distance between the ends of an integer key."""
+        """Return the row counts of ANALYZE, or else the size of the range of an integer key."""
         estimates: list[int | None] = [None] * len(tables)
         with (
             suppress(sqlite3.Error, InternalError),
@@ -214,7 +214,7 @@ class SQLite(DatabaseEngine):
         ):
             counts = _analyze_counts(connection)
             for index, table in enumerate(tables):
-                estimates[index] = counts[table.name] if table.name in counts else _distance(connection, table)
+                estimates[index] = counts[table.name] if table.name in counts else _key_range_size(connection, table)
         return estimates
 
     # Changes
@@ -231,7 +231,7 @@ class SQLite(DatabaseEngine):
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
                 return file, self._token_connection.id, version
             except (OSError, sqlite3.Error) as error:
-                self._raise_failure(error)  # `Overloaded` if the file is only locked
+                self._raise_if_unavailable(error)  # `Overloaded` if the file is only locked
                 raise self._unreachable(error) from error
 
     def table_token(self, table: DatabaseTable) -> str:
@@ -256,7 +256,7 @@ class SQLite(DatabaseEngine):
             try:
                 connection = connect(self.path, for_query=True)
             except sqlite3.Error as error:
-                self._raise_failure(error)
+                self._raise_if_unavailable(error)
                 raise self._unreachable(error) from error
             with closing(connection):
                 if not explain:
@@ -279,7 +279,7 @@ class SQLite(DatabaseEngine):
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
                 if stopped():
                     raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
-                self._raise_failure(error)
+                self._raise_if_unavailable(error)
                 raise QueryRefused(_reason(error)) from None
 
     def describe(self) -> list[str]:
@@ -346,11 +346,14 @@ class _Select(SpanStatement):
             return as_text
         return f"CASE typeof({column}) WHEN 'text' THEN {as_text} ELSE {column} {sign} {self._add(amount)} END"
 
-    def statement(self, columns: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
-        """Return the SQL and its parameters. It selects the columns of the order, then `columns` or the chosen ones."""
-        expressions = [quoted(column.name) for column in self.order] if self.table.key is not None else []
-        expressions += [quoted(column.name) for column in self.columns] if columns is None else columns
-        return self.select(expressions), self.parameters
+    def statement(self, expressions: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
+        """Return the SQL and its parameters.
+
+        It selects the columns of the order, if the table has a key, and then `expressions` or the chosen columns.
+        """
+        selected = [quoted(column.name) for column in self.order] if self.table.key is not None else []
+        selected += [quoted(column.name) for column in self.columns] if expressions is None else expressions
+        return self.select(selected), self.parameters
 
     def collect(self, rows: Iterable[Sequence[object]], bounds: QueryBounds) -> Rows:
         """Return as many rows as the bounds allow, at least one."""
@@ -375,7 +378,10 @@ def _dropped_as_lookup_error(table: DatabaseTable) -> Generator[None]:
 
 
 def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
-    """Return whether the rowid is needed to distinguish rows, because a part of some key is NULL."""
+    """Return whether rows must also be ordered by rowid.
+
+    That is so if the key of some row contains NULL, or if the place of the span already includes a rowid.
+    """
     key = table.key
     if key is None or not key.tie:
         return False
@@ -396,8 +402,8 @@ def _analyze_counts(connection: sqlite3.Connection) -> dict[str, int]:
     return {name: int(first) for name, first in firsts.items() if first.isdigit()}
 
 
-def _distance(connection: sqlite3.Connection, table: DatabaseTable) -> int | None:
-    """Return the distance between the first and the last value of an integer key."""
+def _key_range_size(connection: sqlite3.Connection, table: DatabaseTable) -> int | None:
+    """Return how many integers there are from the first to the last value of an integer key; None for other keys."""
     if table.kind != "table" or table.key is None or not table.key.integer:
         return None
     name, key = quoted(table.name), quoted(table.key.columns[0])
@@ -428,7 +434,7 @@ def write_value(value: object) -> str | None:
 
 
 def read_value(text: str) -> object:
-    """Read a value from the text that `write_value` wrote.
+    """Read a value from the text that `write_value` wrote. A text after `t'` is returned as its bytes.
 
     Raises:
         BadKey: the hex is invalid.
@@ -500,14 +506,19 @@ def _cell(connection: sqlite3.Connection, select: _Select, column: str, bounds: 
 
 
 def _beginning(connection: sqlite3.Connection, select: _Select, column: str, size: int) -> CellValue | None:
-    """Read the beginning of a cell that is too large for a statement. Returns None if the table has no rowid."""
+    """Read the beginning of a cell that is too large for a statement.
+
+    Returns None if that is not possible, for example because the table has no rowid, or the column is generated.
+    """
     rowid = rowid_name([column.name for column in select.table.columns])
     try:
         row = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()
         kind, number = row[-2:]
         with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
             return CellValue(blob.read(size), len(blob), kind != "blob")
-    except (sqlite3.Error, TypeError):  # the table has no rowid, or the column is generated
+    except (sqlite3.Error, TypeError) as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":  # the deadline
+            raise
         return None
 
 

@@ -4,8 +4,8 @@ Every client that can call `query` may send any SQL. Each of these checks keeps 
 
 1. The file is opened with `mode=ro`. Alone, that would let `ATTACH` and `VACUUM INTO` write other files.
 2. `PRAGMA query_only` makes every write to the database fail.
-3. An authorizer, which SQLite calls while it prepares a statement, allows four actions only: SELECT, READ, FUNCTION
-   (without the functions that reach outside) and RECURSIVE.
+3. An authorizer, which SQLite calls while it prepares a statement, allows only SELECT, READ, FUNCTION (without the
+   functions that reach outside), RECURSIVE and `PRAGMA data_version`.
 
 `trusted_schema = OFF` keeps views and triggers in an untrusted file from calling functions with side effects, and no
 extension is ever loaded. Memory is bounded by limits on texts, columns and expressions. Time is bounded by a deadline,
@@ -86,7 +86,7 @@ _OUR_PRAGMAS = frozenset(
 
 
 def only_reads(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    """Authorize only SELECT, READ, RECURSIVE and harmless functions in callers' statements."""
+    """Authorize SELECT, READ, RECURSIVE, harmless functions and `PRAGMA data_version` in callers' statements."""
     if action == sqlite3.SQLITE_PRAGMA and first == "data_version":
         return sqlite3.SQLITE_OK  # full-text tables use it; it returns a number
     if action not in _READING:
@@ -121,10 +121,10 @@ def connect(path: str, *, for_query: bool = False) -> sqlite3.Connection:
     """Open a connection that can only read, for our own statements or, with `for_query`, for a caller's.
 
     Raises:
-        sqlite3.Error: the file is missing, or is not a database.
+        sqlite3.Error: the file is missing, is locked, or is not a database.
     """
     connection = sqlite3.connect(
-        f"file:{quote(path)}?mode=ro",
+        f"file:{quote(os.fsencode(path))}?mode=ro",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,

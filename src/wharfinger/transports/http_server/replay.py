@@ -8,12 +8,13 @@ saw (2025-11-25, resumability).
                    a reader, they are only kept.
     ReplayBuffer   keeps the last events of one session, of all its streams, oldest first. An event is kept even after
                    it was written: the server cannot know what the client has received.
-    ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
+    ReplayBuffers  bounds what all sessions keep together. The owner who keeps most loses events first, of the session
+                   that was written to least recently.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
 resume, and an id of another session is ignored. While `MAX_WAITING_MESSAGES` messages wait for a stream's reader, new
-notifications are dropped; of equal change notifications, only one waits. Answers and requests are dropped only if they
-are larger than the buffer.
+notifications are dropped; of equal change notifications, only one waits. Answers and requests are kept even then,
+unless one alone is larger than the buffer. Kept events of any kind are dropped when newer ones need the room.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class ReplayBuffers:
         """The buffers of each owner that hold something; the one that was written to least recently comes first."""
 
     def make_room(self) -> None:
-        """Drop the oldest events of the owner who keeps most, until all events together are within the limit."""
+        """Drop events of the owner who keeps most, until all events together are within the limit.
+
+        The first to go are the oldest events of the session that was written to least recently.
+        """
         while self.sizes.total > self.limits.replay_total:
             next(iter(self.buffers[self.sizes.find_largest()])).drop_oldest()
 
@@ -136,9 +140,10 @@ class ReplayStream:
         return f"{self._name}-{self.number}-{number}"
 
     def push(self, message: bytes, now: float, *, required: bool = False) -> bool:
-        """Send one message, or keep it for the next connection. Returns False if it was dropped.
+        """Keep one message, and send it if a connection reads the stream. Returns False if it was dropped.
 
-        A `required` message is dropped only if it can neither be sent nor kept.
+        A change notification that equals one that waits is not kept twice, and counts as sent. A `required` message is
+        dropped only if it can neither be sent nor kept.
         """
         number, reader = self._last + 1, self.reader
         if self.over:
@@ -161,9 +166,10 @@ class ReplayStream:
         return True
 
     def finish(self, answer: bytes | ChunkedMessage | None, too_large: bytes = b"") -> None:
-        """Send the answer as the last event, or keep it for a client that is disconnected.
+        """End the stream with its answer: keep it, and send it if a connection reads the stream.
 
-        If the answer is too large to be kept, `too_large` is kept in its place.
+        If it can be neither sent nor kept, `too_large` is kept in its place. With None, the stream ends without an
+        answer.
         """
         reader, self.reader = self.reader, None
         number = self._last = self._last + 1
