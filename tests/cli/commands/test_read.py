@@ -137,8 +137,8 @@ def test_a_window_without_contents_is_the_end(run_cli: RunCli, harbour: str) -> 
     assert run_cli("read", "-o", "-", harbour, "a://log")[:2] == (0, "one\n")
 
 
-def test_windows_that_follow_each_other_without_end_are_an_error(run_cli: RunCli, harbour: str) -> None:
-    status, _, reported = run_cli("read", "-o", "loop.txt", harbour, "a://loop")
+def test_windows_that_follow_each_other_without_end_are_an_error(run_cli: RunCli, harbour: str, tmp_path: Path) -> None:
+    status, _, reported = run_cli("read", "-o", str(tmp_path / "loop.txt"), harbour, "a://loop")
     assert status == 1
     assert "The server names the window a://loop twice, so the resource has no end." in reported
 

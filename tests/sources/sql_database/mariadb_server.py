@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from importlib.util import find_spec
@@ -64,6 +65,14 @@ class MariaDBServer:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
+
+    def suspend(self) -> None:
+        """Suspend the server, and wait until all its threads have stopped: right after `kill` one may still answer."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
 
     def run(self, statements: str, database: str = "", *, options: tuple[str, ...] = ()) -> str:
         """Run statements, and return what the `mariadb` client prints."""

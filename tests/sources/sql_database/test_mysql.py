@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -383,11 +381,11 @@ def test_a_read_from_a_suspended_server_times_out_and_later_reads_succeed(
     source.read(uri)
     began = time.monotonic()
     try:
-        os.kill(mariadb.process.pid, signal.SIGSTOP)
+        mariadb.suspend()
         with pytest.raises(InternalError):
             source.read(uri)
     finally:
-        os.kill(mariadb.process.pid, signal.SIGCONT)
+        mariadb.resume()
     assert time.monotonic() - began < 40
     assert "Ada" in str(source.read(uri).contents[0].text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -256,11 +255,11 @@ def test_closing_the_source_stops_running_statements(
     closing = threading.Thread(target=source.engine.close)
     try:
         if paused:
-            os.kill(mariadb.process.pid, signal.SIGSTOP)
+            mariadb.suspend()
         closing.start()
         closing.join(1.5)
     finally:
-        os.kill(mariadb.process.pid, signal.SIGCONT)
+        mariadb.resume()
     closing.join()
     thread.join(30)
     assert time.monotonic() - began < 30
