@@ -312,7 +312,7 @@ class ToolError(WharfingerError):
 
 
 class NoAnswer(ToolError, ProtocolError):
-    """A request to the client got no usable answer: an error, no answer in time, or one that does not match.
+    """A request to the client got no usable answer: an error, nothing in time, or not what was asked for.
 
     If a tool does not catch it, the tool fails with this text; any other request fails with this error.
     """

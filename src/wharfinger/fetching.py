@@ -76,7 +76,7 @@ class NoAnswerInTime(ConnectionFailed):
 
 
 class UnusableAnswer(ConnectionFailed):
-    """There is an answer, but it redirects too often, or its body is damaged."""
+    """There is an answer, but it redirects too often, or its body is damaged or in an unknown coding."""
 
 
 class TooLarge(UnusableAnswer):
@@ -84,12 +84,12 @@ class TooLarge(UnusableAnswer):
 
 
 def public_only(_host: str, address: str) -> bool:
-    """Allow addresses on the public internet."""
+    """Return whether an address is on the public internet."""
     return is_public(address)
 
 
 def same_origin(url: str, target: str) -> bool:
-    """Follow redirects within one origin: same scheme, host and port."""
+    """Return whether two URLs have the same origin: scheme, host and port. False if one of them has none."""
     return origin_of(url) is not None and origin_of(url) == origin_of(target)
 
 
@@ -116,8 +116,8 @@ class Fetcher:
         """Set the rules for all requests.
 
         Args:
-            allow: takes a host and one of its IP addresses, and returns whether it may be connected to. The default
-                allows public addresses.
+            allow: takes a host and one of its IP addresses, and returns whether to connect to that address. The
+                default allows public addresses.
             refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
             follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
                 is returned as the answer. Only GET and HEAD are redirected.
@@ -129,7 +129,7 @@ class Fetcher:
             max_redirects: the maximum number of redirects that one request follows.
             max_connections: the maximum number of connections at a time; further requests wait.
             timeout: seconds for a whole exchange.
-            keep_alive: seconds that an idle connection is kept; 0 for none.
+            keep_alive: seconds that an idle connection is kept; with 0, it is closed after the answer.
         """
         self._allow = allow
         self._refuse = refuse
@@ -174,7 +174,7 @@ class Fetcher:
         Raises:
             NotAllowed: the rules do not allow the URL, its address, or what it redirects to.
             TooLarge: the body is larger than `max_body_bytes`.
-            UnusableAnswer: the answer redirects too often, or its body is damaged.
+            UnusableAnswer: the answer redirects too often, or its body is damaged or in an unknown coding.
             NoAnswerInTime: the whole exchange takes longer than `timeout`.
             ConnectionFailed: the server cannot be reached.
         """
@@ -328,12 +328,12 @@ class Gunzip:
         if not piece:
             return b""
         try:
-            text = self._inflater.decompress(piece, self._remaining + 1)
+            data = self._inflater.decompress(piece, self._remaining + 1)
         except zlib.error as error:
             raise ValueError(str(error)) from None
-        self._remaining -= len(text)
+        self._remaining -= len(data)
         if self._remaining < 0 or self._inflater.unconsumed_tail:
             raise OverflowError
         if self._inflater.unused_data:
             raise ValueError("data follows the end of its gzip data")
-        return text
+        return data

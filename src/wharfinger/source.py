@@ -189,7 +189,7 @@ class Source:
     """The kind of source, for messages: folder, bucket, database, server."""
 
     patience: float = 5.0
-    """Seconds that a list, a search of several sources, or a probe waits for this source. Set it freely."""
+    """Seconds that a list, a search of several sources, or a probe waits for this source. Anyone may set it."""
 
     cache_scope: t.CacheScope = "public"
     """`private` if the results depend on the caller."""
@@ -210,7 +210,10 @@ class Source:
         return Breaker(time.monotonic, quick_below=QUICK_SECONDS)
 
     def placeholder(self, reason: str) -> Sequence[t.Resource]:
-        """Return the entry to list while the source is unavailable: its top directory, with the reason as title."""
+        """Return the entry to list while the source is unavailable: its top directory, with the reason as title.
+
+        Returns an empty list if the source has no `uri`.
+        """
         entry = t.Resource(uri=self.uri, name=self.name or self.uri, title=reason, meta={PROBLEM: reason})
         return [entry] if self.uri else []
 
@@ -279,9 +282,10 @@ class Source:
     def complete(
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> MaybeAwaitable[Sequence[str] | t.Completion]:
-        """Return values for `argument` of one of `templates` that fit the `value` typed so far, best first.
+        """Return the values of a template's variable that fit the `value` typed so far, best first.
 
-        Return at most 101: clients get 100, and learn from the 101st that there are more.
+        `template` is a URI template, `argument` the name of its variable, and `context` has the values of other
+        variables. Return at most 101: clients get 100, and learn from the 101st that there are more.
         """
         return []
 
@@ -396,7 +400,7 @@ def outage_of(source: Source) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration as text, in the largest unit (s, min or h) of which it has at least two."""
+    """Return a duration as text, in hours or minutes if it has at least two of them, otherwise in seconds."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -105,10 +105,10 @@ class CommandGroup(click.Group):
 
 
 def name_variables(command: click.Command, prefix: str) -> None:
-    """Let each option be set by a variable with the option's name, such as WHARFINGER_CALL_INPUT for `call --input`.
+    """Let each option be set by an environment variable, such as WHARFINGER_CALL_INPUT for `call --input`.
 
-    `auto_envvar_prefix` of click would name it after the parameter of the function, which can differ from the option,
-    and add variables such as WHARFINGER_VERSION for `--version`.
+    `auto_envvar_prefix` of click would name the variable after the parameter of the function, which can differ from the
+    option, and add variables such as WHARFINGER_VERSION for `--version`.
     """
     for param in command.params:
         if isinstance(param, click.Option) and param.envvar is None and param.allow_from_autoenv:

@@ -13,7 +13,7 @@ CTRL_C_EXIT_CODE = 130
 
 
 class CommandError(click.ClickException):
-    """A command failed. The message is shown alone; that of an unexpected exception follows the name of its class."""
+    """A command failed. Unlike an unexpected exception, it is shown without the name of its class."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
 
     line, code = describe(error)
     first, *rest = line.split("\n")
-    # A usage error repeats what was just typed, and forms such as KEY=TEXT, which look like secrets.
+    # A usage error repeats what was just typed, in forms such as KEY=TEXT, some of which `redacted_text` would hide.
     redact = redacted if isinstance(error, click.UsageError) else redacted_text
     say(redact(f"wharfinger: {first}"))
     notes: list[str] = getattr(error, "__notes__", [])

@@ -17,14 +17,14 @@ def own_command() -> tuple[str, ...]:
     """Return the absolute command of this `wharfinger`.
 
     Symbolic links are not resolved: the path in a virtual environment's `bin` is the one that works. Under `uvx` the
-    command is `uvx` itself, because `uv cache prune` deletes the environment that it runs in.
+    command is `uvx` itself, because `uv cache prune` deletes the environment of this process.
     """
     environment = Path(sys.prefix)
     if environment.parent.name.startswith(("archive-v", "environments-v")) and (uvx := shutil.which("uvx")):
         return (str(Path(uvx).absolute()), "--from", installed_requirement(), "wharfinger")
-    name = Path(sys.argv[0] if sys.argv else "")
-    if name.name.startswith("wharfinger") and name.is_file():
-        return (str(name.absolute()),)
+    program = Path(sys.argv[0] if sys.argv else "")
+    if program.name.startswith("wharfinger") and program.is_file():
+        return (str(program.absolute()),)
     script = Path(sys.executable).parent / ("wharfinger.exe" if os.name == "nt" else "wharfinger")
     if script.is_file():
         return (str(script.absolute()),)
@@ -44,9 +44,7 @@ def installed_requirement() -> str:
             continue  # `all`, which names the other extras
         if extra := re.search(r"""extra == ['"]([^'"]+)""", line):
             needs.setdefault(extra[1], set()).add(re.split(r"[^\w.-]", line, maxsplit=1)[0])
-    extras = [
-        name for name, packages in needs.items() if "wharfinger" not in packages and all(map(_installed, packages))
-    ]
+    extras = [name for name, packages in needs.items() if all(map(_installed, packages))]
     name = f"wharfinger[{','.join(sorted(extras))}]" if extras else "wharfinger"
     if direct := package.read_text("direct_url.json"):
         origin = json.loads(direct)

@@ -11,7 +11,9 @@ from typing import Any
 __all__ = ["name_suggestion", "nearest", "suggest_names"]
 
 LISTED_NAMES = 12
+"""Maximum number of names that a suggestion lists if none is similar."""
 COMPARED_NAMES = 1000
+"""Maximum number of names that are compared."""
 NAME_SIMILARITY = 0.6
 URI_SIMILARITY = 0.85
 """Higher than for names, because the URIs of a server begin alike."""
@@ -82,7 +84,7 @@ UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IGN
 
 
 async def list_names(lists: Iterable[tuple[Callable[[], AsyncIterable[Any]], str]]) -> list[str]:
-    """Return the first names of some lists; of a list that fails or takes too long, those that arrived."""
+    """Return the first names of some lists. Of a list that fails or takes too long, it returns those that arrived."""
     import asyncio
 
     from wharfinger.errors import WharfingerError

@@ -127,19 +127,19 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
     """Return the lines to show of each traceback. Chained tracebacks count as one."""
     shown_tracebacks: list[list[str]] = []
     frames: list[TracebackFrame] | None = None
-    raised: list[str] = []
+    exception_lines: list[str] = []
     chained = False
 
     def finish() -> None:
         nonlocal frames, chained
         if frames is None:
             return
-        part = [line for frame in author_frames(frames) for line in frame.lines()] + raised
+        part = [line for frame in author_frames(frames) for line in frame.lines()] + exception_lines
         if not chained:
             shown_tracebacks.append([])
         shown_tracebacks[-1] += [line for line in part if line not in shown_tracebacks[-1]]
         frames, chained = None, False
-        raised.clear()
+        exception_lines.clear()
 
     for printed_line in lines:
         line = _GROUP.sub("", printed_line)
@@ -157,12 +157,12 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
             finish()
         elif frame is not None:
             frames.append(TracebackFrame(frame[1], int(frame[2]), frame[3] or ""))
-        elif line.startswith("    ") and not raised:
+        elif line.startswith("    ") and not exception_lines:
             if frames and not frames[-1].code:
                 frames[-1] = frames[-1]._replace(code=line.strip())
-        elif line.strip() and "-----" not in line and len(raised) < MESSAGE_LINES:
-            raised.append(line.strip())
-        elif raised and not line.strip():
+        elif line.strip() and "-----" not in line and len(exception_lines) < MESSAGE_LINES:
+            exception_lines.append(line.strip())
+        elif exception_lines and not line.strip():
             finish()
     finish()
     return shown_tracebacks
@@ -194,6 +194,6 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the location in the author's code, such as `server.py, line 12`, or an empty string if it is not there."""
+    """Return the location in the author's code, such as `server.py, line 12`; an empty string if it is elsewhere."""
     frames = frames_of(error)
     return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

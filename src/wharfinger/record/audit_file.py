@@ -46,7 +46,7 @@ PAUSE_SECONDS = 0.02
 RETRY_SECONDS = 1.0
 """Time between two attempts while the file cannot be written."""
 CLOSE_SECONDS = 2.0
-"""How long `close` waits without progress."""
+"""How long `flush` waits by default, and `close` without progress."""
 MIN_MAX_BYTES = 64 * 1024
 """The minimum of `max_bytes`, which is larger than any line."""
 SETTLE_SECONDS = 0.01
@@ -239,7 +239,7 @@ class AuditFile:
                 self._write(lines[whole:])
 
     def _remove_written(self, count: int) -> None:
-        """Remove the first lines from the queue, which are in the file."""
+        """Remove the first `count` lines, which are in the file now, from the queue."""
         with self._written:
             self._queued_bytes -= sum(len(self._queue.popleft()) for _ in range(count))
             if not self._queued_bytes:
@@ -261,7 +261,7 @@ class AuditFile:
             self._close_descriptor()
         self._descriptor = _open(self.path)
         self._end = self._size()
-        if self._rest:  # its beginning is now a line of its own
+        if self._rest:  # `_open` has ended the beginning of this line, so the whole line is written again
             self._rest = self._rest_line
 
     def _close_descriptor(self) -> None:

@@ -96,7 +96,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_line(line: AuditLine) -> bytes:
-    r"""Return a line of JSON, with its end: texts are cut, and unprintable characters written as `\uXXXX`.
+    r"""Return a line of JSON, with its newline. Long texts are cut, and unprintable characters written as `\uXXXX`.
 
     So no text of a caller can end the line, move the cursor of a terminal or reverse the direction of the text.
     """
@@ -149,6 +149,7 @@ def rfc3339(seconds: float) -> str:
 
 
 _last: list[Any] = [-1, ""]
+"""The last second that `rfc3339` has formatted, and its text."""
 
 
 def trace_id(request: Request) -> str:

@@ -31,7 +31,7 @@ CANNOT_WRITE = "The record of requests cannot be written, so requests are refuse
 class AuditLog:
     """Records every decision of a server: `Server("docs", audit=AuditLog("audit.jsonl"))`.
 
-    `path` is a file, which is created with mode 0600, or `-` for standard output. When it has `max_bytes` bytes (None:
+    `path` is a file, which is created with mode 0600, or `-` for standard output. Before it exceeds `max_bytes` (None:
     never), it is renamed to `NAME.TIME` and a new one begins; `keep` is how many renamed files are kept (None: all).
     `queries` adds the words of searches, which may be personal.
 
@@ -67,7 +67,7 @@ class AuditLog:
         full.
         """
         self._failing_since = 0.0
-        """When the outage began in which they were not recorded; 0 if the queue was full."""
+        """When the file became unwritable, as a Unix time; 0 if only the queue was full."""
 
     # -- events
 
@@ -75,7 +75,7 @@ class AuditLog:
         """Refuse a request that cannot be recorded.
 
         Raises:
-            Overloaded: the file cannot be written, and `on_error` is `refuse`.
+            Overloaded: the file cannot be written or the queue is half full, and `on_error` is `refuse`.
         """
         try:
             self.check_accepting()
@@ -149,7 +149,7 @@ class AuditLog:
         """Check that the next action can be recorded.
 
         Raises:
-            Overloaded: the file cannot be written, and `on_error` is `refuse`.
+            Overloaded: the file cannot be written or the queue is half full, and `on_error` is `refuse`.
         """
         if self.on_error == "refuse" and not self.file.accepting:
             self._count_unrecorded()

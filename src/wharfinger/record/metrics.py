@@ -1,7 +1,7 @@
 """Metrics of a server for Prometheus, on an address of their own.
 
-No label has unbounded values: neither URIs nor names nor callers, which belong in the audit log. A method that this
-server does not know is counted as `other`.
+No label has unbounded values: neither URIs nor names nor callers, which belong in the audit log. A method that the
+specification does not have is counted as `other`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Metrics:
         requests, seconds, size = counters
         requests.inc()
         size.inc(seen.size)
-        if seen.request.row is None or not seen.request.row.long:
+        if seen.request.row is None or not seen.request.row.long:  # a watch lasts as long as its client wants
             seconds.observe(seen.seconds)
 
     def searched(self, request: Request, words: str, hits: int) -> None:

@@ -66,7 +66,7 @@ class Counts:
         self._counts: dict[Any, int] = {}
 
     def add(self, name: Any, amount: int = 1) -> None:
-        """Count a name."""
+        """Add an amount to the count of a name."""
         counts = self._counts
         counts[name] = counts.get(name, 0) + amount
         if len(counts) > self.limit:
@@ -101,7 +101,7 @@ class AuditReport:
         """The first damaged lines, as FILE:LINE."""
         self.damaged_count = 0
         self.unrecorded = 0
-        """Requests without a line, because the log could not be written."""
+        """Requests that were refused, and lines that were lost, because the log could not be written."""
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.reads = Counts()
         """By URI."""
@@ -110,7 +110,7 @@ class AuditReport:
         self.refusals = Counts()
         """By caller, action, URI or name, and rule."""
         self.empty_searches = Counts()
-        """By their words; empty if words are not recorded."""
+        """By their words; all under the empty string if words are not recorded."""
         self.searches = 0
         self.bytes_by_who = Counts()
         self.calls_by_who = Counts()

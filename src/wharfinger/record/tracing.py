@@ -32,7 +32,8 @@ UNMEASURED = frozenset({"mcp.resource.uri", "jsonrpc.request.id"})
 """Attributes with too many values for a metric."""
 BUCKET_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bounds of the histogram that the conventions give."""
-HEADERS = ("traceparent", "tracestate", "baggage")
+CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
+"""The fields of `_meta` with the context of the client."""
 
 
 def is_traced() -> bool:
@@ -91,7 +92,7 @@ class Tracing:
         seen.notes[self] = span, self._attach(trace.set_span_in_context(span, parent)), attributes
 
     def ended(self, seen: Observation) -> None:
-        """End the span with the outcome."""
+        """End the span with the outcome, and record the duration of the request."""
         if self not in seen.notes:  # another observer refused the request first
             return
         span, token, attributes = seen.notes.pop(self)
@@ -160,5 +161,5 @@ class Tracing:
         meta = getattr(request.params, "meta", UNSET)
         if meta is UNSET or meta.traceparent is UNSET:
             return None
-        carrier = {name: value for name in HEADERS if (value := getattr(meta, name)) is not UNSET}
+        carrier = {name: value for name in CONTEXT_FIELDS if (value := getattr(meta, name)) is not UNSET}
         return self._extract(carrier)

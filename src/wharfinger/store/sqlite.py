@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
 """The maximum time to wait for another process that writes."""
 SWEEP_SECONDS = 60.0
-"""How often expired keys are deleted."""
+"""The minimum time between two deletions of expired keys, which `put` makes."""
 
 _TABLES = """
 CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL);
@@ -41,7 +41,7 @@ _SET = """
 INSERT INTO kept VALUES (:key, :value, :expires)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires = excluded.expires
 """
-_ADD = _SET + " WHERE kept.expires <= :now"
+_ADD = _SET + " WHERE kept.expires <= :now"  # replaces only a value that has expired
 _REPLACE = """
 UPDATE kept SET value = :value, expires = :expires
 WHERE key = :key AND value = :old AND (expires IS NULL OR expires > :now)
@@ -51,7 +51,7 @@ SELECT key, value FROM kept
 WHERE key >= :prefix AND key < CAST(:end AS TEXT) AND key > :after AND (expires IS NULL OR expires > :now)
 ORDER BY key LIMIT :limit
 """
-# The length of a blob is read from its header.
+# SQLite reads the length of a blob from its header, so this does not read the values.
 _USAGE = """
 SELECT count(*), coalesce(sum(length(value)), 0) FROM kept
 WHERE key >= :prefix AND key < CAST(:end AS TEXT) AND (expires IS NULL OR expires > :now)
@@ -174,7 +174,7 @@ class SqliteStore:
 
 
 def _close(connection: Connection) -> None:
-    """Mark the job that ends the thread; never called."""
+    """The job that ends the thread. The thread recognises it, and does not call it."""
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

@@ -23,6 +23,6 @@ class SourceContract(ListTests, ContentTests, SearchTests, WatchTests):
             def source(self, tmp_path):
                 return Tides(tmp_path)
 
-    Define `windowed`, `live`, `secret`, `change`, `add`, `hide` and `whole` as far as they apply to your source. Tests
-    that need one that is not defined are skipped.
+    Define `windowed`, `live`, `secret`, `change`, `add`, `hide` and `whole` as far as they apply to your source. A test
+    is skipped if it needs one of these that you did not define.
     """

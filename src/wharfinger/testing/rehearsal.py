@@ -1,7 +1,7 @@
-"""Calls a tool in both eras and compares their results and effects. Needs neither a transport nor a test framework.
+"""Calls a tool in both eras and compares the results and effects. Needs neither a transport nor a test framework.
 
-In the handshake era a function waits for the answer to its question. In the stateless era it runs again with the
-answer, so everything before the question happens twice, except what is inside `ctx.once`.
+In the handshake era, the function of a tool waits for the answer to its question. In the stateless era, it runs again
+with the answer, so everything before the question happens twice, except what is inside `ctx.once`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ async def rehearse(
 
 
 def _change(before: Any, after: Any) -> Any:
-    """Return the change between two snapshots: the difference of numbers, the new items of lists, else both values."""
+    """Return the change between two snapshots: the difference of numbers, or the new items of lists.
+
+    For other values, return both snapshots, or None if they are equal.
+    """
     if isinstance(before, (int, float)):
         return after - before
     if isinstance(before, (list, tuple)):
@@ -127,7 +130,7 @@ class _Run:
             self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _CAPABILITIES}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """Call the tool, in the stateless era again with each answer, and return the result."""
+        """Call the tool, in the stateless era once more after each question, and return the result."""
         more: dict[str, Any] = {}
         while True:
             params = {"name": tool, "arguments": arguments, "_meta": self.meta, **more}

@@ -1,4 +1,4 @@
-"""Recorded messages of a connection (see `testing.wire`): saved, loaded, and compared with those of an earlier one.
+"""Recorded messages of a connection (see `testing.wire`): saved, loaded, and compared with an earlier recording.
 
 A file has one line per message, which begins with `> ` if the client sent it, and with `< ` if the server did. Lines
 that begin with `# ` are remarks.
@@ -110,9 +110,9 @@ class Transcript:
         skipped = VOLATILE_KEYS | frozenset(ignore)
         own_lines, other_lines = self._normalized_lines(skipped), other._normalized_lines(skipped)
         for number in range(max(len(own_lines), len(other_lines))):
-            own, now = ((lines[number] if number < len(lines) else "nothing") for lines in (own_lines, other_lines))
-            if own != now:
-                raise Mismatch(f"Message {number + 1} was\n  {own}\nand is now\n  {now}")
+            before, now = ((lines[number] if number < len(lines) else "nothing") for lines in (own_lines, other_lines))
+            if before != now:
+                raise Mismatch(f"Message {number + 1} was\n  {before}\nand is now\n  {now}")
 
     def check(self, path: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> None:
         """Compare with a file. If it does not exist, or `WHARFINGER_RECORD` is set, write it instead.

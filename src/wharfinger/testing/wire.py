@@ -1,6 +1,6 @@
 """Connections for a `Client` under test: `Wire` records, drops, delays and cuts; `Replay` repeats a recording.
 
-A fault is given by the method of a message, and whether it affects requests or responses.
+A fault affects the next messages of a method: either its requests, or the responses to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Sender = Literal[">", "<"]
 
 
 class _Head(msgspec.Struct):
-    """The members that identify a message's request."""
+    """The members that show which request a message belongs to."""
 
     method: str | UnsetType = UNSET
     id: int | str | UnsetType | None = UNSET
@@ -78,7 +78,10 @@ class Wire:
         self._faults.append(_Fault("delay", method, answer, times, seconds))
 
     def cut(self, method: str = "", *, answer: bool = False, times: int = 1) -> None:
-        """End the connection instead of delivering the next messages. Without a method, end all connections now."""
+        """End the connection instead of delivering the next messages of a method.
+
+        Without a method, end all connections now.
+        """
         if method:
             self._faults.append(_Fault("cut", method, answer, times))
             return
@@ -209,7 +212,10 @@ class Replay:
         return _ReplayLink(self, limits, events)
 
     def answers_to(self, text: str) -> list[str] | str:
-        """Return the server's messages after this one of the client, or the message that was expected instead."""
+        """Return the server's messages after this one of the client, or the text that was expected instead.
+
+        That text is a message, or `nothing more` at the end of the transcript.
+        """
         line = self._next
         if line is None or line.sender != ">" or normalized(line.text) != normalized(text):
             return "nothing more" if line is None else line.text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wharfinger.cli.commands.token import UNITS
+from wharfinger.cli.commands.token import UNIT_SECONDS
 from wharfinger.cli.options import json_option, verbosity_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if value is None:
         return ""
     if (ago := re.fullmatch(r"([0-9]{1,9})([smhdw])", value)) is not None:
-        seconds = time.time() - int(ago[1]) * UNITS[ago[2]]
+        seconds = time.time() - int(ago[1]) * UNIT_SECONDS[ago[2]]
         return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(max(0, seconds)))
     if re.fullmatch(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,3})?Z?)?", value, re.ASCII) is not None:
         with suppress(ValueError):  # such as 2026-02-31

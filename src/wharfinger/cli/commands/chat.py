@@ -53,7 +53,7 @@ Examples:
     envvar=["WHARFINGER_CHAT_MODEL", "WHARFINGER_MODEL"],
     help="The model: openai/NAME, anthropic/NAME or ollama/NAME.",
 )
-@click.option("-c", "--continue", "goes_on", is_flag=True, help="Continue the last conversation.")
+@click.option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last conversation.")
 @click.option("-p", "--prompt", "question", metavar="PROMPT", help="Answer PROMPT, and stdin if it is piped, and exit.")
 @click.option(
     "--approve",

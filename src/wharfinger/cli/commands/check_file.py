@@ -116,6 +116,7 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
     began = time.monotonic()
     for prepared, thread in zip(sources, threads, strict=True):
         thread.join(max(0.0, began + prepared.source.patience + CLOSE_SECONDS - time.monotonic()))
+    # A source without an entry in `problems` has not answered.
     silent = [f"{prepared.name} does not answer within {prepared.source.patience:g} s." for prepared in sources]
     return [problem for number, text in enumerate(silent) if (problem := problems.get(number, text))]
 

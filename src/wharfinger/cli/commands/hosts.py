@@ -19,7 +19,7 @@ class HostConfiguration(NamedTuple):
     """A file that configures servers."""
 
     host: str
-    """The name of the file for `Host.from_config`, or an empty string if that takes only its path."""
+    """The name that `Host.from_config` takes for this file, or an empty string if it takes only the path."""
     title: str
     file: Path
     servers: list[ConfiguredServer]

@@ -29,7 +29,7 @@ BATCH_ROWS = 500
 
 def kind_option(kind: str, text: str) -> Callable[[Any], Any]:
     """Return the option that adds `kind` to the kinds to list."""
-    # click cannot set a flag that adds its name to a list from the environment.
+    # click cannot read such a flag, which adds its name to a list, from the environment.
     return click.option(f"--{kind}", "kinds", flag_value=kind, multiple=True, allow_from_autoenv=False, help=text)
 
 
@@ -165,7 +165,7 @@ async def items_of(client: Client, kind: str, list_filter: ListFilter) -> AsyncI
 
 
 async def sorted_items(items: AsyncIterable[Any], list_filter: ListFilter) -> list[Any]:
-    """Sort a list: largest key first, items without a key last, items with equal keys in the order of the server."""
+    """Return the items to show: largest key first, items without a key last, equal keys in the order of the server."""
     key = SORT_KEYS[str(list_filter.sort)]
     if list_filter.limit is None:
         return sorted([item async for item in items if list_filter.accepts(item)], key=key, reverse=True)
@@ -173,7 +173,7 @@ async def sorted_items(items: AsyncIterable[Any], list_filter: ListFilter) -> li
     number = 0
     async for item in items:
         if list_filter.accepts(item):
-            number -= 1
+            number -= 1  # of two items with equal keys, the earlier one counts as larger
             (heappush if len(largest) < list_filter.limit else heappushpop)(largest, (key(item), number, item))
     return [item for _, _, item in sorted(largest, reverse=True)]
 

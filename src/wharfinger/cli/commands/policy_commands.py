@@ -253,7 +253,7 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
     rule allows it, the nearest rules are listed: those for which the caller lacks only one thing. FILE may be a
     wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2 an error.
     """
-    from wharfinger.policy.explanation import explain as explained
+    from wharfinger.policy.explanation import explain as explain_decision
     from wharfinger.policy.rule import action_and_target
 
     caller = caller_of(ctx, **options)
@@ -264,7 +264,7 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
             from wharfinger.server.published_roots import patterns_in
 
             rules = rules.bind_roots(lambda directory: patterns_in(directory, server.resources.every_source()))
-        explanation = explained(rules, caller, verb, target)
+        explanation = explain_decision(rules, caller, verb, target)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
@@ -311,6 +311,7 @@ def caller_of(
     if token:
         from wharfinger.auth.server.static_tokens import read_tokens
 
+        # A whole token, `wf_ID_SECRET`, is accepted too.
         id = token.split("_")[1] if token.startswith("wf_") and token.count("_") > 1 else token
         record = next((stored for stored in read_tokens(str(tokens)) if stored.id == id), None)
         if record is None:
@@ -346,7 +347,7 @@ def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
 
 
 def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
-    """Return the claims of a token in a file of JSON."""
+    """Return the claims of a token, which are in a JSON file."""
     try:
         with click.open_file(file, "rb") as stream:
             decoded = json.loads(stream.read(MAX_CLAIMS_BYTES))

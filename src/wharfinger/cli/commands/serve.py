@@ -139,6 +139,7 @@ def build(
 ) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
     """Make the server that the options describe. Closing the stack removes the temporary folder of `--demo`.
 
+    Returns the settings for HTTP (None for stdio and sockets), the server, and its sources.
     With `policy=False` the server has no policy, so that the rules can be compared with all that it publishes.
 
     Raises:

@@ -11,8 +11,9 @@ from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
 
 __all__ = ["token"]
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 MAX_SECONDS = 100 * 365 * 86_400
+"""The maximum lifetime of a token: 100 years."""
 
 
 @click.group(
@@ -31,9 +32,9 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]{1,10})([smhdw])", value)
-    if match is None or not 0 < int(match[1]) * UNITS[match[2]] <= MAX_SECONDS:
+    if match is None or not 0 < int(match[1]) * UNIT_SECONDS[match[2]] <= MAX_SECONDS:
         raise click.BadParameter(f"{value!r} is not a time: write a number and s, m, h, d or w, such as 30d.")
-    return float(int(match[1]) * UNITS[match[2]])
+    return float(int(match[1]) * UNIT_SECONDS[match[2]])
 
 
 @token.command(

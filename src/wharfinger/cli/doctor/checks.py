@@ -108,7 +108,7 @@ def many_resources(survey: Survey) -> Iterable[str]:
 
 
 def undescribed_resources(survey: Survey) -> Iterable[str]:
-    """Find resources that have neither description nor title; none in a long list, which nobody reads to the end."""
+    """Find resources that have neither description nor title, except in a long list, which nobody reads to the end."""
     items = survey.resources.items if len(survey.resources.items) <= MANY_RESOURCES else ()
     return (item.uri for item in items if not text_of(item.description) and not text_of(item.title))
 
@@ -181,7 +181,7 @@ CHECKS: tuple[Check, ...] = (
           "Shorten the largest ones: descriptions, enums, nested objects."),
     # Resources and templates.
     Check("problem", "duplicate-uri", "Several resources have the same URI", p.duplicates("resources", "uri"),
-          "Only one of them can be read: give each its own."),
+          "Only one of them can be read: give each its own URI."),
     Check("problem", "invalid-uri", "URIs of resources are not absolute",
           lambda survey: (repr(item.uri) for item in survey.resources.items if not p.ABSOLUTE_URI.fullmatch(item.uri)),
           "Write a scheme and a path, such as harbour://berths/7."),

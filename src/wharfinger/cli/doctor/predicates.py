@@ -40,7 +40,7 @@ SCHEMA_NODES = 20_000
 """Maximum number of JSON values of a schema that are searched for references."""
 
 Find = Callable[[Survey], Iterable[str]]
-"""The type of `Check.find` that returns the names, URIs or facts with the fault."""
+"""The type of a `Check.find` that returns the names, URIs or facts with the fault."""
 
 
 def lists_of(survey: Survey) -> Iterator[tuple[str, SurveyedList]]:
@@ -49,22 +49,22 @@ def lists_of(survey: Survey) -> Iterator[tuple[str, SurveyedList]]:
 
 
 def names_where(kind: str, is_faulty: Callable[[Any], Any]) -> Find:
-    """Find the names of the tools or prompts for which `is_faulty` holds."""
+    """Return a function that finds the names of the tools or prompts for which `is_faulty` holds."""
     return lambda survey: (item.name for item in getattr(survey, kind).items if is_faulty(item))
 
 
 def schemas_where(is_faulty: Callable[[dict[str, Any]], Any]) -> Find:
-    """Find the names of the tools for whose input schema `is_faulty` holds."""
+    """Return a function that finds the names of the tools for whose input schema `is_faulty` holds."""
     return names_where("tools", lambda tool: isinstance(tool.input_schema, dict) and is_faulty(tool.input_schema))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def resources_where(is_faulty: Callable[[t.Resource], Any]) -> Find:
-    """Find the URIs of the resources for which `is_faulty` holds."""
+    """Return a function that finds the URIs of the resources for which `is_faulty` holds."""
     return lambda survey: (item.uri for item in survey.resources.items if is_faulty(item))
 
 
 def duplicates(kind: str, member: str) -> Find:
-    """Find the values of a member, such as `name`, that several items of a list have."""
+    """Return a function that finds the values of a member, such as `name`, that several items of a list have."""
 
     def find(survey: Survey) -> Iterator[str]:
         counted = Counter(getattr(item, member) for item in getattr(survey, kind).items)
@@ -74,7 +74,7 @@ def duplicates(kind: str, member: str) -> Find:
 
 
 def confusable_names(kind: str) -> Find:
-    """Find groups of names that differ only in case or punctuation."""
+    """Return a function that finds groups of names that differ only in case or punctuation."""
 
     def find(survey: Survey) -> Iterator[str]:
         alike: dict[str, list[str]] = {}

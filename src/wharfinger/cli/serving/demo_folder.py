@@ -17,11 +17,11 @@ LOG = "tides.log"
 PERIOD_SECONDS = 5.0
 """Time between two lines of the log."""
 
-FALLBACK = {
+EXAMPLE_FILES = {
     "README.md": "# Charts\n\nA folder to try wharfinger with: `tides.log` grows by a line every five seconds.\n",
     "berths.csv": "quay,ship,depth_m\nNorth,Mary,6.5\nSouth,,4.2\n",
 }
-"""The files of the example folder."""
+"""The files of the folder that is published if none is given."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def demo_folder(source: str | None, period: float = PERIOD_SECONDS) -> Generator
             shutil.copytree(source, folder, symlinks=True)
         else:
             folder.mkdir()
-            for file, text in FALLBACK.items():
+            for file, text in EXAMPLE_FILES.items():
                 (folder / file).write_text(text, encoding="utf-8")
         ended = threading.Event()
         append(folder)

@@ -23,6 +23,7 @@ def set_policy(ctx: click.Context, server: Server, file: str, report_only: bool)
 
     Raises:
         UnusablePolicy: the policy cannot be used, or a test fails; the message names the rule or the test.
+        click.UsageError: `report_only` is true, and there is no policy.
     """
     inline: tuple[Path, Callable[[Path], Policy]] | None = ctx.meta.get(INLINE)
     if not file and inline is None:

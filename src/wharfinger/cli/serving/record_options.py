@@ -25,14 +25,14 @@ def record_options(command: F) -> F:
     return command
 
 
-def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def store_value(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """Store the value of an option for `set_record`."""
     ctx.meta.setdefault(VALUES, {})[param.name] = value
 
 
 def option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return an option whose value `keep` stores instead of passing it to the command."""
-    return click.option(name, expose_value=False, callback=keep, **settings)
+    """Return an option whose value is stored by `store_value` instead of being passed to the command."""
+    return click.option(name, expose_value=False, callback=store_value, **settings)
 
 
 VALUES = "wharfinger.record"

@@ -17,7 +17,7 @@ from wharfinger.cli.serving.server_loader import source_file
 __all__ = ["keep_running"]
 
 WATCH_MILLISECONDS = 100
-"""The time between two looks at the files. The child is started after the first of them."""
+"""The time between two checks of the files. The child is started after the first check."""
 STOP_SECONDS = 5.0
 """The maximum wait for the child to stop. By default, the child's own limit (`drain`) is shorter."""
 HANGUP: signal.Signals | None = None if sys.platform == "win32" else signal.SIGHUP
@@ -47,7 +47,7 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     handled = (signal.SIGTERM,) if HANGUP is None else (signal.SIGTERM, HANGUP)
     handlers = {number: signal.getsignal(number) for number in handled}
     for number, handler in handlers.items():
-        if handler is not signal.SIG_IGN:  # nohup
+        if handler is not signal.SIG_IGN:  # `nohup` ignores SIGHUP, and the child inherits that
             signal.signal(number, lambda number, _: received.add(number))
     watching = watch(
         folder,

@@ -130,7 +130,11 @@ OPTIONS: tuple[Callable[[Any], Any], ...] = (
 def choose_transport(
     ctx: click.Context, *, stdio: bool, http: str | None, unix: str | None, **rest: Any
 ) -> HttpSettings | None:
-    """Return the settings for HTTP, or None for stdio and sockets. The default is HTTP if stdin is a terminal."""
+    """Return the settings for HTTP, or None for stdio and sockets. The default is HTTP if stdin is a terminal.
+
+    Raises:
+        click.UsageError: options exclude each other, are only for HTTP, or have an invalid value.
+    """
     if rest["limits"]:
         from wharfinger.cli.serving.limits_option import check_limits, limits_help
 

@@ -37,7 +37,7 @@ class StartupInfo(NamedTuple):
 
 def collect_startup_info(sources: Sequence[PreparedSource], within: float = COLLECT_SECONDS) -> StartupInfo:
     """Ask all sources at the same time, and return the answers that arrive within `within` seconds. Blocks."""
-    probes = [_SourceProbe(probe) for probe in sources]
+    probes = [_SourceProbe(prepared) for prepared in sources]
     end = time.monotonic() + within
     for probe in probes:
         probe.thread.join(max(0.0, end - time.monotonic()))
@@ -73,15 +73,15 @@ class _SourceProbe:
 
 
 def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
-    """Return the resource most likely to change: a log, or the text that changed last, or any.
+    """Return the rank of the resource most likely to change: a log if there is one, else a text, else any other.
 
     Returns None if the source never changes, lists its resources asynchronously, or has none in its first page.
     """
     from wharfinger.server.threads import is_async
 
     source = prepared.source
-    unlisted = prepared.parsed.kind.static or is_async(source.page)
-    page = None if unlisted else source.page(None, EXAMINED_RESOURCES)
+    is_skipped = prepared.parsed.kind.static or is_async(source.page)
+    page = None if is_skipped else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None
     ranks: list[Rank] = []
@@ -93,7 +93,7 @@ def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
 
 
 HOST_OPTIONS = (*SOURCE_OPTIONS, "no_tools", "no_search", "allow_query", "limits", "policy_report_only")
-"""Options that change the published data, so that the command for a host needs them too."""
+"""Options that change what clients get, so that the command for a host needs them too."""
 
 
 def host_arguments(

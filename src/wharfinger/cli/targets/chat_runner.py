@@ -38,7 +38,7 @@ START_SECONDS = 10.0
 class ChatCommandOptions(NamedTuple):
     """The values of the options of `wharfinger chat`, apart from its servers, its model and the question."""
 
-    goes_on: bool
+    continue_last: bool
     """Whether to continue the last conversation."""
     approve: str
     budget: int
@@ -63,11 +63,11 @@ class ChatRunner:
         self._chat: Chat | None = None
 
     def run(self, choice: ModelChoice, configs: list[ServerConfig], question: str | None) -> int:
-        """Answer the question, or chat until the user leaves if it is None. Returns the exit code."""
+        """Answer the question; if it is None, chat until the user leaves. Returns the exit code."""
         if question is None:
             check_prompt_toolkit()
         store = ConversationStore()
-        conversation = (store.last() if self._options.goes_on else None) or Conversation()
+        conversation = (store.last() if self._options.continue_last else None) or Conversation()
         save = self._saver(store, conversation)
         options = ChatOptions(
             budget=self._options.budget,

@@ -1,4 +1,4 @@
-"""Opens the client of a command, and adds to an error what a server that was started here has written about it."""
+"""Opens the client of a command. If the command started the server, an error shows what the server wrote about it."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def with_client(
     Raises:
         WharfingerError: the client raised it. If the server was started here, the part of its standard error that
             belongs to the error is added as a note; with -v all of it is printed as it arrives.
+        CommandError: the server could not be reached, and is this program too: the message is the one that it printed.
         click.exceptions.Exit: Ctrl-C was pressed; its code is 130.
     """
     import asyncio
@@ -94,7 +95,7 @@ def with_client(
             click.echo(err=True)  # ends the line on which the terminal has shown ^C
         raise click.exceptions.Exit(CTRL_C_EXIT_CODE) from None
     failure = own_failure(target, stderr)
-    if failure is not None:
+    if failure is not None:  # such as a lifespan that failed when the server ended
         report_error(failure)
     return result
 

@@ -21,7 +21,10 @@ MAX_NAME_BYTES = 200
 
 
 def name_of_uri(uri: str, fallback: str = "content") -> str:
-    """Return a file name made from the last segment of a URI, without separators and control characters, not hidden."""
+    """Return a safe file name made from the last segment of a URI, or `fallback` if nothing of it is left.
+
+    The name has no separators or control characters, and is not hidden.
+    """
     try:
         path = urlsplit(uri).path
     except ValueError:

@@ -32,7 +32,8 @@ class FormDeclined(Exception):
 class TerminalForms:
     """Asks a person the questions of servers, one at a time. `before` is called before each question is printed.
 
-    Text that was typed before a question is dropped, because it does not answer it: a server must not get it.
+    Text that was typed before a question appeared is dropped: it does not answer the question, and a server must not
+    get it.
     """
 
     def __init__(self, before: Callable[[], None] | None = None) -> None:
@@ -43,7 +44,7 @@ class TerminalForms:
 
     @property
     def has_terminal(self) -> bool:
-        """Whether a terminal is there for questions."""
+        """Whether a person can be asked: stdin and stderr are a terminal."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     async def form(self, question: t.ElicitRequestParams) -> dict[str, Any] | str:
@@ -75,7 +76,7 @@ class TerminalForms:
     async def _in_turn(
         self, question: t.ElicitRequestParams, ask: Callable[[t.ElicitRequestParams], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any] | None:
-        """Ask a question after the questions before it. Returns None if it is declined."""
+        """Ask a question as soon as the earlier ones are answered. Returns None if it is declined."""
         async with self._turn:
             self._begin()
             if not self.has_terminal:

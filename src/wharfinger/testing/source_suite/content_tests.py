@@ -77,7 +77,7 @@ class ContentTests(ContractBase):
             expect(len(versions) == 1, "Versions", f"{uri}: after a change version(), stat() and read() differ.")
 
     def test_missing_uris_are_not_found(self, driver: SourceDriver) -> None:
-        """All methods raise ResourceNotFound."""
+        """`stat`, `read`, `version` and `children` raise ResourceNotFound for a URI that names nothing."""
         for uri in (self.missing, self.missing + "/x", self.missing + "x" * (2 << 20)):
             for method in ("stat", "read", "version", "children"):
                 began = time.monotonic()

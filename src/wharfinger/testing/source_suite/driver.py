@@ -31,7 +31,7 @@ MAX_PAGES = 2_000
 
 
 class ContractBroken(AssertionError):
-    """A source breaks its contract; the message ends with the clause."""
+    """A source breaks its contract; the message ends with the clause, unless a call took too long."""
 
 
 def expect(condition: object, clause: str, problem: str) -> None:
@@ -66,7 +66,8 @@ class ChangeRecorder:
     def wait_for(self, *uris: str | None, seconds: float = 2 * MAX_CALL_SECONDS) -> None:
         """Wait until changes of all these URIs are recorded, and remove all recorded changes.
 
-        After a round of polling that takes a second on a busy machine, the next one begins twenty seconds later.
+        The default of `seconds` allows for a source that polls: after a round that takes a second on a busy machine,
+        the next one begins twenty seconds later.
 
         Raises:
             AssertionError: one of them was not recorded in time.
@@ -137,11 +138,11 @@ class SourceDriver:
             raise ContractBroken(f"{subject} did not return within {within:g} s.") from None
 
     def pages(self, limit: int, max_pages: int = MAX_PAGES, method: str = "page") -> list[Any]:
-        """Return all items that `page` (or `documents`) returns, requested in pages of `limit`."""
+        """Return the items of `page` (or `documents`), requested in at most `max_pages` pages of `limit`."""
         return self._pages(lambda after: self.ask(method, after, limit), limit, max_pages, sparse=method == "documents")
 
     def children(self, uri: str, limit: int, max_pages: int = MAX_PAGES) -> list[t.Resource]:
-        """Return all entries of a directory, requested in pages of `limit`."""
+        """Return the entries of a directory, requested in at most `max_pages` pages of `limit`."""
         return self._pages(lambda after: self.ask("children", uri, after, limit), limit, max_pages)
 
     def _pages(
@@ -151,17 +152,17 @@ class SourceDriver:
         max_pages: int,
         sparse: bool = False,
     ) -> list[Any]:
-        """Return all items. With `sparse`, a page before the last one may be empty."""
+        """Return the items of at most `max_pages` pages. With `sparse`, a page before the last one may be empty."""
         items: list[Any] = []
         after: str | None = None
         for _ in range(max_pages):
-            resources, after = page(after)
-            expect(len(resources) <= limit, "Pages", f"A page of at most {limit} has {len(resources)}.")
+            page_items, after = page(after)
+            expect(len(page_items) <= limit, "Pages", f"A page of at most {limit} has {len(page_items)}.")
             expect(after is None or isinstance(after, str), "Pages", f"The key {after!r} is neither text nor None.")
-            items += resources
+            items += page_items
             if after is None:
                 return items
-            expect(resources or sparse, "Pages", "An empty page has the key of a next page.")
+            expect(page_items or sparse, "Pages", "An empty page has the key of a next page.")
         expect(max_pages < MAX_PAGES, "Pages", f"The list does not end within {MAX_PAGES:,} pages of {limit}.")
         return items
 

@@ -172,8 +172,8 @@ class ListTests(ContractBase):
         value = first.text if first.text is not UNSET else first.blob
         wrong = contradiction(str(first.mime_type), value or b"", complete=not cut)
         expect(not wrong, "read", f"{uri}: {wrong}.")
-        private = source.cache_scope == "private" and result.cache_scope == "public"
-        expect(not private, "Caching", f"{uri}: the source is private, and its answer public.")
+        is_leaked = source.cache_scope == "private" and result.cache_scope == "public"
+        expect(not is_leaked, "Caching", f"{uri}: the source is private, and its answer public.")
         ttl: Any = result.ttl_ms
         expect(
             ttl is UNSET or (isinstance(ttl, int) and ttl >= 0),

@@ -88,7 +88,7 @@ def attempt(function: Callable[[], Any]) -> Any:
 
 
 def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
-    """Wait until the condition holds; raise with `problem` if it does not in time."""
+    """Wait until the condition holds; raise ContractBroken with `problem` if that takes too long."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not holds():
         expect(time.monotonic() < deadline, clause, problem)
@@ -155,12 +155,12 @@ def below(source: Source, paths: tuple[str, ...]) -> list[str]:
 def completed(
     driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
-    """Return the completions of a variable of a template."""
+    """Return the completions of a variable of a template; `values` has the values of other variables."""
     completion: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
-    values = values_of(completion)
+    completions = values_of(completion)
     problem = f"{template.uri_template}: completions of {variable} are {brief(completion)}."
-    expect(is_texts(values) and len(values) <= MAX_COMPLETIONS, "complete", problem)
-    return list(values)
+    expect(is_texts(completions) and len(completions) <= MAX_COMPLETIONS, "complete", problem)
+    return list(completions)
 
 
 def values_of(completion: Any) -> Any:

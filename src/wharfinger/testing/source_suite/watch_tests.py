@@ -28,8 +28,9 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["WatchTests"]
 
 QUIET_SECONDS = 0.5
-"""Time in which no change may be reported after the end of a watch."""
+"""Time in which reports of earlier changes arrive. After a watch ends, nothing may be reported for twice this time."""
 ERAS = ("2025-11-25", "2026-07-28")
+"""A revision of each era."""
 
 
 class WatchTests(ContractBase):
@@ -52,7 +53,7 @@ class WatchTests(ContractBase):
                 "Watching",
                 f"{uri} changed a {ordinal} time, and its watcher was not notified within {DEADLINE_SECONDS:g} s.",
             )
-        self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
+        self._expect_silence_after_unwatch(driver, uri, changes, lambda: self.change_again(driver, uri))
 
     def test_an_addition_is_reported_to_watchers_of_the_list(self, driver: SourceDriver) -> None:
         """A watcher of the list is notified of an addition within ten seconds."""
@@ -71,7 +72,7 @@ class WatchTests(ContractBase):
             "Watching",
             f"{added} was added, and after {DEADLINE_SECONDS:g} s the list's watcher was not notified.",
         )
-        self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
+        self._expect_silence_after_unwatch(driver, None, changes, lambda: self.add(driver.source))
 
     def test_lost_data_and_its_return_are_reported(self, driver: SourceDriver) -> None:
         """Each method that reads the data raises SourceUnavailable, and each watcher is notified of both changes."""
@@ -114,14 +115,14 @@ class WatchTests(ContractBase):
         blocked_seconds = driver.on_loop("watch", uri, changes)
         expect(blocked_seconds < 1, "Watching", f"watch({uri!r}) blocked the event loop for {blocked_seconds:.1f} s.")
 
-    def _unwatch_quietly(
-        self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder, do: Callable[[], object]
+    def _expect_silence_after_unwatch(
+        self, driver: SourceDriver, uri: str | None, changes: ChangeRecorder, change: Callable[[], object]
     ) -> None:
         blocked_seconds = driver.on_loop("unwatch", uri)
         expect(blocked_seconds < 1, "Watching", f"unwatch({uri!r}) blocked the event loop for {blocked_seconds:.1f} s.")
         time.sleep(QUIET_SECONDS)  # earlier changes may still arrive
         changes.clear()
-        do()
+        change()
         reported = changes.wait_for_any(2 * QUIET_SECONDS)
         expect(
             not reported, "Watching", f"After unwatch({uri!r}) its watcher was still notified of changes: {reported}"
