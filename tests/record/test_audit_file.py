@@ -291,3 +291,8 @@ def test_appending_does_not_wait_for_a_slow_file() -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_a_descriptor_is_named_in_messages() -> None:
+    """Ours: over stdio, `--audit -` writes to standard error."""
+    assert [AuditFile(number).name for number in (1, 2, 7)] == ["standard output", "standard error", "descriptor 7"]

@@ -25,7 +25,8 @@ list of URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfi
 class Script:
     """Prepared answers as handlers of a `Client`: `Client(server, **Script({"Which quay?": "north"}).handlers)`.
 
-    If a question has no answer, its call fails with a KeyError that names the question.
+    If a question has no answer, the call fails: in the stateless era with a KeyError that names the question, in the
+    handshake era with the error of the server, which gets no answer.
     """
 
     def __init__(self, answers: Answers) -> None:

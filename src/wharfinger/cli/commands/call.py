@@ -159,6 +159,6 @@ def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[P
     for index, block in enumerate(blocks):
         binary = binary_of(block)
         if binary is not None:
-            kind, data = binary
-            saved[index] = (new_file(folder, slug(name, fallback="result"), kind, data), size_text(len(data)))
+            mime_type, data = binary
+            saved[index] = (new_file(folder, slug(name, fallback="result"), mime_type, data), size_text(len(data)))
     return saved

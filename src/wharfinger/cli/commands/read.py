@@ -150,16 +150,16 @@ def show(contents: list[ResourceContents]) -> None:
     from wharfinger.content.text import escape_controls, size_text
 
     for content in contents:
-        kind = content.mime_type if isinstance(content.mime_type, str) else ""
+        mime_type = content.mime_type if isinstance(content.mime_type, str) else ""
         if len(contents) > 1:
             amount = size_text(len(bytes_of(content)))
-            click.echo(escape_controls(f"--- {content.uri}  {kind or 'no MIME type'}  {amount}"))
+            click.echo(escape_controls(f"--- {content.uri}  {mime_type or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
             text = content.text if len(contents) == 1 else with_line_end(content.text)
-            if not (to_terminal() and print_highlighted(text, kind, content.uri)):
+            if not (to_terminal() and print_highlighted(text, mime_type, content.uri)):
                 print_text(text)
         elif to_terminal():
-            click.echo(escape_controls(summary(bytes_of(content), kind)))
+            click.echo(escape_controls(summary(bytes_of(content), mime_type)))
         else:
             print_bytes(bytes_of(content))
 
@@ -169,9 +169,9 @@ def save_all(ctx: click.Context, folder: Path, contents: list[ResourceContents])
     from wharfinger.cli.targets.saved_files import name_of_uri, new_file
 
     for content in contents:
-        kind = content.mime_type if isinstance(content.mime_type, str) else ""
+        mime_type = content.mime_type if isinstance(content.mime_type, str) else ""
         data = bytes_of(content)
-        path = new_file(folder, name_of_uri(content.uri), kind, data)
+        path = new_file(folder, name_of_uri(content.uri), mime_type, data)
         report_written(ctx, path, len(data))
 
 

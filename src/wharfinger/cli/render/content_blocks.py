@@ -16,8 +16,8 @@ def binary_of(block: Any) -> tuple[str, bytes] | None:
     if isinstance(block, (t.ImageContent, t.AudioContent)):
         return block.mime_type, block.data
     if isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):
-        kind = block.resource.mime_type
-        return kind if isinstance(kind, str) else "application/octet-stream", block.resource.blob
+        mime_type = block.resource.mime_type
+        return mime_type if isinstance(mime_type, str) else "application/octet-stream", block.resource.blob
     return None
 
 

@@ -28,7 +28,7 @@ LANGUAGES = {
 PLAIN_TYPES = frozenset(("text/plain", "text/csv", ""))
 
 
-def print_highlighted(text: str, kind: str, uri: str) -> bool:
+def print_highlighted(text: str, mime_type: str, uri: str) -> bool:
     """Print a text with syntax highlighting. Returns False, and prints nothing, if it cannot be highlighted."""
     if os.environ.get("NO_COLOR") or len(text) > COLOURED_CHARACTERS:
         return False
@@ -37,7 +37,7 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
         from rich.syntax import Syntax
     except ImportError:
         return False
-    language = language_of(kind, uri)
+    language = language_of(mime_type, uri)
     if not language:
         return False
     highlighted = Syntax("", language, theme="ansi_dark", background_color="default").highlight(
@@ -50,9 +50,9 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
     return True
 
 
-def language_of(kind: str, uri: str) -> str:
+def language_of(mime_type: str, uri: str) -> str:
     """Return the language for a MIME type or the suffix of a URI, or an empty string if it is plain or unknown."""
-    base = essence_of(kind)
+    base = essence_of(mime_type)
     language = LANGUAGES.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
     if language:
         return language
@@ -83,10 +83,10 @@ SIGNATURES = (
 """The first bytes of well-known formats."""
 
 
-def summary(data: bytes, kind: str) -> str:
+def summary(data: bytes, mime_type: str) -> str:
     """Return a line that describes binary content and says how to get it."""
     format_name = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
-    parts = [kind or "binary", size_text(len(data)), format_name + dimensions(data)]
+    parts = [mime_type or "binary", size_text(len(data)), format_name + dimensions(data)]
     return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
 
 

@@ -1,4 +1,4 @@
-"""The lists of a server as one tree: resources by the segments of their URIs, the rest by name."""
+"""The lists of a server as one tree: resources by the segments of their URIs, everything else in rows."""
 
 from __future__ import annotations
 

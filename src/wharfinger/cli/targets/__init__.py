@@ -1,1 +1,1 @@
-"""Turns TARGET into an open client: hosts and their configuration files, suggestions, and callbacks."""
+"""Turns TARGET into an open client: configured servers, the files of hosts, questions at the terminal, and hints."""

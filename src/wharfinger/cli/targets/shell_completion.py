@@ -21,7 +21,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def complete_words(kind: str = "") -> Completer:
-    """Return a completer for TARGET and, with `kind`, for the word after it."""
+    """Return a completer for TARGET and, with `kind`, for the word after it (for URIs, all words after it)."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         earlier_words: list[str] = list(ctx.params.get("words") or ())

@@ -17,7 +17,7 @@ from wharfinger.testing.source_suite.suite_helpers import (
     ABSENT_PATHS,
     NEXT,
     ODD_PATHS,
-    answered,
+    answer_of,
     below,
     brief,
     bytes_of,
@@ -81,7 +81,7 @@ class ContentTests(ContractBase):
         for uri in (self.missing, self.missing + "/x", self.missing + "x" * (2 << 20)):
             for method in ("stat", "read", "version", "children"):
                 began = time.monotonic()
-                answer = answered(driver, method, uri)
+                answer = answer_of(driver, method, uri)
                 problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not return {brief(answer)}."
                 expect(isinstance(answer, ResourceNotFound), "Errors", problem)
                 seconds = time.monotonic() - began
@@ -97,7 +97,7 @@ class ContentTests(ContractBase):
                 claimed = driver.source.matches(uri)
                 expect(isinstance(claimed, bool), "matches", f"matches({brief(uri)}) is {claimed!r}.")
                 for method in ("stat", "read", "version", "children"):
-                    answer = answered(driver, method, uri)
+                    answer = answer_of(driver, method, uri)
                     error = isinstance(answer, (ResourceNotFound, InvalidArgument))
                     problem = f"{method}({brief(uri)}) raised {brief(answer)}, not ResourceNotFound or InvalidArgument."
                     expect(error or not isinstance(answer, Exception), "Errors", problem)
@@ -159,7 +159,7 @@ class ContentTests(ContractBase):
             if RANGE(value):
                 bad += [f"{base}?{name}={wrong}" for wrong in ("x", "9-1", "-", "1-2-3", "", "1e3")]
         for uri in bad:
-            answer = answered(driver, "read", uri)
+            answer = answer_of(driver, "read", uri)
             problem = f"read({uri!r}) must raise InvalidArgument, not return {brief(answer)}."
             expect(isinstance(answer, InvalidArgument), "Windows", problem)
             message = str(answer)

@@ -166,11 +166,11 @@ class SourceDriver:
         expect(max_pages < MAX_PAGES, "Pages", f"The list does not end within {MAX_PAGES:,} pages of {limit}.")
         return items
 
-    def text(self, uri: str, pieces: int = 10_000) -> list[str]:
-        """Return the first pieces of the text of a document, at most `pieces` of them."""
+    def text(self, uri: str, max_pieces: int = 10_000) -> list[str]:
+        """Return the first pieces of the text of a document."""
 
         def text() -> list[str]:
-            return list(islice(SourceReader(self._loop).pieces(self.source, uri), pieces))
+            return list(islice(SourceReader(self._loop).pieces(self.source, uri), max_pieces))
 
         return self.in_thread(text)
 

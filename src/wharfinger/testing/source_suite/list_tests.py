@@ -22,7 +22,7 @@ from wharfinger.testing.source_suite.suite_helpers import (
     NEXT,
     ODD_PATHS,
     URI,
-    answered,
+    answer_of,
     below,
     brief,
     bytes_of,
@@ -72,7 +72,7 @@ class ListTests(ContractBase):
         """A second start or end is harmless."""
         with SourceDriver(source) as driver:
             for method in ("start", "start", "close", "close"):
-                answer = answered(driver, method)
+                answer = answer_of(driver, method)
                 expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
 
     def test_secrets_are_not_shown(self, driver: SourceDriver) -> None:
@@ -90,7 +90,7 @@ class ListTests(ContractBase):
             "the list": repr(sample(driver)),
         }
         for uri in (self.missing, *below(source, ABSENT_PATHS), *below(source, ODD_PATHS)):
-            error = answered(driver, "read", uri)
+            error = answer_of(driver, "read", uri)
             if isinstance(error, Exception):
                 texts[f"the error of {uri[:60]!r}"] = f"{error} {getattr(error, 'data', '')}"
         for where, text in texts.items():
@@ -106,7 +106,7 @@ class ListTests(ContractBase):
             if method == "children" and not is_directory(driver, driver.source.uri):
                 continue
             for key in INVALID_KEYS:
-                answer = answered(driver, method, *arguments, key, 5)
+                answer = answer_of(driver, method, *arguments, key, 5)
                 expect(
                     isinstance(answer, InvalidArgument),
                     "Keys",

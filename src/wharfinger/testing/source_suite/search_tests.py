@@ -14,10 +14,10 @@ from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver,
 from wharfinger.testing.source_suite.suite_helpers import (
     MAX_COMPLETIONS,
     MAX_RESOURCES,
-    answered,
+    answer_of,
     attempt,
     brief,
-    completed,
+    completions_of,
     is_all,
     is_texts,
     sample,
@@ -53,10 +53,10 @@ class SearchTests(ContractBase):
             parsed = UriTemplate(template.uri_template)
             values: dict[str, str] = {}
             for variable in parsed.variables:
-                completions = completed(driver, template, variable, "", values)
+                completions = completions_of(driver, template, variable, "", values)
                 if not completions:
                     continue
-                longer = completed(driver, template, variable, completions[0], values)
+                longer = completions_of(driver, template, variable, completions[0], values)
                 problem = (
                     f"{template.uri_template}: {variable}={completions[0]!r} is not completed any more: {longer[:5]}"
                 )
@@ -71,7 +71,7 @@ class SearchTests(ContractBase):
                     "complete",
                     f"{uri}, of {values}, is not matched.",
                 )
-                answer = answered(driver, "stat", uri)
+                answer = answer_of(driver, "stat", uri)
                 begins = any(item.uri.startswith(uri) for item in driver.pages(1_000))
                 required = len(values) == len(parsed.variables)
                 problem = f"{template.uri_template} completed with {values} is not a resource: {brief(answer)}."
@@ -91,7 +91,7 @@ class SearchTests(ContractBase):
             )
         for value in JUNK_VALUES:
             for context in ({}, {variable: value}, {"nobody": value}):
-                completions = values_of(answered(driver, "complete", first, variable, value, context))
+                completions = values_of(answer_of(driver, "complete", first, variable, value, context))
                 problem = f"complete() of {brief(value)} must be a list of texts, not {brief(completions)}."
                 expect(is_texts(completions), "complete", problem)
                 problem = f"complete() returned {len(completions)} values: {MAX_COMPLETIONS} at most."
@@ -114,7 +114,7 @@ class SearchTests(ContractBase):
                 expect(document.version == driver.ask("version", uri), "documents", problem)
             pieces = driver.text(uri)
             expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are not text.")
-        answer = answered(driver, "text", self.missing)
+        answer = answer_of(driver, "text", self.missing)
         missing = isinstance(answer, ResourceNotFound) or answer == () or answer == []
         if not isinstance(answer, Exception) and not missing:  # a generator raises when it is iterated
             answer = attempt(lambda: driver.text(self.missing))

@@ -23,13 +23,13 @@ __all__ = [
     "NEXT",
     "ODD_PATHS",
     "URI",
-    "answered",
+    "answer_of",
     "attempt",
     "below",
     "brief",
     "bytes_of",
     "check_resource",
-    "completed",
+    "completions_of",
     "directories",
     "few",
     "is_all",
@@ -72,7 +72,7 @@ def sample(driver: SourceDriver) -> list[t.Resource]:
     return resources
 
 
-def answered(driver: SourceDriver, method: str, *arguments: Any) -> Any:
+def answer_of(driver: SourceDriver, method: str, *arguments: Any) -> Any:
     """Call a method of the source. Returns its result, or the exception that it raises."""
     return attempt(lambda: driver.ask(method, *arguments))
 
@@ -121,7 +121,7 @@ def directories(driver: SourceDriver, limit: int = 20) -> list[str]:
 
 def is_directory(driver: SourceDriver, uri: str) -> bool:
     """Return whether this is the URI of a directory."""
-    answer = answered(driver, "stat", uri) if uri else None
+    answer = answer_of(driver, "stat", uri) if uri else None
     return isinstance(answer, t.Resource) and answer.mime_type == DIRECTORY
 
 
@@ -152,7 +152,7 @@ def below(source: Source, paths: tuple[str, ...]) -> list[str]:
     return [top + path for path in paths]
 
 
-def completed(
+def completions_of(
     driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
     """Return the completions of a variable of a template; `values` has the values of other variables."""
