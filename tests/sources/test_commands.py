@@ -72,6 +72,21 @@ def test_a_command_runs_in_its_folder_without_input_or_secrets(tmp_path: Path, m
     assert text.strip().endswith("''")
 
 
+@posix
+def test_a_program_in_a_relative_folder_of_path_is_found_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the program was looked for in the folder in which the command runs."""
+    program = tmp_path / "bin" / "tide"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho high water 6.1\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"bin{os.pathsep}{os.environ['PATH']}")
+    source = command(["tide"], cwd=tmp_path / "bin")
+    assert read(source)[0].text == "high water 6.1\n"
+
+
 def test_binary_output_is_a_blob() -> None:
     content, _, _ = read(python_command(r"import sys; sys.stdout.buffer.write(b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR')"))
     assert content.mime_type == "image/png"

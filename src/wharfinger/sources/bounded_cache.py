@@ -14,7 +14,10 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Keeps values with a total cost of at most `max_cost`. A value that costs more than half of that is not kept."""
+    """Keeps values with a total cost of at most `max_cost`.
+
+    A value that costs more than half of `max_cost` is not kept, unless its cost is 1.
+    """
 
     def __init__(self, max_cost: int) -> None:
         self._max_cost = max_cost
@@ -32,7 +35,7 @@ class BoundedCache(Generic[Key, Value]):
             return entry[0]
 
     def put(self, key: Key, value: Value, cost: int = 1) -> Value:
-        """Store a value, and return it."""
+        """Store a value in place of an earlier one with this key, and return it."""
         with self._lock:
             self._drop(key)
             if cost > 1 and cost * 2 > self._max_cost:

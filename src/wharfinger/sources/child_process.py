@@ -1,8 +1,8 @@
 """Runs a function in a child process with bounds on time, memory and output, for parsers of hostile data.
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
-in a process of its own, which inherits no environment variables, and only the open files that the caller names. The
-process is killed when it reaches a bound. The steps are:
+in a process of its own, which inherits no environment variables (on Windows only `SYSTEMROOT`), and only the open
+files that the caller names. The process is killed when it reaches a bound. The steps are:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -46,7 +46,7 @@ class ChildStopped(Exception):
 
 
 class NoFreeChild(ChildStopped):
-    """The child was not started, because others ran until its time was over."""
+    """The child was not started, because `MAX_CHILDREN` others ran for all of its `ChildBounds.seconds`."""
 
 
 class ChildProcesses:

@@ -1,7 +1,7 @@
 """The output of a command as a resource.
 
-It runs without a shell, bounded in output and time, and all processes that it started are ended with it. Everyone who
-may read the resource can run the command.
+The command runs without a shell, bounded in output and time, and all processes that it started are ended with it.
+Everyone who may read the resource can run the command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wharfinger.sources.windows.window import ENCODING, remark
 __all__ = ["EXIT", "TIMEOUT_SECONDS", "Command", "Run", "command", "find_program", "split_command"]
 
 EXIT = "wharfinger/exit"
-"""The key in `_meta` of the contents for `code` (negative for a signal), `cut` and `seconds`, as in `Run`."""
+"""The key in `_meta` of the contents. Its value has the members `code`, `cut` and `seconds` of the `Run`."""
 MAX_BYTES = 1 << 20
 MAX_STDERR_BYTES = 16 << 10
 TIMEOUT_SECONDS = 10.0
@@ -46,12 +46,15 @@ REUSE_RATIO = 0.9
 GRACE_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
-"""Variables that a command inherits."""
+"""Variables that a command inherits on each system."""
 _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
 
 
 class Run(NamedTuple):
-    """The result of a run. If the source ended the command, `code` is None, and `cut` is a sentence that says why."""
+    """The result of a run. `code` is the exit code, or the negative number of the signal that ended the command.
+
+    If the source ended the command, `code` is None, and `cut` is a sentence that says why; otherwise `cut` is empty.
+    """
 
     output: bytes
     errors: bytes
@@ -71,14 +74,14 @@ def command(
 ) -> Command:
     """Publish the output of a command: `server.include(command(["df", "-h"], every=5))`.
 
-    It runs for each read, without a shell and without input. It inherits only PATH, HOME and LANG from the environment.
-    Simultaneous reads share one run.
+    The command runs for each read, without a shell and without input. Simultaneous reads share one run. Of the
+    environment, the command inherits only PATH, HOME and LANG, and on Windows also SYSTEMROOT, PATHEXT and TEMP.
 
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches. A result is valid for the same time. Without `every`, the
-            resource cannot be watched.
+        every: Seconds between runs while a client watches. For nearly as long, reads return the last result and do not
+            run the command. Without `every`, the resource cannot be watched.
         timeout: Seconds after which the command is ended, with all processes that it started.
         max_bytes: Bytes of output after which the command is ended.
         cwd: The folder in which the command runs. Default: the current one.
@@ -102,7 +105,8 @@ def find_program(parts: Sequence[str], cwd: str | os.PathLike[str] | None) -> tu
     folder = os.path.realpath(os.fsdecode(os.fspath(cwd)) if cwd is not None else os.curdir)
     if not os.path.isdir(folder):
         raise UnusableSource(f"There is no folder {folder} to run {parts[0]} in.")
-    program = os.path.join(folder, parts[0]) if os.sep in parts[0] else shutil.which(parts[0])
+    program = os.path.join(folder, parts[0]) if os.sep in parts[0] else shutil.which(parts[0]) or ""
+    program = os.path.abspath(program) if program else ""  # a folder in PATH may be relative to the current one
     if not program or not os.access(program, os.X_OK) or os.path.isdir(program):
         raise UnusableSource(f"There is no program {parts[0]!r}: give its path, or add its folder to PATH.")
     return program, folder
@@ -141,7 +145,8 @@ class Command(Watched[Polling], Source):
         self.location = redacted_command(original_argv)
         self._lock = threading.Lock()
         self._running: _SharedRun | None = None
-        self._kept: tuple[float, Run] | None = None
+        self._last_run: tuple[float, Run] | None = None
+        """The last run, after the monotonic time at which it ended."""
         self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
 
     def __repr__(self) -> str:
@@ -172,10 +177,11 @@ class Command(Watched[Polling], Source):
         )
 
     def stat(self, uri: str) -> t.Resource:
-        """Describe the command as a resource. If `every` is set, it has the version of the output.
+        """Describe the command as a resource. If `every` is set, it may run, to add the output's version.
 
         Raises:
             ResourceNotFound: this is not the URI of the command.
+            InvalidArgument: the URI has a query, or the command could not be run.
         """
         self._check(uri)
         resource = self._resource()
@@ -190,6 +196,7 @@ class Command(Watched[Polling], Source):
 
         Raises:
             ResourceNotFound: this is not the URI of the command.
+            InvalidArgument: the URI has a query, or the command could not be run.
         """
         self._check(uri)
         run = self.run()
@@ -212,10 +219,14 @@ class Command(Watched[Polling], Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def run(self) -> Run:
-        """Return a result that is still valid, or that of a run that has already started, or run the command."""
+        """Return a result that is still valid, or that of a run that has already started, or run the command.
+
+        Raises:
+            InvalidArgument: the command could not be run.
+        """
         with self._lock:
-            if self.every and self._kept and time.monotonic() - self._kept[0] < REUSE_RATIO * self.every:
-                return self._kept[1]
+            if self.every and self._last_run and time.monotonic() - self._last_run[0] < REUSE_RATIO * self.every:
+                return self._last_run[1]
             shared_run, is_first = self._running, self._running is None
             if shared_run is None:
                 shared_run = self._running = _SharedRun()
@@ -228,7 +239,7 @@ class Command(Watched[Polling], Source):
                 with self._lock:
                     self._running = None
                     if shared_run.run is not None:
-                        self._kept = time.monotonic(), shared_run.run
+                        self._last_run = time.monotonic(), shared_run.run
                 shared_run.done.set()
         else:
             shared_run.done.wait()
@@ -249,6 +260,7 @@ class Command(Watched[Polling], Source):
 
         Raises:
             ResourceNotFound: this is not the URI of the command.
+            InvalidArgument: the URI has a query.
         """
         self._check(uri)
         return ()
@@ -328,7 +340,10 @@ _TOO_LONG = "long"
 
 
 def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
-    """Read stdout and stderr until the process closes them or ends, or a bound is reached."""
+    """Read stdout and stderr until the process closes them or ends, or a bound is reached.
+
+    The third item of the result is `_TOO_LATE` or `_TOO_LONG` if a bound was reached, otherwise an empty string.
+    """
     if sys.platform == "win32":
         return _collect_in_threads(process, deadline, max_bytes)
     output, errors = bytearray(), bytearray()
@@ -359,7 +374,7 @@ def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) 
 
 
 def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
-    """Do what `_collect` does on Windows, where a selector cannot wait for pipes."""
+    """Do the work of `_collect` on Windows, where a selector cannot wait for pipes."""
     output, errors = bytearray(), bytearray()
 
     def copy(stream: IO[bytes], target: bytearray, limit: int) -> None:
@@ -393,7 +408,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> str:
-    """Wait for a process that closed its output but has not ended."""
+    """Wait until a process has ended. Returns `_TOO_LATE` if it has not ended by the deadline, else an empty string."""
     while not _has_ended(process):
         if time.monotonic() > deadline:
             return _TOO_LATE
@@ -402,7 +417,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the rest of the process group: first with SIGTERM, then with SIGKILL."""
+    """End the process group: with SIGTERM if its first process still runs, and in any case with SIGKILL."""
     if sys.platform == "win32":
         with contextlib.suppress(OSError):
             subprocess.run(  # noqa: S603 - the system's own tool to end a process tree

@@ -82,7 +82,7 @@ def summaries(children: Sequence[t.Resource], *, describe: Describe | None = Non
 
 
 def description_of(child: t.Resource) -> str:
-    """Return the description of a child."""
+    """Return the description of a child, as a `Describe` for sources that set one."""
     return str(child.description)
 
 

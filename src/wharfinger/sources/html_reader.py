@@ -2,10 +2,11 @@
 
 html-to-markdown was chosen over markdownify by measurement (CPython 3.11, one core): 1,000 sections of documentation
 (260 KB) take 0.02 s instead of 0.4 s; 100,000 nested elements 0.05 s instead of a RecursionError; 500,000 unclosed
-comments 0.02 s instead of more than 20 s. Its time was linear for every input that was tried. It leaves out elements
-that are nested deeper than 1,024 levels, and reports that.
+comments 0.02 s instead of more than 20 s. The time that html-to-markdown took was linear for every input that was
+tried. It leaves out elements that are nested deeper than 1,024 levels, and reports that.
 
-If a page has a `<main>` element, only that is read; otherwise the body without navigation, sidebars and footers.
+If a page has a `<main>` element with text, only that is read, otherwise the whole body; in both cases without
+navigation, sidebars and footers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEFT_OUT = [
     "aside", "footer", "svg", "iframe", "template", "dialog", "[role=navigation]", "[role=banner]", "[role=search]",
     "[role=contentinfo]", ".sphinxsidebar", ".headerlink", ".skip-link", ".visually-hidden",
 ]  # fmt: skip
-"""CSS selectors of other elements to leave out. The library leaves out scripts, styles, forms, `nav` and `header`."""
+"""CSS selectors of elements to leave out. The library also leaves out scripts, styles, forms, `nav` and `header`."""
 _MAIN_OR_OPAQUE = re.compile(r"<main[\s>]|<!--|<script[\s>]|<style[\s>]")
 _CLOSINGS = {"<!--": "-->", "<scr": "</script", "<sty": "</style"}
 """The ends of comments, scripts and styles, in which `<main>` is text, by the first four characters of their starts."""
@@ -71,7 +72,7 @@ def page_text(url: str, html: str) -> PageText:
 
 
 def main_element(html: str) -> str:
-    """Return the text of the `<main>` element, or an empty string if its tags do not show where it is."""
+    """Return the HTML of the `<main>` element, or an empty string if its tags do not show where it is."""
     lower = html.lower()
     begin, end = -1, lower.rfind("</main")
     position = 0
@@ -83,4 +84,5 @@ def main_element(html: str) -> str:
         if closing < 0:
             break
         position = closing + 1
+    # `lower()` makes some letters longer (`İ`), and then positions in `lower` are not those in `html`.
     return f"{html[begin:end]}</main>" if 0 <= begin < end and len(lower) == len(html) else ""

@@ -15,7 +15,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}").fullmatch
 
 
 def conditional_headers(etag: str, last_modified: str) -> dict[str, str]:
-    """Return the headers with which a request asks whether a kept answer has changed. A value may be empty."""
+    """Return the headers with which a request asks whether a kept answer has changed. Empty values are left out."""
     headers = {"if-none-match": etag, "if-modified-since": last_modified}
     return {name: value for name, value in headers.items() if value}
 

@@ -11,7 +11,7 @@ from wharfinger.source import UnusableSource
 
 __all__ = ["UnusableFolder", "default_label", "first_free_label", "resolve_root", "split_label", "usable_label"]
 
-_NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
+_LABELLED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
 
 class UnusableFolder(UnusableSource):
@@ -19,8 +19,8 @@ class UnusableFolder(UnusableSource):
 
 
 def split_label(argument: str) -> tuple[str, str | None]:
-    """Split `WORD` or `name=WORD` into the word and the label. A path that exists is not split."""
-    match = _NAMED(argument)
+    """Split `WORD` or `LABEL=WORD` into the word and the label, if any. A path that exists is not split."""
+    match = _LABELLED(argument)
     if match is None or os.path.lexists(argument):
         return argument, None
     return match[2], match[1]
@@ -49,7 +49,7 @@ def usable_label(label: str, error_class: type[UnusableSource] = UnusableSource)
 
 
 def default_label(root: str) -> str:
-    """Return the name of the folder, or the text `"root"` if it has none, as `/`."""
+    """Return the name of the folder, or `"root"` if it has none, like `/`."""
     return os.path.basename(root.rstrip("/\\")) or "root"
 
 

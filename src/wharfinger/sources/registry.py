@@ -467,7 +467,11 @@ def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSo
 
 
 def _labels_of(words: Sequence[ParsedSource]) -> set[str]:
-    """Return the labels that the words set. Refuse a label that is set twice."""
+    """Return the labels that the words set.
+
+    Raises:
+        UnusableSource: a label is set twice, or for a kind that takes none.
+    """
     labels: set[str] = set()
     for parsed in words:
         if parsed.label is None:
@@ -501,7 +505,7 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
 
 
 def _refuse_file(path: str) -> None:
-    """Refuse a file, and suggest a word for it by its suffix."""
+    """Refuse a file whose suffix belongs to another kind, and say how to publish it."""
     if not os.path.isfile(path):
         return
     for kind in KINDS:

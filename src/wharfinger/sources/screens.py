@@ -75,7 +75,7 @@ class Screen(Watched[Polling], Source):
 
     @contextmanager
     def _display(self) -> Generator[Any]:
-        """Open a connection to the display. Each is new, so that it knows which screens were added or removed."""
+        """Open a connection to the display. A new connection knows which screens were added or removed."""
         with self._display_lock:
             try:
                 with getattr(self._mss, "MSS", self._mss.mss)() as display:  # `MSS` since 10.2
@@ -109,7 +109,8 @@ class Screen(Watched[Polling], Source):
         """Describe a screen as a resource.
 
         Raises:
-            ResourceNotFound: there is no screen with this number.
+            ResourceNotFound: there is no such screen.
+            InternalError: no display can be captured.
         """
         name = uri.removeprefix(TOP)
         monitor = self.monitors().get(name)
@@ -123,6 +124,7 @@ class Screen(Watched[Polling], Source):
         Raises:
             ResourceNotFound: there is no such screen.
             InvalidArgument: it has more than `MAX_CAPTURED_PIXELS`.
+            InternalError: no display can be captured.
         """
         size, pixels = self._grab(uri)
         step = max(1, math.ceil(math.sqrt(size[0] * size[1] / MAX_PIXELS)))

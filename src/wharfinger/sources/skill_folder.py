@@ -381,7 +381,7 @@ class Skills(Watched[TreeWatch], Source):
     # Resources
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Return the SKILL.md of each skill. Its other files are in its manifest, and in its directories."""
+        """Return the SKILL.md of each skill. The skill's manifest and directories list its other files."""
         resources: list[t.Resource] = []
         directories = self._readable_skills()
         self.files.tree.listed_at = time.monotonic()
@@ -399,12 +399,12 @@ class Skills(Watched[TreeWatch], Source):
 
         Raises:
             ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The
-                error does not say which of the two.
+                error does not say whether it exists.
         """
         parts, _ = self.files.locate(split_query(uri)[0])
         if self._is_inside(parts):
             return self.files.stat(uri)
-        self.children(uri, None, 1)  # raises ResourceNotFound if there are no skills below it
+        self.children(uri, None, 1)  # raises ResourceNotFound if there are no skills below
         return t.Resource(uri=uri, name=shown(parts[-1]) if parts else self.name, mime_type=DIRECTORY)
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -412,7 +412,7 @@ class Skills(Watched[TreeWatch], Source):
 
         Raises:
             ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The
-                error does not say which of the two.
+                error does not say whether it exists.
         """
         parts, _ = self.files.locate(split_query(uri)[0])
         if self._is_inside(parts):
@@ -455,7 +455,7 @@ class Skills(Watched[TreeWatch], Source):
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
         folders = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(folders, names[first:], strict=False):
-            # The slash says that it is a directory; the URI of the resource has none.
+            # With the slash, `stat` accepts only a directory; the URI of its resource has none.
             resource.uri = self.files.uri_of((*parts, name))
         more = first + limit < len(names)
         return folders, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
@@ -477,14 +477,14 @@ class Skills(Watched[TreeWatch], Source):
         """Return the text of a file of a skill in pieces.
 
         Raises:
-            ResourceNotFound: it does not exist, or is not part of a skill; the error does not say which of the two.
+            ResourceNotFound: it does not exist, or is not part of a skill; the error does not say whether it exists.
         """
         if not self._is_inside(self.files.locate(split_query(uri)[0])[0]):
             raise ResourceNotFound(uri)
         return self.files.text(uri)
 
     def describe(self) -> str:
-        """Return the numbers of the folder's files, also of those in no skill, and the means of watching."""
+        """Return how many files the folder has, including those in no skill, and how changes are found."""
         return f"{self._count()} in the folder, watched by {self._watches.means}"
 
     def _count(self) -> Count:

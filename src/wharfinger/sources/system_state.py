@@ -120,7 +120,7 @@ class System(Watched[Polling], Source):
         return _describe(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Return a measurement as JSON, at most half a second old.
+        """Return a measurement as JSON, at most half a second old, or the listing of the directory.
 
         Raises:
             ResourceNotFound: there is no such resource.
@@ -137,6 +137,7 @@ class System(Watched[Polling], Source):
         return t.ReadResourceResult(contents=[first], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
 
     def _text(self, uri: str) -> tuple[str, bytes, Hashable]:
+        """Return the name of a view, its measurement as JSON, and the rounded values that watches compare."""
         name, query = _parse(uri)
         view = VIEWS[name]
         measured = self._machine.look(name, view.measure)
@@ -183,7 +184,7 @@ class _Machine:
         except ImportError:
             raise MissingExtra("system", "Publishing the state of this machine") from None
         self.psutil: Any = psutil
-        self.used: dict[tuple[int, float], tuple[float, float]] = {}
+        self.cpu_used: dict[tuple[int, float], tuple[float, float]] = {}
         """The CPU seconds of each process, and the time when they were measured, by process id and start time."""
         self._lock = threading.Lock()
         self._measurements: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -252,7 +253,7 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         began, times, memory = info["create_time"] or wall, info["cpu_times"], info["memory_info"]
         key = (info["pid"], began)
         seconds = times.user + times.system if times else 0.0
-        before, at = machine.used.get(key, (0.0, now - max(wall - began, 1.0)))
+        before, at = machine.cpu_used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
         resident_bytes = memory.rss if memory else 0
         rows.append({
@@ -263,7 +264,7 @@ def _processes(machine: _Machine) -> dict[str, Any]:
             "memory": resident_bytes,
             "memory_percent": round(resident_bytes / total * 100, 1),
         })  # fmt: skip
-    machine.used = used
+    machine.cpu_used = used
     return {"processes": rows}
 
 
@@ -328,7 +329,7 @@ VIEWS: Mapping[str, _View] = {
     "memory": _View("Memory in use and free", _memory, _rounded_memory),
     "processes": _View("Processes that use the most CPU or memory", _processes, _rounded_processes),
 }
-"""The resources by name, in the order in which they are listed. A name is also the key of a page."""
+"""The resources by name, in the order in which they are listed. The key of a page is the last name on it."""
 
 
 def _readable_views() -> tuple[str, ...]:

@@ -23,7 +23,7 @@ W = TypeVar("W", bound=_Watcher)
 class Watched(Generic[W]):
     """Implements `watch`, `unwatch` and `close` of a source by its `_watches`, which its `__init__` must set.
 
-    Name it before `Source` in the bases, whose own methods do nothing.
+    Name it before `Source` in the bases of a class: these methods do nothing in `Source`.
     """
 
     _watches: W

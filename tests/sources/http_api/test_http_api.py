@@ -191,11 +191,11 @@ def test_an_api_that_sends_too_much_is_not_down() -> None:
         client = ApiClient(AsgiTransport(app, timeout=40, max_body_bytes=3), "quay")
         with pytest.raises(SourceUnavailable):
             await client.get("api://quay/a", "http://quay/a", {})
-        assert client.down
+        assert client.down_reason
         is_up = True
         with pytest.raises(HandlerFailed, match="sent more than"):
             await client.get("api://quay/a", "http://quay/a", {})
-        assert not client.down
+        assert not client.down_reason
         await client.close()
 
     asyncio.run(check())
@@ -760,12 +760,12 @@ def test_server_urls_that_are_relative_or_of_the_same_host_are_used(shop_server:
     ("spec", "options", "message"),
     [
         ("https://ann:secret@shop.test/openapi.json", {}, "Credentials belong in the environment"),
-        ("https://", {}, "must be one of http or https"),
+        ("https://", {}, "must be an http or https URL"),
         ("missing.json", {}, "neither a URL nor a file"),
         ({"openapi": "3.1.0", "paths": {}}, {}, "no operations"),
         ("https://shop.test/a", {"headers": {"x": "a\r\nb"}}, "cannot be sent in a header"),
         ("https://shop.test/a", {"every": 0.01}, "every must be at least 0.1 s"),
-        ("https://shop.test/a", {"base_url": "ftp://x"}, "The base URL must be one of http or https"),
+        ("https://shop.test/a", {"base_url": "ftp://x"}, "The base URL must be an http or https URL"),
     ],
 )
 def test_invalid_arguments_are_refused_with_a_reason(spec: Any, options: dict[str, Any], message: str) -> None:

@@ -232,7 +232,7 @@ class DocumentFiles:
                 return other.result(max(0.0, deadline - time.monotonic()) + SECONDS)
             except TimeoutError:
                 raise Overloaded(f"{shown(uri)} is being parsed: try again later.") from None
-            except Overloaded:
+            except Overloaded:  # if only the other caller's time was over, begin again
                 if not other_deadline <= time.monotonic() < deadline:
                     raise
         try:
@@ -264,7 +264,7 @@ class DocumentFiles:
                 self._kept.put(key, pages, pages.cost)
                 return pages
         log.warning("The text of %s cannot be read: %s", shown(uri), failure)
-        self._kept.put(key, _Failure(failure), 1_000)
+        self._kept.put(key, _Failure(failure), 1_000)  # bytes, about
         raise _Unreadable(failure)
 
     def close(self) -> None:

@@ -108,4 +108,5 @@ class DocumentPages:
 
     @cached_property
     def _first_lines(self) -> list[int]:
+        """The first line of each page in the whole text, and the line after the last page."""
         return list(accumulate((text.count("\n") for text in self.texts()), initial=1))

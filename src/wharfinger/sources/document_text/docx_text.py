@@ -145,24 +145,24 @@ class _Body:
         boxes: list[Any] = []
         text = "".join(self.characters(element, boxes))
         properties = element.find(qn("w:pPr"))
-        level, item = 0, False
+        level, is_item = 0, False
         breaks_before = breaks_after = False
         if properties is not None:
             style_reference = properties.find(qn("w:pStyle"))
             style = self.styles.get(
                 "" if style_reference is None else style_reference.get(qn("w:val"), ""), _Style(0, False, False)
             )
-            level, item = style.level, style.is_item
+            level, is_item = style.level, style.is_item
             numbering = properties.find(qn("w:numPr"))
             depth = 0
             if numbering is not None:
                 number_id = numbering.find(qn("w:numId"))
-                item = not level and (number_id is None or number_id.get(qn("w:val")) != "0")
+                is_item = not level and (number_id is None or number_id.get(qn("w:val")) != "0")
                 depth = _number(numbering.find(qn("w:ilvl")), 0)
             breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
             if properties.find(qn("w:sectPr")) is not None:
                 breaks_after = next(self.section_kinds, "continuous") != "continuous"
-            mark = "#" * level or ("#" if style.is_title else "  " * min(depth, 8) + "-" if item else "")
+            mark = "#" * level or ("#" if style.is_title else "  " * min(depth, 8) + "-" if is_item else "")
             if text.strip() and mark:
                 words = text.lstrip()
                 breaks = _BREAK * text[: -len(words)].count(_BREAK)  # the mark belongs to the words after them
@@ -171,7 +171,7 @@ class _Body:
                 text = f"{breaks}{mark} {words}"
         if breaks_before:
             yield _Block(_BREAK)
-        yield _Block(text, level if text.strip() else 0, item)
+        yield _Block(text, level if text.strip() else 0, is_item)
         for box in boxes:
             yield from self.blocks(box)
         if breaks_after:
@@ -226,19 +226,19 @@ def _styles(document: Any) -> dict[str, _Style]:
     styles: dict[str, _Style] = {}
     for each in document.styles:
         style, known = each, set[str]()
-        level, item, title = 0, False, False
+        level, is_item, is_title = 0, False, False
         while style is not None and style.style_id not in known and len(known) < MAX_STYLE_DEPTH:
             known.add(style.style_id)
             name = style.name or ""
             if heading := _HEADING(name):
                 level = int(heading[1])
                 break
-            title = name.lower() == "title"
-            item = _LIST(name) is not None
-            if title or item:
+            is_title = name.lower() == "title"
+            is_item = _LIST(name) is not None
+            if is_title or is_item:
                 break
             style = style.base_style if hasattr(style, "base_style") else None
-        styles.setdefault(each.style_id, _Style(level, item, title))
+        styles.setdefault(each.style_id, _Style(level, is_item, is_title))
     return styles
 
 

@@ -51,7 +51,7 @@ def read_epub(data: bytes, pages: PageList) -> None:
         chapters = _chapters(archive)
         encrypted = _encrypted_paths(archive)
         if encrypted.intersection(chapters):
-            raise Refused("its chapters are encrypted (DRM): publish a copy without that")
+            raise Refused("its chapters are encrypted (DRM): publish a copy without encryption")
         for path in chapters:
             text = _decode(archive.read(path)) if path in archive.NameToInfo else ""
             text = _EMPTY.sub(r"<\1\2></\1>", text)

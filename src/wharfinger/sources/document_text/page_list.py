@@ -45,7 +45,7 @@ class PageList:
         self.pages: list[str] = []
         self.cut = ""
         self._max_pages = max_pages
-        self._left = max_characters
+        self._room = max_characters
 
     def add(self, text: str) -> None:
         """Add the text of the next page.
@@ -57,17 +57,17 @@ class PageList:
             self.cut = f"Only the first {self._max_pages:,} pages were read."
             raise TooMuchText
         text = plain(text)
-        if len(text) > self._left:
-            self.pages.append(text[: self._left])
+        if len(text) > self._room:
+            self.pages.append(text[: self._room])
             self.cut = f"The text ends within page {len(self.pages):,}, since it is too long to be read whole."
             raise TooMuchText
-        self._left -= len(text)
+        self._room -= len(text)
         self.pages.append(text)
 
     @property
     def room(self) -> int:
         """The number of characters that still fit."""
-        return self._left
+        return self._room
 
 
 def plain(text: str) -> str:

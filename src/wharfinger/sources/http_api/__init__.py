@@ -54,10 +54,10 @@ def openapi(
     and to no other. Credentials are read from variables whose names begin with `WHARFINGER_OPENAPI_<LABEL>_`.
 
     Args:
-        spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. With `app`, it
-            may be its path there, such as `/openapi.json`.
-        base_url: The URL of the API, without the paths of its operations. By default, that in the document; a document
-            from a URL may name only its own host.
+        spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. With `app`: its path
+            in the application, such as `/openapi.json`, or its content.
+        base_url: The URL of the API, without the paths of its operations. Default: the URL that the document states; a
+            document from a URL may name only its own host.
         label: The name in URIs, `api://<label>/…`. Default: the host, the name of the file, or the title of the API.
         headers: Sent with each request.
         allow_operations: IDs of operations, or methods with paths such as `POST /orders`, to offer as tools.
@@ -91,7 +91,7 @@ def openapi(
         hosts = {str(urlsplit(origin).hostname) for origin in origins}
         transport = Fetcher(
             allow=_address_check(hosts, allow_private_networks),
-            refuse=lambda url: None if origin_of(url) in origins else "it is not of the host that was given",
+            refuse=lambda url: None if origin_of(url) in origins else "it is not on the host that was given",
             max_body_bytes=MAX_ANSWER_BYTES,
             timeout=timeout,
         )
@@ -153,7 +153,7 @@ def _default_label(document_url: str, location: str, root: JsonObject | None, ap
 def _checked_url(url: str, name: str) -> str:
     if split_url(url) is None:
         hint = " Credentials belong in the environment." if "@" in url else ""
-        raise UnusableSource(f"{name} must be one of http or https, such as https://host/openapi.json.{hint}")
+        raise UnusableSource(f"{name} must be an http or https URL, such as https://host/openapi.json.{hint}")
     return url.partition("#")[0]
 
 

@@ -1,7 +1,7 @@
-"""The catalogue of an API: the list of its answers, its operations in groups, and a description of each.
+"""The catalogue of an API: the list of its answers, its operations in groups, and a description of each operation.
 
 An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
-first part of the path in which they differ, and each group lists its operations. A search finds operations by their
+first part in which the paths differ, and each group lists its operations. A search finds operations by their
 descriptions, which come from the document alone: no request is sent for them.
 """
 
@@ -56,20 +56,21 @@ class ApiCatalogue:
         """The operations that can be read, in the order of the document."""
         self.remarks = list(document.skipped)
         """Operations that were left out, each with the reason; not all of them if there are many."""
-        self.left_out = document.skipped_count
+        self.left_out_count = document.skipped_count
+        """The number of all operations that were left out."""
         for operation in document.operations:
             if operation.method != "GET":
                 continue
             reason = _unreadable_reason(operation, sent_headers) or uris.add(operation)
             if reason:
-                self.left_out += 1
+                self.left_out_count += 1
                 self.remarks.append(f"{printable(operation.name, 100)}: {reason}")
             else:
                 self.operations.append(operation)
-        self.unavailable = sum(operation.method != "GET" for operation in document.operations) - sum(
+        self.unavailable_count = sum(operation.method != "GET" for operation in document.operations) - sum(
             operation.method != "GET" for operation in tools.values()
         )
-        """The number of operations that write and are not allowed."""
+        """The number of operations that may change data and are not tools."""
         self.templates = [self._template(operation) for operation in self.operations if uris.template(operation)]
         self._by_template = {
             uris.template(operation): operation for operation in self.operations if uris.template(operation)
@@ -87,7 +88,7 @@ class ApiCatalogue:
 
     @cached_property
     def parameters(self) -> dict[str, UriParameter]:
-        """The parameters of queries by name, as they are first described."""
+        """The parameters of queries by name, each as the first operation that has it describes it."""
         uri_parameters: dict[str, UriParameter] = {}
         for operation in self.operations:
             for parameter in operation.parameters_in("query"):
@@ -214,22 +215,22 @@ class ApiCatalogue:
         return lines + [f"… and {len(readable) - MAX_LISTED:,} more"] * (len(readable) > MAX_LISTED)
 
     def _tool_lines(self) -> Iterator[str]:
-        tools = {name: one for name, one in self.tools.items() if may("call", f"tool:{name}")}
+        tools = {name: operation for name, operation in self.tools.items() if may("call", f"tool:{name}")}
         if tools:
             yield ""
             for name, operation in tools.items():
                 yield f"The tool {name} calls {operation.name}."
-        if is_restricted():  # the rest would name what the caller may not see
+        if is_restricted():  # what follows would name operations that the caller may not see
             return
-        if self.unavailable:
+        if self.unavailable_count:
             yield ""
-            yield f"{many(self.unavailable, 'operation')} that may change data are not offered."
+            yield f"{many(self.unavailable_count, 'operation')} that may change data are not offered."
         if self.remarks:
             yield ""
             for remark in self.remarks[:MAX_REMARKS]:
                 yield f"Left out: {remark}."
-            if self.left_out > MAX_REMARKS:
-                yield f"Left out: {self.left_out - MAX_REMARKS:,} more."
+            if self.left_out_count > MAX_REMARKS:
+                yield f"Left out: {self.left_out_count - MAX_REMARKS:,} more."
 
     # Descriptions
 
@@ -285,7 +286,7 @@ class ApiCatalogue:
     # Completion
 
     def complete(self, template: str, argument: str, value: str) -> list[str]:
-        """Return the values that the document lists for a variable, of which the beginning may be typed already."""
+        """Return the listed values of a variable that contain `value`, first those that begin with it."""
         operation = self._by_template.get(template)
         for parameter in () if operation is None else self.uris.shown_parameters(operation):
             if parameter.variable == argument:
@@ -319,7 +320,7 @@ def _fixed_segments(operation: ApiOperation) -> list[str]:
 
 
 def _values(parameter: ApiParameter) -> list[str]:
-    """Return the values that the document lists for a parameter."""
+    """Return the values that the document lists for a parameter, or for the items of its array."""
     items = items_of(parameter.schema)
     return [_as_text(value) for value in values_of(parameter.schema if items is None else items)]
 
@@ -329,7 +330,7 @@ def _as_text(value: Any) -> str:
 
 
 def _example(parameter: ApiParameter) -> str:
-    """Return a value as it is written in a URI."""
+    """Return an example of a parameter's value; if the document has none, `1` for a number, otherwise an ellipsis."""
     if parameter.example is not None:
         return printable(_as_text(parameter.example), 40)
     values = _values(parameter)

@@ -37,8 +37,8 @@ MAX_ANSWER_BYTES = 32 << 20
 """Largest answer, and largest document."""
 MAX_KEPT_BYTES = 64 << 20
 """Maximum size of all kept answers."""
-KEPT_COST = 2_000
-"""Bytes that a kept answer takes besides its content."""
+KEPT_OVERHEAD_BYTES = 2_000
+"""Approximate bytes that a kept answer takes besides its content."""
 MAX_WAIT_SECONDS = 300.0
 """Longest time for which `Retry-After` is obeyed."""
 MAX_ERROR_CHARACTERS = 300
@@ -115,7 +115,7 @@ class ApiClient:
         """Removes credentials from the body of an answer."""
         self.probe_url = ""
         """Requested to find out whether the API can be reached."""
-        self.down = ""
+        self.down_reason = ""
         """Why the API could not be reached the last time; empty if it answered."""
         self._kept: BoundedCache[str, KeptAnswer] = BoundedCache(MAX_KEPT_BYTES)
         self._wait_until = 0.0
@@ -133,8 +133,8 @@ class ApiClient:
         """
         response = await self._exchange("GET", self.probe_url, {}, None)
         if response.status in GATEWAY_STATUSES:
-            self.down = f"{self._name} cannot be reached now: {_status_text(response.status)}."
-            raise SourceUnavailable(self.down)
+            self.down_reason = f"{self._name} cannot be reached now: {_status_text(response.status)}."
+            raise SourceUnavailable(self.down_reason)
 
     async def get(self, uri: str, url: str, headers: Mapping[str, str], *, revalidate: bool = False) -> KeptAnswer:
         """Return the answer to a GET. With `revalidate`, a kept answer is only returned if the API confirms it.
@@ -173,7 +173,7 @@ class ApiClient:
         if "no-store" in response.headers.get("cache-control", "").lower():
             self._kept.remove(url)
             return answer
-        return self._kept.put(url, answer, len(answer.body) + KEPT_COST)
+        return self._kept.put(url, answer, len(answer.body) + KEPT_OVERHEAD_BYTES)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         """Send a request and return the answer, of any status, without credentials in it.
@@ -198,18 +198,18 @@ class ApiClient:
         try:
             response = await self._transport.request(method, url, headers=headers, body=body)
         except TooLarge:
-            self.down = ""
+            self.down_reason = ""
             raise HandlerFailed(
                 f"{self._name} sent more than {MAX_ANSWER_BYTES >> 20} MiB, which is not read: ask for less of it."
             ) from None
         except ConnectionFailed as error:
             reason = self.hide(" ".join(redacted_text(str(error)).split()))[:500]
-            if url != self.probe_url and self.probe_url and not self.down:
+            if url != self.probe_url and self.probe_url and not self.down_reason:
                 await self.probe()  # raises if the whole API cannot be reached, not only this URL
                 raise HandlerFailed(f"{self._name} did not answer this request: {reason}") from None
-            self.down = f"{self._name} cannot be reached now: {reason}"
-            raise SourceUnavailable(self.down) from None
-        self.down = ""
+            self.down_reason = f"{self._name} cannot be reached now: {reason}"
+            raise SourceUnavailable(self.down_reason) from None
+        self.down_reason = ""
         return response
 
     def _answer(self, response: HttpResponse) -> KeptAnswer:
@@ -242,7 +242,11 @@ class ApiClient:
         )
 
     async def _error(self, uri: str, response: HttpResponse) -> Exception:
-        """Return the error that a status means."""
+        """Return the error that a status means.
+
+        Raises:
+            SourceUnavailable: a gateway answered, and the whole API cannot be reached.
+        """
         status = response.status
         if status in (404, 410):
             return ResourceNotFound(uri)
@@ -276,7 +280,7 @@ def _reason(response: HttpResponse) -> str:
             value: Any = msgspec.json.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
-        for _ in range(3):
+        for _ in range(3):  # a reason may be nested, as in {"error": {"message": …}}
             if isinstance(value, dict):
                 members = as_object(value)
                 value = next((members[name] for name in _REASONS if members.get(name)), "")

@@ -72,7 +72,7 @@ class ApiCredentials:
         )
 
     def variables(self, operation: ApiOperation | None) -> Sequence[str]:
-        """Return the names of the variables that an operation can use, or any operation if it is None."""
+        """Return the names of the environment variables to set for an operation, or for the API if it is None."""
         names = list(self._schemes)
         if operation is not None and operation.security:
             names = [name for names in operation.security for name in names if name in self._schemes]
@@ -89,7 +89,8 @@ class ApiCredentials:
     def of(self, operation: ApiOperation) -> SentCredentials:
         """Return the credentials of an operation: those of the first alternative for which there are values.
 
-        An alternative without credentials, which makes them optional, comes last.
+        An alternative without credentials, which makes them optional, comes last. If the document does not say what the
+        operation needs, the first credentials that have a value are sent.
         """
         if "" in self._sent:
             return self._sent[""]
@@ -144,7 +145,7 @@ class ApiCredentials:
             key = str(scheme.get("name"))
             if scheme.get("in") == "query":
                 return SentCredentials(query=((key, value),))
-            if not _is_token(key):
+            if not _is_header_name(key):
                 return None
             if scheme.get("in") == "cookie":
                 return SentCredentials({"cookie": f"{key}={quote(value, safe='')}"})
@@ -156,7 +157,7 @@ class ApiCredentials:
 
 _names_secret = re.compile(r"auth|cookie|key|pass|secret|session|signature|token", re.IGNORECASE).search
 """Finds the names of headers whose values are credentials."""
-_is_token = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 """Matches the name of a header or a cookie (RFC 9110 §5.6.2)."""
 
 

@@ -3,7 +3,7 @@
 A document may be hostile, so each step of reading it is bounded before the next one begins:
 
 1. Its size in bytes.
-2. Its syntax. JSON is tried first. YAML is read without its own types: an unquoted date or `on` is a text, as in JSON.
+2. Its syntax. JSON is tried first. YAML is read without its own types: an unquoted date or `on` is a string.
 3. Its size as values. An alias of YAML costs as much as its content each time it is used, so that ten aliases of ten
    aliases of ten … are refused instead of visited. So is a document that contains itself, or is nested too deeply.
 
@@ -47,7 +47,7 @@ MAX_DOCUMENT_DEPTH = 128
 MAX_REFERENCES = 16
 """Longest chain of references."""
 MAX_MERGED_MEMBERS = 100_000
-"""Maximum number of members that the objects of a document in YAML get from others (`<<`), all together."""
+"""Maximum number of members that all objects of a YAML document together get from others (`<<`)."""
 MAX_MERGED_OBJECTS = 100
 """Maximum number of objects that are merged into one."""
 MAX_POINTER_CHARACTERS = 1_000
@@ -159,7 +159,11 @@ _PLAIN_VALUES: tuple[tuple[str, str, str], ...] = (
     ),
     (_MERGE, r"<<", "<"),
 )
-"""Unquoted scalars that are not strings: those of the core schema (YAML 1.2 §10.3.2), without NaN and infinity."""
+"""Unquoted scalars that are not strings: a tag, a pattern, and the first characters.
+
+They are those of the core schema (YAML 1.2 §10.3.2), without octal and hexadecimal numbers, NaN and infinity; and `<<`.
+Null is added below.
+"""
 
 
 def _parse_yaml(data: bytes, name: str) -> Any:
@@ -183,7 +187,7 @@ def _parse_yaml(data: bytes, name: str) -> Any:
 
 
 def _loader_class() -> Any:
-    """Return the loader of PyYAML with JSON's types, bounded merges, and texts as names of members."""
+    """Return the loader of PyYAML with JSON's types, bounded merges, and strings as names of members."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -270,7 +270,7 @@ class _OperationReader:
             node = as_object(resolve(self.root, each))
             name, location = node.get("name"), node.get("in")
             if not isinstance(name, str) or not name or location not in ("path", "query", "header", "cookie"):
-                raise _Unusable("a parameter has no name or no place")
+                raise _Unusable("a parameter has no name or no valid location")
             if location != "header" or name.lower() not in _OWN_HEADERS:
                 parameters[location, name] = self._parameter(name, location, node)
         return parameters
@@ -315,9 +315,9 @@ class _OperationReader:
 
 
 def usual_answer(root: JsonObject, responses: Any) -> tuple[str, JsonObject]:
-    """Return the MIME type of the first successful answer, JSON if it can have that, and its Media Type Object.
+    """Return the MIME type of the first successful answer (JSON if it is one of several) and its Media Type Object.
 
-    Both are empty if the document states none.
+    Both are empty if the document states no type. A malformed type is returned as an empty string.
     """
     answers = as_object(responses)
     status = next((each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers), "")
@@ -334,7 +334,7 @@ def usual_answer(root: JsonObject, responses: Any) -> tuple[str, JsonObject]:
 
 
 def _variable(name: str) -> str:
-    """Return a parameter's name as that of a variable (RFC 6570 §2.3), with other characters escaped."""
+    """Return the name of a parameter's URI template variable (RFC 6570 §2.3): its own name, percent-encoded."""
     return "".join(
         each
         if each.isascii() and (each.isalnum() or each == "_")
@@ -344,7 +344,7 @@ def _variable(name: str) -> str:
 
 
 def _example(root: JsonObject, node: JsonObject, schema: JsonObject) -> Any:
-    """Return a value of a parameter to show: its example, its default, or the first value that is allowed."""
+    """Return a value of a parameter to show: its example, its default, or the first of its examples."""
     schema_in_document = as_object(node.get("schema"))
     for value in (node.get("example"), schema_in_document.get("example"), schema.get("default")):
         if value is not None and not isinstance(value, (dict, list)):

@@ -68,7 +68,9 @@ _LISTS = ("items", "data", "results", "records", "entries", "values", "value", "
 _SIZES = ("per_page", "page_size", "pageSize", "limit", "count", "size", "$top", "top", "page[size]", "page[limit]")
 """Parameters with the number of items of a page."""
 _NUMBERS = ("page", "page_number", "pageNumber", "page[number]")
+"""Parameters with the number of a page."""
 _OFFSETS = ("offset", "skip", "start", "$skip", "page[offset]")
+"""Parameters with the number of items before a page."""
 _LAST_ITEMS = ("starting_after",)
 """Parameters that take the `id` of the last item, for APIs whose answers have `has_more`."""
 
@@ -125,10 +127,10 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
 
 
 def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
-    """Return the parameters of the page after a full one, for an API that does not link pages."""
+    """Return the parameters of the page after a full one, for an API that does not link pages; otherwise none."""
     members = as_object(value)
     lists = [as_list(value), *(as_list(members.get(name)) for name in _LISTS)]
-    items = max(lists, key=bool)
+    items = max(lists, key=bool)  # the first list that is not empty
     if not items:
         return {}
     number = len(items)

@@ -24,7 +24,7 @@ MAX_SCHEMA_CHARACTERS = 8_000
 MAX_SCHEMA_DEPTH = 24
 """Maximum depth of nested schemas. The target of a reference begins at 0 again."""
 MAX_TEXT_CHARACTERS = 200
-"""Maximum length of a description."""
+"""Maximum length of a description. A pattern or format may be ten times as long; a longer one is left out."""
 MAX_LISTED_VALUES = 1_000
 """Maximum number of values of an `enum`; a longer one is left out."""
 
@@ -69,7 +69,7 @@ def json_schema(
 
 
 def types_of(schema: JsonObject) -> frozenset[str]:
-    """Return the JSON types that a schema of `json_schema` allows, as far as it says so; none if it does not."""
+    """Return the JSON types that a schema made by `json_schema` names; empty if it names none."""
     result: set[str] = set()
     for each in _alternatives(schema):
         kinds = each.get("type")
@@ -78,7 +78,10 @@ def types_of(schema: JsonObject) -> frozenset[str]:
 
 
 def values_of(schema: JsonObject) -> list[Any]:
-    """Return the values that a schema of `json_schema` lists, besides null; none if it allows others."""
+    """Return the values that a schema made by `json_schema` lists, without null, arrays and objects.
+
+    The list is empty if the schema also allows values that it does not list.
+    """
     result: list[Any] = []
     for each in _alternatives(schema):
         if "const" in each:
@@ -93,7 +96,7 @@ def values_of(schema: JsonObject) -> list[Any]:
 
 
 def items_of(schema: JsonObject) -> JsonObject | None:
-    """Return the schema of the items if the value is a list, else None. It keeps the definitions."""
+    """Return the schema of the items, with its definitions, if the value is a list; else None."""
     for each in _alternatives(schema):
         if "array" in (each.get("type") or ()):
             return {**as_object(each.get("items")), "$defs": as_object(schema.get("$defs"))}
@@ -122,7 +125,7 @@ class _Writer:
     def __init__(self, root: JsonObject, version: str, max_characters: int) -> None:
         self._root = root
         self._is_3_0 = version == "3.0"
-        self._left = max_characters
+        self._remaining_characters = max_characters
         self._names: dict[str, str] = {}
         """The name below `$defs` of each reference."""
         self._waiting: deque[tuple[str, Any]] = deque()
@@ -132,11 +135,11 @@ class _Writer:
         result: JsonObject = {}
         while self._waiting:
             name, node = self._waiting.popleft()
-            result[name] = self.write(node, 0) if self._left > 0 else _anything()
+            result[name] = self.write(node, 0) if self._remaining_characters > 0 else _anything()
         return result
 
     def write(self, node: Any, depth: int) -> JsonObject:
-        if not isinstance(node, dict) or depth > MAX_SCHEMA_DEPTH or self._left <= 0:
+        if not isinstance(node, dict) or depth > MAX_SCHEMA_DEPTH or self._remaining_characters <= 0:
             return {}
         schema = as_object(node)
         if isinstance(reference := schema.get("$ref"), str):
@@ -147,10 +150,10 @@ class _Writer:
                 self._copy(result, key, value)
             elif key in _SINGLE_SCHEMAS:
                 result[key] = value if isinstance(value, bool) else self.write(value, depth + 1)
-                self._left -= len(key) + 8
+                self._remaining_characters -= len(key) + 8
             elif key in _SCHEMA_LISTS and isinstance(value, list) and value:
                 result[key] = [self.write(each, depth + 1) for each in as_list(value)]
-                self._left -= len(key) + 8
+                self._remaining_characters -= len(key) + 8
             elif key in _SCHEMA_MAPS and isinstance(value, dict):
                 result[key] = self._members(
                     as_object(value), frozenset(map(str, as_list(schema.get("required")))), depth
@@ -167,14 +170,14 @@ class _Writer:
         return self._from_3_0(schema, result) if self._is_3_0 else result
 
     def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
-        """Write the members of an object, the required ones first. If the budget is used up, only these are left."""
+        """Write the members of an object, the required ones first. If the budget is used up, only they are written."""
         result: JsonObject = {}
         for name, value in sorted(members.items(), key=lambda member: member[0] not in required):
             if as_object(value).get("readOnly") is True:
                 continue
-            if self._left <= 0 and name not in required:
+            if self._remaining_characters <= 0 and name not in required:
                 break
-            self._left -= len(name) + 6
+            self._remaining_characters -= len(name) + 6
             result[name] = value if isinstance(value, bool) else self.write(value, depth + 1)
         return result
 
@@ -191,7 +194,7 @@ class _Writer:
         if key == "default" and isinstance(value, (dict, list)):
             return
         result[key] = value
-        self._left -= len(key) + len(str(value)) + 6
+        self._remaining_characters -= len(key) + len(str(value)) + 6
 
     def _reference(self, reference: str) -> JsonObject:
         if reference not in self._names:
@@ -207,7 +210,7 @@ class _Writer:
             self._names[reference] = name
             self._waiting.append((name, node))
         result = f"#/$defs/{self._names[reference]}"
-        self._left -= len(result) + 12
+        self._remaining_characters -= len(result) + 12
         return {"$ref": result}
 
     def _from_3_0(self, schema: JsonObject, result: JsonObject) -> JsonObject:

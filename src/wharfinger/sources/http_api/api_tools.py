@@ -1,8 +1,8 @@
 """Operations as tools: those that the operator allowed by name.
 
 The arguments become a request, and its answer becomes the result. The arguments are the parameters by name, and `body`.
-They are checked by the schemas of the document. The answer is structured content if it is JSON, and always text, within
-the budget of all tools.
+They are checked by the schemas of the document. An answer of text is cut to the budget of all tools. An answer of JSON
+that was not cut is also structured content.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
     if response.status // 100 != 2:
         raise ToolError(f"{name} answered {error_text(response)}")
     mime_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    room = Budget().characters
+    max_characters = Budget().characters
     decoded = decode_text(response.body)
     if not response.body:
         return t.CallToolResult(content=[t.TextContent(text=f"{name} answered {response.status}, without content.")])
@@ -132,8 +132,8 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
         note = f"{name} answered {response.status} with {mime_type or 'data'}, {size_text(len(response.body))}."
         return t.CallToolResult(content=[t.TextContent(text=note)])
     text = decoded[0]
-    if len(text) > room:
-        end = end_of_part(text, 0, room)
+    if len(text) > max_characters:
+        end = end_of_part(text, 0, max_characters)
         note = f"[These are the first {end:,} of {len(text):,} characters of the answer.]"
         return t.CallToolResult(content=[t.TextContent(text=text[:end]), t.TextContent(text=note)])
     try:
@@ -290,7 +290,7 @@ def _form(value: Any) -> list[tuple[str, str]]:
 
 
 def _short(text: str) -> str:
-    """Return a description within the limit, with its last line."""
+    """Cut a description to the limit before its last line, which is kept."""
     lines = [printable(line, MAX_TOOL_DESCRIPTION_CHARACTERS) for line in text.splitlines()]
     full_text = "\n".join(lines)
     if len(full_text) <= MAX_TOOL_DESCRIPTION_CHARACTERS:

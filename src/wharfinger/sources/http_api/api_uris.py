@@ -72,6 +72,7 @@ class ApiUris:
         self._shapes: dict[str, ApiOperation] = {}
         """The operations by their paths without the names of variables."""
         self._about: dict[tuple[str, str], ApiOperation] = {}
+        """The operations by the URI of their description, without its query, and their method in lower case."""
         self._schemas: dict[tuple[str, str, str], CompiledSchema | None] = {}
 
     def add(self, operation: ApiOperation) -> str:

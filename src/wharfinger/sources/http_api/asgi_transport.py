@@ -147,7 +147,7 @@ class AsgiTransport:
 class _Answer:
     """Collects the messages of an answer."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.pieces: list[bytes] = []
@@ -158,8 +158,8 @@ class _Answer:
         """What `send` raised. The application may hide it; Starlette raises ClientDisconnect instead."""
         self.ended = asyncio.Event()
         """Set when the answer is complete, or when the application has ended."""
-        self._left = limit
-        self._limit = limit
+        self._remaining_bytes = max_bytes
+        self._max_bytes = max_bytes
 
     async def send(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
@@ -168,9 +168,9 @@ class _Answer:
             self.headers = join_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
         elif message["type"] == "http.response.body" and not self.is_complete:
             piece = bytes(message.get("body", b""))
-            self._left -= len(piece)
-            if self._left < 0:
-                self.error = TooLarge(f"The application sent more than {self._limit} bytes.")
+            self._remaining_bytes -= len(piece)
+            if self._remaining_bytes < 0:
+                self.error = TooLarge(f"The application sent more than {self._max_bytes} bytes.")
                 raise self.error
             self.pieces.append(piece)
             if not message.get("more_body", False):

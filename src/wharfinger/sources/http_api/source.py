@@ -1,10 +1,10 @@
 """An HTTP API as live resources: the answers of its operations, watched by conditional requests.
 
 The OpenAPI document is loaded when the server starts, unless it is given as a value or a file. After that, everything
-except answers comes from the `ApiCatalogue` made from it. It is replaced as a whole if the document changes, which is
-checked when the list is requested, and while it is watched.
+except answers comes from the `ApiCatalogue` made from it. The catalogue is replaced as a whole if the document changes.
+That is checked when the list is requested, and while the list is watched.
 
-All requests are made on the event loop of the server. The thread that looks for changes hands its requests to it.
+All requests are made on the event loop of the server. The thread that looks for changes uses this loop too.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class HttpApi(Watched[Polling], Source):
             log.info(
                 "%s: %s left out, such as %s",
                 self.name,
-                many(catalogue.left_out, "operation"),
+                many(catalogue.left_out_count, "operation"),
                 catalogue.remarks[0],
             )
         for server in self._servers:
@@ -248,7 +248,7 @@ class HttpApi(Watched[Polling], Source):
     def _url(
         self, loaded: _LoadedDocument, operation: ApiOperation, path: str, query: str
     ) -> tuple[str, dict[str, str]]:
-        """Return the URL of a request with its credentials, and its headers."""
+        """Return the URL and the headers of a request, with its credentials in them."""
         sent = loaded.credentials.of(operation)
         parts = [part for part in (query, query_text(sent.query)) if part]
         url = f"{loaded.base_url}{path}{'?' if parts else ''}{'&'.join(parts)}"
@@ -290,7 +290,7 @@ class HttpApi(Watched[Polling], Source):
             SourceUnavailable: it cannot be reached.
         """
         loaded = await self._load()
-        if self._client.down:
+        if self._client.down_reason:
             await self._client.probe()
         return loaded
 
@@ -306,7 +306,7 @@ class HttpApi(Watched[Polling], Source):
         try:
             await self._fetch_document()
         except SourceUnavailable as error:
-            if self._client.down:
+            if self._client.down_reason:
                 raise
             log.warning("%s cannot be loaded again, and the earlier document stays: %s", self.location, error)
         return self._loaded or loaded
@@ -467,7 +467,7 @@ class HttpApi(Watched[Polling], Source):
         answer: KeptAnswer,
         contents: list[t.ResourceContents],
     ) -> None:
-        """Link the next and previous page that the API names, or those windows of this answer if it has any."""
+        """Link the next and previous page that the API names. Links to other windows of this answer take precedence."""
         operation = target.operation
         assert operation is not None
         first_meta: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}
@@ -531,8 +531,8 @@ class HttpApi(Watched[Polling], Source):
 
     def describe(self) -> str:
         """Return a summary of the API, as in `12 operations, 1 tool, OpenAPI 3.1`."""
-        if self._client.down:
-            return printable(self._client.down, 190)
+        if self._client.down_reason:
+            return printable(self._client.down_reason, 190)
         if self._loaded is None:
             return "its document is being loaded"
         catalogue = self._loaded.catalogue
@@ -543,7 +543,7 @@ class HttpApi(Watched[Polling], Source):
     # Watching
 
     def _look_from_thread(self, uri: str | None) -> str:
-        """Return what `_look` returns, which runs on the event loop of the server."""
+        """Run `_look` on the event loop of the server, and return its result."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return ""

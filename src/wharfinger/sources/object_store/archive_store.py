@@ -78,6 +78,7 @@ class ArchiveStore(Generic[F, M]):
         self._lock = threading.Lock()
         self._archive: OpenArchive[F, M] | None = None
         self._failure: tuple[FileStamp | None, str] | None = None
+        """The stamp of a file that was damaged, and the message about it."""
         try:
             self.current()
         except StoreFailed as error:

@@ -45,8 +45,10 @@ _REFUSED = {
     "tar": "give an archive as tar:FILE",
     "zip": "give an archive as zip:FILE",
 }
-_VERSIONS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
-_TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "created")
+_VERSION_FIELDS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
+"""Members of an entry that change with the content."""
+_TIME_FIELDS = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "created")
+"""Members of an entry with a time. The first that is a time is that of the last change."""
 
 T = TypeVar("T")
 
@@ -99,7 +101,7 @@ class LibraryStore:
         return objects[:limit], len(objects) > limit
 
     def _list(self, directory: str) -> list[ObjectInfo]:
-        """List the entries of a directory in order, without those whose name cannot be part of a URI."""
+        """List the entries of a directory in order, without links and names that cannot be part of a URI."""
         path = (self._prefix + directory).rstrip("/") or self._root
         try:
             try:
@@ -126,8 +128,8 @@ class LibraryStore:
         if kind == "directory":
             return ObjectInfo(key + "/")
         size = entry.get("size")
-        tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
-        times = [_moment(entry[field]) for field in _TIMES if entry.get(field)]
+        tags = [str(entry[field]) for field in _VERSION_FIELDS if entry.get(field)]
+        times = [_moment(entry[field]) for field in _TIME_FIELDS if entry.get(field)]
         modified = next((moment for moment in times if isinstance(moment, float)), None)
         version = digest("\0".join([str(size), *tags, *map(str, times)])) if tags or times else ""
         return ObjectInfo(key, int(size) if size is not None else None, modified, version, name)

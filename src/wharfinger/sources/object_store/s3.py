@@ -29,7 +29,7 @@ from wharfinger.sources.windows.window import RandomAccess
 
 __all__ = ["S3Store"]
 
-CALL_SECONDS, LIST_SECONDS = 30.0, 10.0
+READ_CALL_SECONDS, CALL_SECONDS = 30.0, 10.0
 """Timeouts of a call including its retries: to read bytes, and for any other call."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
 CHECK_SECONDS = 2.0
@@ -171,9 +171,9 @@ class S3Store:
     # Calling
 
     def _call(self, method: str, **arguments: object) -> Any:
-        return self._run(lambda fs: fs._call_s3(method, **arguments), LIST_SECONDS)
+        return self._run(lambda fs: fs._call_s3(method, **arguments), CALL_SECONDS)
 
-    def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]], seconds: float = CALL_SECONDS) -> T:
+    def _run(self, call: Callable[[Any], Coroutine[Any, Any, T]], seconds: float = READ_CALL_SECONDS) -> T:
         """Run a call on the library's own loop. Convert its errors and leave out texts that may contain secrets."""
         errors: Any = import_module("botocore.exceptions")
         timeout: Any = import_module("fsspec.exceptions").FSTimeoutError
@@ -251,7 +251,7 @@ def _with_timeouts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _page(infos: list[ObjectInfo], limit: int, answer: Mapping[str, Any]) -> tuple[list[ObjectInfo], bool]:
-    """Return a page of a list that was requested with one more entry, which may be the directory itself."""
+    """Return at most `limit` entries of an answer, and whether there are more. The request asked for one more."""
     return infos[:limit], len(infos) > limit or bool(answer.get("IsTruncated"))
 
 

@@ -92,7 +92,7 @@ class Objects(Watched[Polling], Source):
         self._lines = LineIndexes()
         self.noun = store.noun
         self.patience = PATIENCE_SECONDS
-        self._round: dict[str, str] | None = None
+        self._listed_versions: dict[str, str] | None = None
         """The versions of the first objects, listed in this round of polling. None if the round did not need them."""
         self._watches = Polling(
             f"objects {title}", self._look, every=store.poll_seconds, rest=store.pause_ratio, prepare=self._prepare
@@ -160,7 +160,7 @@ class Objects(Watched[Polling], Source):
             visible = [info for info in objects if is_served(info.key) and reads(self.uri_of(info.key))]
             for info in with_directories(visible, last_key):
                 if reads(self.uri_of(info.key)):
-                    if len(resources) == limit:  # so a key is only returned if the caller may read what follows
+                    if len(resources) == limit:  # only now: a key says that there is more that the caller may read
                         return resources, KEY_PREFIX + last_key
                     resources.append(self._resource(info))
                 last_key = info.key
@@ -193,7 +193,7 @@ class Objects(Watched[Polling], Source):
         return [self._resource(info) for info in infos], KEY_PREFIX + infos[-1].key if more and infos else None
 
     def _directory_page(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
-        """List the entries of a directory whose keys a URI can contain."""
+        """List the entries of a directory whose keys a URI can contain, and return whether there are more."""
         entries: list[ObjectInfo] = []
         if not reads_all_below(self.uri_of(directory)):
             return self._readable_directory_page(directory, after, limit, begin)
@@ -249,6 +249,7 @@ class Objects(Watched[Polling], Source):
 
         Raises:
             ResourceNotFound: it does not exist, or is not served.
+            InvalidArgument: the query of the URI asks for no valid window.
             StoreFailed: the store does not answer.
         """
         base, query = split_query(uri)
@@ -342,7 +343,11 @@ class Objects(Watched[Polling], Source):
         return documents, KEY_PREFIX + infos[-1].key if more and infos else None
 
     def text(self, uri: str) -> Iterator[str]:
-        """Yield the text of an object in pieces, or nothing if it is not text, is too large, or cannot be read."""
+        """Yield the text of an object in pieces, or nothing if it is not text, is too large, or cannot be read.
+
+        Raises:
+            ResourceNotFound: there is no such object.
+        """
         info = self._object(split_query(uri)[0])
         if info is None:
             raise ResourceNotFound(uri)
@@ -364,17 +369,17 @@ class Objects(Watched[Polling], Source):
     def _prepare(self) -> None:
         """List the first objects, if the list or many URIs are watched, because that takes fewer requests."""
         watched = self._watches.watched
-        self._round = None
+        self._listed_versions = None
         if None in watched or len(watched) > FEW_WATCHED:
-            self._round = {info.key: info.version for info in self._first_objects(MAX_WATCHED_OBJECTS)}
+            self._listed_versions = {info.key: info.version for info in self._first_objects(MAX_WATCHED_OBJECTS)}
 
     def _look(self, uri: str | None) -> Hashable:
         if uri is None:
-            if self._round is None:  # the watch has just begun
+            if self._listed_versions is None:  # the watch has just begun
                 self._prepare()
-            return digest(*(self._round or ()))
+            return digest(*(self._listed_versions or ()))
         base = split_query(uri)[0]
-        listed = "" if self._round is None else self._round.get(self._locate(base), "")
+        listed = "" if self._listed_versions is None else self._listed_versions.get(self._locate(base), "")
         if listed:
             return listed
         info = self._object(base)

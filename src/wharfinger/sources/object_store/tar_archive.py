@@ -171,7 +171,7 @@ class _HeaderFile(io.RawIOBase):
 
 
 def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
-    """Read all headers. Returns the members that are served, and the number of others."""
+    """Read all headers. Returns the members that are served, and the number of withheld ones."""
     file = _HeaderFile(content)
     # The constructor reads the first header, to check the format.
     archive: Any = tarfile.TarFile(fileobj=file, mode="r", encoding="utf-8", errors="surrogateescape")
@@ -234,7 +234,7 @@ def _name_of(name: str) -> str:
 
 
 def _member_of(header: Any, content: RandomAccess) -> TarMember:
-    """Return a regular file.
+    """Return the member for the header of a regular file. Reads its content for the checksum.
 
     Raises:
         ValueError: the map of a sparse file is impossible.

@@ -51,12 +51,15 @@ MAX_POINTS = 256
 MAX_STREAMS = 4
 """Maximum number of streams of the last reads that are kept, so that later reads can continue them."""
 
+_GZIP = 16 + zlib.MAX_WBITS
+"""The `wbits` of zlib for data with a gzip header and trailer."""
+
 DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
 """The errors that reading damaged data raises."""
 
 
 def open_unpacked(file: IO[bytes]) -> RandomAccess:
-    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. Close the file afterwards.
+    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. The caller closes `file`.
 
     The size of a gzip file is that of the bytes that were decompressed so far.
 
@@ -85,8 +88,9 @@ class GzipBytes:
     def __init__(self, packed: RandomAccess) -> None:
         self._packed = packed
         self._lock = threading.Lock()
-        self._points = [_Stream(0, 0, zlib.decompressobj(31))]
+        self._points = [_Stream(0, 0, zlib.decompressobj(_GZIP))]
         self._distance = PIECE_BYTES
+        """Minimum number of decompressed bytes between two kept copies."""
         self._streams: list[_Stream] = []
         self.size = 0
 
@@ -134,7 +138,7 @@ class GzipBytes:
                     if data:
                         continue
                     return b""
-                data, stream.decompressor = member, zlib.decompressobj(31)
+                data, stream.decompressor = member, zlib.decompressobj(_GZIP)
             piece: bytes = stream.decompressor.decompress(data, max_bytes)
             rest = stream.decompressor.unused_data if stream.decompressor.eof else stream.decompressor.unconsumed_tail
             stream.packed += len(data) - len(rest)

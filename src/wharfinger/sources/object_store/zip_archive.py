@@ -9,7 +9,7 @@ An archive is untrusted input: it may be built to fill the memory or to reach fi
   more than 250 times its compressed size is not decompressed.
 
 To read at an offset, everything before it must be decompressed. Therefore the streams of the last windows stay open,
-and the next window continues in its stream.
+so that the next window can continue in one of them.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ MAX_STREAMS = 4
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """`zipfile` decompresses other methods without a bound: 861 bytes of bzip2 became 2 GiB, more than they declared."""
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
-_REGULAR = (0, stat.S_IFREG)
+_REGULAR = (0, stat.S_IFREG)  # 0 if the archive states no type
 _ENTRY = struct.Struct("<4s24xHHH12x")
+"""An entry of the directory: its signature, and the lengths of its name, its extra fields and its comment."""
 _HEADER_BYTES = 30
 """Bytes of a member's local header, before its name."""
 _ENCRYPTED = 0x1

@@ -195,9 +195,12 @@ def _join_cursor(server_cursor: str | None, last: str | None) -> str:
 
 
 def _split_cursor(cursor: str) -> tuple[str | None, str | None]:
-    """Split a cursor into the cursor of the server's page, and the URI of the last resource of that page in the result.
+    """Split a cursor into the cursor of the server's page, and the URI of the last resource that was returned from it.
 
     Both are None for the beginning of the list; the URI is None for the beginning of a page.
+
+    Raises:
+        ToolError: the cursor does not come from `_join_cursor`.
     """
     if not cursor:
         return None, None

@@ -61,7 +61,7 @@ async def read_resource(
     notes = _notes("read_resource with uri", uri, budget, contents, answer)
     notes += _hints(ctx.server.resources.source_of(uri), uri, contents, more=bool(notes))
     if not notes and not any(not isinstance(block, t.TextContent) or block.text for block in answer.blocks):
-        notes = [_empty(uri)]
+        notes = [_empty_note(uri)]
     blocks = [block for block in answer.blocks if not isinstance(block, t.TextContent) or block.text or not notes]
     return t.CallToolResult(content=[*blocks, *(t.TextContent(text=f"[{note}]") for note in notes)])
 
@@ -92,7 +92,7 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
         if next_uri := _next_uri(id, contents):
             metadata["next"] = next_uri
         if not text and not notes:
-            notes = [_empty(id)]
+            notes = [_empty_note(id)]
         text = "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)])
     title = id.rstrip("/").rpartition("/")[2] or id
     return DocumentText(id=id, title=title, text=text, url=id, metadata=metadata)
@@ -262,7 +262,7 @@ def _hint(words: str, queries: Iterable[str]) -> list[str]:
     return [words + (hint if len(hint) <= HINT_CHARACTERS else hint[:HINT_CHARACTERS] + "…")]
 
 
-def _empty(uri: str) -> str:
+def _empty_note(uri: str) -> str:
     base, mark, query = uri.partition("?")
     if mark:
         return f"Nothing matched {clipped(query)}. Try other values, or read {clipped(base)} without the query."

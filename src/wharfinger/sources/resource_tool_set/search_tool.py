@@ -144,7 +144,7 @@ def _optional(source: object, name: str) -> str:
 
 
 def _how_to_continue(skip: int, number: int) -> str:
-    """Return a sentence that says how to get the rows after `number` rows, before which `skip` rows were skipped."""
+    """Return a sentence that says how to get the rows after an answer of `number` rows that skipped `skip` rows."""
     if not number:
         return f"The rows before {skip + 1:,} are too large to skip: narrow the statement, or use its own OFFSET."
     sentence = (
@@ -207,9 +207,9 @@ def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: 
     names = [name for name in names if name not in hits.truncated]
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
     places = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
-    tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
+    attempts = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
     sentence = f"Looked through {places}" if hits.remark else f"Nothing has all of {query[:200]!r} in {places}"
-    return f"{sentence}. Try {', or '.join(tries)}."
+    return f"{sentence}. Try {', or '.join(attempts)}."
 
 
 def _result(hit: Hit) -> dict[str, str]:

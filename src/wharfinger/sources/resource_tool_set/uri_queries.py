@@ -21,9 +21,9 @@ from wharfinger.source import Source
 __all__ = ["explained", "parameters_at", "parameters_of_type", "queries_of", "template_entry", "with_queries"]
 
 MAX_SOURCES = 12
-"""Maximum number of sources that the description of a tool names."""
+"""Maximum number of kinds of sources that the description of a tool names."""
 MAX_LINE_CHARACTERS = 300
-"""Maximum number of characters for one source in that description."""
+"""Maximum number of characters about one source, or one kind of source."""
 
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 

@@ -260,7 +260,7 @@ class UpstreamSource(Source):
             ResourceNotFound: the other server has no resource with this URI.
         """
         if uri == self.status:
-            title = f"{self.name} cannot be reached now" if self._client.down else f"{self.name} is reachable"
+            title = f"{self.name} cannot be reached now" if self._client.down_reason else f"{self.name} is reachable"
             return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
         resource = await self._find_listed(uri) or await self._stat_by_reading(uri)
         self._stats[uri] = msgspec.json.encode(resource)
@@ -382,8 +382,8 @@ class UpstreamSource(Source):
 
     def describe(self) -> str:
         """Return a summary of the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
-        if self._client.down:
-            return f"cannot be reached: {self._client.down}"[:200]
+        if self._client.down_reason:
+            return f"cannot be reached: {self._client.down_reason}"[:200]
         return self._discovery.describe()
 
     # Watching
@@ -404,9 +404,9 @@ class UpstreamSource(Source):
 
     def _on_state(self) -> None:
         """Update the lists after the other server went away or came back, perhaps with other resources."""
-        if self._client.down:
+        if self._client.down_reason:
             self._lists.forget()  # otherwise a cached page would look like an answer
-            self.breaker.failed(self._client.down, time.monotonic())
+            self.breaker.failed(self._client.down_reason, time.monotonic())
         else:
             self.breaker.succeeded()
             self._discovery.restart()
@@ -414,7 +414,7 @@ class UpstreamSource(Source):
             self._status_changed(self.status)
 
     async def _may_have_changed(self, uri: str) -> bool:
-        """Return whether a resource may have changed since its last `stat`. It may if it has no version and no date."""
+        """Return whether a resource may have changed since its last `stat`: always if it has no version and no date."""
         known_stat = self._stats.pop(uri, None)
         self._lists.forget()
         try:

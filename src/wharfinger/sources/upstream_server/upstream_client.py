@@ -54,7 +54,7 @@ class UpstreamClient:
     """Calls a server through the client that `make()` returns. Use it in one event loop until it is closed.
 
     `name` is the server's name in errors. `on_state` is called when the server becomes unreachable or reachable again:
-    see `down`.
+    see `down_reason`.
     """
 
     def __init__(self, name: str, make: Callable[[], Client], on_state: Callable[[], None]) -> None:
@@ -71,7 +71,7 @@ class UpstreamClient:
         self._pinging: asyncio.Task[None] | None = None
 
     @property
-    def down(self) -> str:
+    def down_reason(self) -> str:
         """Why the server cannot be reached; empty while it can be, or before the first attempt."""
         return self._breaker.reason
 
@@ -143,7 +143,7 @@ class UpstreamClient:
         was_down = self._breaker.down
         self._breaker.failed(_brief(error) or type(error).__name__, began)
         if not was_down:
-            log.warning("%s cannot be reached: %s", self._name, self.down)
+            log.warning("%s cannot be reached: %s", self._name, self.down_reason)
             self._pinging = asyncio.get_running_loop().create_task(self._keep_pinging())
             self._pinging.add_done_callback(retrieve)
             self._on_state()
@@ -173,7 +173,7 @@ class UpstreamClient:
                 self.succeeded()
 
     def _unreachable(self) -> UpstreamUnreachable:
-        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down or 'this server is closing.'}")
+        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down_reason or 'this server is closing.'}")
 
 
 def _brief(error: WharfingerError | str) -> str:

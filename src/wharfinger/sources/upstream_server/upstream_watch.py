@@ -51,15 +51,15 @@ class UpstreamWatch:
         self._watchers: dict[str | None, Changed] = {}
         self._new: list[str] = []
         self._bundles: dict[asyncio.Task[None], tuple[str, ...]] = {}
-        self._list: asyncio.Task[None] | None = None
+        self._list_task: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch a URI, or the list if `uri` is None, and call `changed` after each change."""
         self._watchers[uri] = changed
         if uri is None:
-            if self._list is None:
-                self._list = self._start_task((None,))
+            if self._list_task is None:
+                self._list_task = self._start_task((None,))
         else:
             self._new.append(uri)
             if len(self._new) == 1:
@@ -68,9 +68,9 @@ class UpstreamWatch:
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
         self._watchers.pop(uri, None)
-        if uri is None and self._list is not None:
-            self._list.cancel()
-            self._list = None
+        if uri is None and self._list_task is not None:
+            self._list_task.cancel()
+            self._list_task = None
         for task, uris in tuple(self._bundles.items()):
             if uri in uris and not any(other in self._watchers for other in uris):
                 task.cancel()
@@ -79,7 +79,7 @@ class UpstreamWatch:
     async def close(self) -> None:
         """Stop watching everything."""
         self._watchers.clear()
-        self._list = None
+        self._list_task = None
         await self._tasks.cancel()
         self._bundles.clear()
 
@@ -106,8 +106,8 @@ class UpstreamWatch:
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._bundles.pop(task, None)
-        if self._list is task:
-            self._list = None
+        if self._list_task is task:
+            self._list_task = None
         if not task.cancelled() and task.exception() is not None:
             log.error("A watch at %s has failed", self._name, exc_info=task.exception())
 

@@ -32,8 +32,8 @@ def web(
     are read, and no other host is contacted.
 
     Args:
-        url: The URL below which pages are published. That of an `llms.txt` or a sitemap publishes the pages below its
-            directory.
+        url: The URL below which pages are published. If it is that of an `llms.txt` or a sitemap, the pages below the
+            directory of that file are published.
         label: The name that is shown to people. Default: the host.
         every: Seconds between two requests for the list, and for each watched page.
         headers: Sent with each request, such as `{"Authorization": …}`.

@@ -2,8 +2,9 @@
 
 A thread reads a page, and then waits for the longest of three times: `REST_SECONDS`, the time that the request took,
 and the `Crawl-delay` of robots.txt. It starts with the first search, because a site should not be read as a whole for a
-client that only wants one page. Each page is requested again after `REFRESH_SECONDS`, also one that the site lacks.
-This request is conditional, so most answers are empty. A page that failed is requested again in the next round.
+client that only wants one page. Each page is requested again after `REFRESH_SECONDS`, even one that the site lacks.
+This request is conditional, so most answers are empty. A page that failed, and was never read before, is requested
+again in the next round.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Crawl:
                 self._stopped = None
 
     def requested_count(self, listing: SitePages) -> int:
-        """Return the number of listed pages that were requested, also of those that could not be read."""
+        """Return the number of listed pages that were requested, including those that could not be read."""
         return sum(url in self._requested_at for url in listing.urls)
 
     def unread_remark(self, listing: SitePages) -> str:

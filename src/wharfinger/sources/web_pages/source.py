@@ -45,7 +45,7 @@ from wharfinger.sources.windows.window import (
 __all__ = ["WebPages"]
 
 DIRECTORY_QUERY = "?list=pages"
-"""After the URL of a path: the directory of the pages below it."""
+"""Follows the URL of a path in the URI of the directory of the pages below that path."""
 PATIENCE_SECONDS = 10.0
 """Longest time that a list waits for the site: the first list takes several requests."""
 LAST_CHARACTER = "\U0010ffff"
@@ -216,6 +216,9 @@ class WebPages(Watched[Polling], Source):
 
         Raises:
             ResourceNotFound: it is not listed, or the site does not have it.
+            InvalidArgument: there is no such window.
+            PageFailed: it cannot be read now.
+            SiteUnavailable: the site does not answer.
         """
         listing = self.site.listing()
         directory = self._directory_of(uri)
@@ -235,6 +238,8 @@ class WebPages(Watched[Polling], Source):
         Raises:
             ResourceNotFound: it is not listed, or the site does not have it.
             InvalidArgument: there is no such window.
+            PageFailed: it cannot be read now.
+            SiteUnavailable: the site does not answer.
         """
         listing = self.site.listing()
         directory = self._directory_of(uri)

@@ -4,9 +4,9 @@ The only host that is contacted is that of the operator's URL, whatever its addr
 that URL. A URL is requested again at most once a second, with a conditional request, and not while its `Cache-Control`
 says that the answer is fresh (for `MAX_FRESH_SECONDS` at most).
 
-The list is, in this order: `llms.txt` below the URL, or at the root of the site (llmstxt.org); `sitemap.xml` below the
-URL, those that robots.txt names, or that at the root (sitemaps.org). Of these, the URLs below the operator's URL that
-robots.txt allows are kept.
+The list is the first of these that has pages: `llms.txt` below the URL, or at the root of the site (llmstxt.org);
+`sitemap.xml` below the URL, the sitemaps that robots.txt names, or `sitemap.xml` at the root (sitemaps.org). Of the
+listed pages, those below the operator's URL that robots.txt allows are kept.
 
 Methods block. Requests run in an event loop of their own, so that one connection serves all threads.
 """
@@ -60,7 +60,7 @@ ROBOT = USER_AGENT.partition("/")[0]
 """The name of this client in robots.txt."""
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30.0, 3600.0
-"""How long no request is sent after an answer of 429 or 503 without `Retry-After`, and at most with it."""
+"""How long the crawl pauses after an answer of 429 or 503 without `Retry-After`, and how long at most with it."""
 REUSE_SECONDS = 1.0
 """Time for which an answer is reused without a request, so that a description and a read share one."""
 MAX_FRESH_SECONDS = 300.0
@@ -180,7 +180,7 @@ class WebSite:
         self._protego = Protego
         self._list_url = list_url
         self._every = every
-        self._reuse = min(REUSE_SECONDS, every)
+        self._reuse_seconds = min(REUSE_SECONDS, every)
         self._robots: Protego | None = None
         self._robots_at = 0.0
         self._listing: SitePages | None = None
@@ -281,9 +281,9 @@ class WebSite:
 
     # -- requests
 
-    async def _get(self, fetcher: Fetcher, url: str, limit: int, headers: Mapping[str, str]) -> HttpResponse:
+    async def _get(self, fetcher: Fetcher, url: str, max_bytes: int, headers: Mapping[str, str]) -> HttpResponse:
         try:
-            answer = await fetcher.request("GET", url, headers=headers, max_body_bytes=limit)
+            answer = await fetcher.request("GET", url, headers=headers, max_body_bytes=max_bytes)
         except (UnusableAnswer, NotAllowed) as error:
             raise PageFailed(str(error)) from None
         except ConnectionFailed as error:
@@ -362,7 +362,7 @@ class WebSite:
         return pages_by_url, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
 
     async def _find_pages(self, robots: Protego) -> tuple[list[tuple[str, ListedPage]], str, list[str]]:
-        """Return the pages that the site lists, each with its file's URL; also the first file's URL, and remarks."""
+        """Return the pages that the site lists, each after the URL of its file; the first file's URL; and remarks."""
         self._seen_files.clear()
         top, root = self.scope.url, f"{self.scope.origin}/"
         named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
@@ -394,10 +394,10 @@ class WebSite:
         return not url.partition("?")[0].endswith(".txt")
 
     async def _sitemap_pages(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
-        """Return the pages of sitemaps, and of those that these name, each read once."""
+        """Return the pages of sitemaps, and of the sitemaps that these name. Each is read once."""
         sitemap_urls = list(dict.fromkeys(urls))
         listed_pages: list[tuple[str, ListedPage]] = []
-        for number, url in enumerate(sitemap_urls):  # which grows meanwhile
+        for number, url in enumerate(sitemap_urls):  # the list grows meanwhile
             if len(listed_pages) > MAX_PAGES:
                 break
             if number == MAX_SITEMAPS:
@@ -461,7 +461,7 @@ class WebSite:
             self._mime_types.pop(url, None)
         elif len(self._mime_types) < MAX_PAGES:
             self._mime_types[url] = page.mime_type
-        fresh_seconds = max(self._reuse, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
+        fresh_seconds = max(self._reuse_seconds, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
         etag, modified = answer.headers.get("etag", ""), dated_validator(answer.headers)
         if kept is not None and answer.status == 304:
             etag, modified = etag or kept.etag, modified or kept.modified
@@ -515,7 +515,7 @@ class WebSite:
 
 
 def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the directives of `Cache-Control` in an answer (RFC 9111 §5.2.2)."""
+    """Return the `ttl_ms` and `private` of a page, from the `Cache-Control` of an answer (RFC 9111 §5.2.2)."""
     seconds = fresh_seconds(headers)
     directives = {word.partition("=")[0].strip() for word in headers.get("cache-control", "").lower().split(",")}
     return {
