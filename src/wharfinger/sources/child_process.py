@@ -30,7 +30,8 @@ from wharfinger.sources.child_main import ChildRefused
 __all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
 
 MAX_CHILDREN = 2
-"""Children of one `ChildProcesses` that run at once. Any other waits, for at most its `ChildBounds.seconds`."""
+"""Maximum number of children of one `ChildProcesses` that run at once. A further child waits for its
+`ChildBounds.seconds` at most."""
 
 
 class ChildBounds(NamedTuple):
@@ -134,6 +135,6 @@ class ChildProcesses:
             child.kill()
 
 
-# Rust's allocator aborts, and C++ code may fail with a signal, if there is no memory.
-_MEMORY_SIGNALS = (-6, -11)
+# If there is no memory, Rust's allocator aborts, and C++ code may abort or crash.
+_MEMORY_SIGNALS = (-6, -11)  # SIGABRT, SIGSEGV
 _TIME_SIGNALS = (-14, -24)  # SIGALRM, SIGXCPU

@@ -44,7 +44,7 @@ def listing_text(
         directory: The directory, with a slash at its end.
         counts: The numbers of its entries, such as `1 folder and 2 files`.
         children: The first entries, at most `MAX_CHILDREN`.
-        template: If there are more entries, the template whose completion has them.
+        template: If there are more entries than `children`, the template whose completion offers them.
         describe: Returns a few words about a child; by default its size, type and time of change.
     """
     lines = [f"{directory} holds {counts}."]

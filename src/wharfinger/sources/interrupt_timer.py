@@ -25,7 +25,7 @@ class InterruptTimer(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Wait for the time, then interrupt until the end."""
+        """Wait for `seconds` or `interrupt_now`, then interrupt until `end`."""
         self._due.wait(self._seconds)
         while not self._ended.is_set():
             self._interrupt()

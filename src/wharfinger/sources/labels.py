@@ -41,7 +41,7 @@ def usable_label(label: str, error_class: type[UnusableSource] = UnusableSource)
     """Return the label, if it can be a segment of a URI.
 
     Raises:
-        UnusableSource: the label cannot be one. `error_class` is the class to raise.
+        UnusableSource: the label cannot be a segment. `error_class` is the class to raise.
     """
     if label in ("", ".", "..") or "/" in label or "\0" in label:
         raise error_class(f"{label!r} cannot be part of a URI: choose another label.")

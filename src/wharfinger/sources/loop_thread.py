@@ -27,7 +27,7 @@ class LoopThread:
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine in the loop, and return immediately."""
+        """Start a coroutine in the loop, and return its future without waiting."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -12,7 +12,7 @@ shortens the sleep. The thread runs from the first `watch` to the last `unwatch`
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
 once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. Until a look succeeds
-again, each round looks at one URI. Then every watcher is notified again, and can read the current content.
+again, each round looks at one URI at most. Then every watcher is notified again, and can read the current content.
 """
 
 from __future__ import annotations

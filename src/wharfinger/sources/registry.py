@@ -96,7 +96,7 @@ class SourceKind(NamedTuple):
     schemes: tuple[str, ...] = ()
     """The schemes of its words, before the colon. `git:https` is for words of `git:` that continue with `https:`."""
     argument: Callable[[str, str], Any] = _whole_word
-    """Makes the argument of the factory, or a dictionary of several, from the scheme and the rest of a word."""
+    """Makes the argument of the factory, or a dictionary of keyword arguments, from the scheme and rest of a word."""
     absolute: Callable[[str, str], str] = _whole_word
     """Makes a word independent of the current folder, from its scheme and its rest."""
     takes: tuple[str, ...] = ()
@@ -430,7 +430,7 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 
 
 def _overlap(source: Source, other: Source) -> bool:
-    """Return whether two sources have the same top, or are of the same kind and one contains the top of the other.
+    """Return whether two sources have the same `uri`, or are of one kind and one contains the `uri` of the other.
 
     Folders may contain each other, because they may publish different files. So may folders of skills
     (`Skills.include_into`).

@@ -120,8 +120,9 @@ def skills(
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
         UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home
-            folder of the user, or to a folder above it.
+            folder of the user, or to a folder above it; or it is a skill whose name is not valid.
         UnusableSource: the git repository cannot be published.
+        ValueError: `prefix` has an empty part, `.` or `..`.
     """
     need_yaml("Publishing skills")
     if isinstance(path, str) and path.startswith("git:") and not os.path.lexists(path):
@@ -209,7 +210,7 @@ class Skills(Watched[TreeWatch], Source):
         server.add_source(self)
 
     def matches(self, uri: str) -> bool:
-        """Return whether this URI belongs to these skills, not to others with a prefix below. It need not exist."""
+        """Return whether this URI, which need not exist, belongs to these skills, not to others below their prefix."""
         return self.files.matches(uri) and not any(other.matches(uri) for other in self._nested)
 
     # Which directories are skills

@@ -115,7 +115,7 @@ class System(Watched[Polling], Source):
         """
         if uri == TOP:
             return _directory()
-        name, text, rounded = self._text(uri)
+        name, text, rounded = self._measure(uri)
         self._watches.record(uri, rounded)
         return _describe(name, uri, meta={VERSION: digest(text)}, size=len(text))
 
@@ -132,7 +132,7 @@ class System(Watched[Polling], Source):
             top = t.ResourceContents(uri=uri, mime_type=TEXT, text=text)
             contents = [top, *summaries(children, describe=_title)]
             return t.ReadResourceResult(contents=contents, cache_scope=self.cache_scope)
-        _, measured, _ = self._text(uri)
+        _, measured, _ = self._measure(uri)
         first = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
         return t.ReadResourceResult(contents=[first], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
 
@@ -167,7 +167,7 @@ class System(Watched[Polling], Source):
     # Watching
 
     def _look(self, uri: str | None) -> Hashable:
-        return None if uri in (None, TOP) else self._text(str(uri))[2]
+        return None if uri in (None, TOP) else self._measure(str(uri))[2]
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` when the rounded values of this URI change."""

@@ -158,7 +158,10 @@ def _checked_url(url: str, name: str) -> str:
 
 
 def _address_check(hosts: set[str], allow_private: bool) -> Callable[[str, str], bool]:
-    """Return a function that allows public addresses, those in `hosts`, and with `allow_private` all others."""
+    """Return a function that allows public addresses, and private ones that `hosts` names by address or localhost.
+
+    With `allow_private`, it allows all addresses.
+    """
 
     def allow(host: str, address: str) -> bool:
         named_by_operator = host in hosts and (is_address(host) or is_loopback(host))

@@ -37,9 +37,9 @@ MAX_LISTED = 1_000
 MAX_REMARKS = 20
 """Maximum number of operations that the top names as left out."""
 MAX_SHOWN_VALUES = 30
-"""Values of an `enum` in a description."""
+"""Maximum number of values of an `enum` in a description."""
 MAX_SHOWN_MEMBERS = 40
-"""Members of an answer in a description."""
+"""Maximum number of members of an answer in a description."""
 
 
 class ApiCatalogue:

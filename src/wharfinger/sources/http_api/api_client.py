@@ -90,7 +90,9 @@ class KeptAnswer(NamedTuple):
 
     @property
     def ttl_ms(self) -> int:
-        """Milliseconds for which a client may use it: the rest of `max-age`, or a share of the answer's age."""
+        """Milliseconds for which a client may use it: the rest of `max-age`.
+
+        Without `Cache-Control`, a share of the time since `Last-Modified` (`ttl.ttl_ms`); otherwise 0."""
         if self.fresh_until:
             return max(0, min(round((self.fresh_until - time.monotonic()) * 1000), IMMUTABLE_TTL_MS))
         return ttl_ms(self.modified) if self.has_no_cache_control else 0
@@ -179,7 +181,8 @@ class ApiClient:
         """Send a request and return the answer, of any status, without credentials in it.
 
         Raises:
-            HandlerFailed: the API asked to wait until a later time.
+            HandlerFailed: the API asked to wait until a later time, sent too large an answer, or answers other requests
+                but not this one.
             SourceUnavailable: it cannot be reached.
         """
         remaining = self._wait_until - time.monotonic()

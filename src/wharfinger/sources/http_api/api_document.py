@@ -45,7 +45,7 @@ MAX_VALUES = 2_000_000
 """Maximum number of values in a document; those of a YAML alias count at each use. GitHub's has 400,000."""
 MAX_DOCUMENT_DEPTH = 128
 MAX_REFERENCES = 16
-"""Longest chain of references."""
+"""Longest chain of references. A longer one is treated as a circle."""
 MAX_MERGED_MEMBERS = 100_000
 """Maximum number of members that all objects of a YAML document together get from others (`<<`)."""
 MAX_MERGED_OBJECTS = 100
@@ -213,7 +213,7 @@ def _loader_class() -> Any:
                     key.tag = "tag:yaml.org,2002:str"
             return cast("JsonObject", super().construct_mapping(node, deep))
 
-        def construct_int(self, node: Any) -> int:
+        def construct_int(self, node: Any) -> int:  # PyYAML's own method reads 010 as octal, as in YAML 1.1
             return int(self.construct_scalar(node))
 
     Loader.yaml_implicit_resolvers = {"n": [], "N": [], "~": [], "": []}

@@ -42,7 +42,8 @@ _OWN_HEADERS = frozenset(
 """Headers that are not parameters: OpenAPI excludes three (Parameter Object), and the others belong to HTTP itself."""
 FORM = "application/x-www-form-urlencoded"
 _leaves_path = re.compile(r"[\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)").search
-"""Finds what leads to another path: a segment of dots, a backslash, or a control character. Takes an unescaped path."""
+"""Finds what leads to another path: a segment of dots, a backslash, or a control character. Takes a
+percent-decoded path."""
 
 
 class ApiParameter(NamedTuple):
@@ -233,7 +234,7 @@ class _OperationReader:
             method=method.upper(),
             path=path,
             tag=tag,
-            summary=_line(node.get("summary"), MAX_SUMMARY_CHARACTERS) or _first_line(description),
+            summary=_line(node.get("summary"), MAX_SUMMARY_CHARACTERS) or _first_sentence(description),
             description=description,
             parameters=parameters,
             body=self._body(node.get("requestBody")),
@@ -386,7 +387,7 @@ def _line(value: Any, max_characters: int) -> str:
     return printable(" ".join(value.split()), max_characters) if isinstance(value, str) else ""
 
 
-def _first_line(text: str) -> str:
+def _first_sentence(text: str) -> str:
     return _line(re.split(r"(?<=[.!?])\s|\n", text.strip(), maxsplit=1)[0], MAX_SUMMARY_CHARACTERS)
 
 

@@ -59,8 +59,8 @@ def json_schema(
     """Return a JSON Schema of about `max_characters` characters that stands alone.
 
     Raises:
-        UnresolvedReference: the schema itself is a reference that cannot be followed. One further inside accepts any
-            value instead.
+        UnresolvedReference: the schema itself is a reference that cannot be followed. Inside the schema, such a
+            reference becomes a schema that accepts any value.
     """
     writer = _Writer(root, version, max_characters)
     result = writer.write(resolve(root, schema), 0)

@@ -89,7 +89,7 @@ def make_tool(
     document: ApiDocument, operation: ApiOperation,
     call: Callable[[ApiOperation, ApiRequest], Awaitable[t.CallToolResult]], hidden: frozenset[str],
 ) -> ApiTool:  # fmt: skip
-    """Return the tool for an operation. `hidden` are parameters of the query that are credentials."""
+    """Return the tool for an operation. `hidden` has the names of query parameters that are credentials."""
     parameters = _by_argument(operation, hidden)
     schema = _input_schema(document, operation, parameters)
 
@@ -156,7 +156,7 @@ def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
 
 
 def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, ApiParameter]:
-    """Return the parameters by the names of the arguments. If two have the same name, the second one gets a prefix."""
+    """Return the parameters by the names of the arguments. Of two equal names, the second gets a prefix."""
     parameters: dict[str, ApiParameter] = {}
     for parameter in operation.parameters:
         if parameter.name in hidden or (parameter.location == "cookie" and not parameter.required):

@@ -10,7 +10,7 @@ Other URIs are views of the same paths:
 - `api://LABEL`, the API, and `api://LABEL?tag=TAG`, a group of its operations;
 - `PATH?about=get`, the description of an operation, with variables in braces: `api://shop/orders/%7Bid%7D?about=get`;
 - `…?lines=1-200`, `?bytes=…` and `?tail=…`, windows of a long answer. If an operation has a parameter of such a name,
-  the name is that parameter.
+  the name means that parameter.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MAX_DECODINGS = 4
 """A value that is escaped more often than this is refused."""
 ABOUT = "about"
 TAG = "tag"
-_PATH = "-._~!$&'()*+,;=:@"
+_PATH_SAFE = "-._~!$&'()*+,;=:@"
 """Characters of a segment that are not escaped (RFC 3986 §3.3), besides letters and digits."""
-_QUERY = "-._~!$'()*,;:@/?"
+_QUERY_SAFE = "-._~!$'()*,;:@/?"
 """Characters of a name or a value in a query that are not escaped. A `+` would be read as a space."""
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})").search
 _DELIMITERS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
@@ -65,7 +65,7 @@ class ApiUris:
     """Makes and reads the URIs of one API."""
 
     def __init__(self, label: str, hidden_names: frozenset[str] = frozenset()) -> None:
-        self.top = f"api://{quote(label, safe=_PATH)}"
+        self.top = f"api://{quote(label, safe=_PATH_SAFE)}"
         self._hidden_names = hidden_names
         """Parameters that are credentials, which no URI may contain."""
         self._index: TemplateIndex[ApiOperation] = TemplateIndex()
@@ -118,7 +118,7 @@ class ApiUris:
 
     def group(self, tag: str) -> str:
         """Return the URI of a group of operations."""
-        return f"{self.top}?{TAG}={quote(tag, safe=_QUERY)}"
+        return f"{self.top}?{TAG}={quote(tag, safe=_QUERY_SAFE)}"
 
     def shown_parameters(self, operation: ApiOperation) -> Iterator[ApiParameter]:
         """Yield the parameters that a URI may have."""
@@ -186,7 +186,7 @@ class ApiUris:
         Raises:
             InvalidArgument: a parameter is unknown or missing, or its value is not allowed.
         """
-        known_names = {
+        known = {
             parameter.name: parameter
             for parameter in operation.parameters_in("query")
             if parameter.name not in self._hidden_names
@@ -196,17 +196,15 @@ class ApiUris:
             if name in self._hidden_names:
                 raise InvalidArgument(f"{printable(name)} is a credential, which no URI may contain.")
             if (
-                name not in known_names
+                name not in known
                 and name not in PAGE_NAMES
-                and not (
-                    object_name in known_names and known_names[object_name].style == "deepObject" and name.endswith("]")
-                )
+                and not (object_name in known and known[object_name].style == "deepObject" and name.endswith("]"))
             ):
-                names = ", ".join([*known_names, *(each for each in WINDOWS if each not in known_names)])
+                names = ", ".join([*known, *(each for each in WINDOWS if each not in known)])
                 raise InvalidArgument(f"{operation.name} has no parameter {printable(name)!r}. It has {names[:1_000]}.")
         for parameter in operation.parameters_in("path"):
             self._check_value(operation, parameter, _json_value(parameter.schema, values.get(parameter.variable, "")))
-        for name, parameter in known_names.items():
+        for name, parameter in known.items():
             texts = [value for other, value in pairs if other == name]
             if parameter.style == "deepObject":
                 continue
@@ -248,7 +246,7 @@ def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
     """Return the path of a request, escaped. `values` has a text for each variable of the template."""
 
     def value_of(parameter: ApiParameter) -> str:
-        return quote(values[parameter.variable], safe=_PATH + ("/" if parameter.allows_slashes else ""))
+        return quote(values[parameter.variable], safe=_PATH_SAFE + ("/" if parameter.allows_slashes else ""))
 
     return _path(operation, value_of)
 
@@ -270,7 +268,7 @@ def is_escaped_path(value: str, *, allow_slashes: bool) -> bool:
 
 def query_text(pairs: Sequence[tuple[str, str]]) -> str:
     """Return the query of a request or a URI."""
-    return "&".join(f"{quote(name, safe=_QUERY)}={quote(value, safe=_QUERY)}" for name, value in pairs)
+    return "&".join(f"{quote(name, safe=_QUERY_SAFE)}={quote(value, safe=_QUERY_SAFE)}" for name, value in pairs)
 
 
 def _json_value(schema: JsonObject, text: str) -> Any:
@@ -323,7 +321,7 @@ def _path(operation: ApiOperation, text_of: Callable[[ApiParameter], str]) -> st
 
 def _literal(text: str) -> str:
     """Return a part of a path of the document, escaped. The document may have escaped it already."""
-    return quote(text, safe=_PATH + ("/" if _BROKEN_ESCAPE(text) else "/%"))
+    return quote(text, safe=_PATH_SAFE + ("/" if _BROKEN_ESCAPE(text) else "/%"))
 
 
 def _is_array(parameter: ApiParameter) -> bool:

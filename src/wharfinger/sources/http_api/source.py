@@ -116,13 +116,13 @@ class HttpApi(Watched[Polling], Source):
         self.uri, self._matches = uris.top, uris.matches
         self._loaded: _LoadedDocument | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._loading: asyncio.Lock | None = None
+        self._loading_lock: asyncio.Lock | None = None
         self._servers: list[Server] = []
         self._tools: dict[int, set[str]] = {}
         """The names of the tools that this source registered, by the identity of the server."""
         self._seen: BoundedCache[str, str] = BoundedCache(MAX_SEEN_URIS)
         """The last version of each resource that is or may be watched."""
-        self._document_checked = 0.0
+        self._document_checked_at = 0.0
         self._watches = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
         if root is not None:
             self._use(self._loaded_from(root, ""))
@@ -147,11 +147,11 @@ class HttpApi(Watched[Polling], Source):
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # the thread that looks for changes hands its requests to this loop
-            self._loop, self._loading = loop, None
+            self._loop, self._loading_lock = loop, None
         if self._loaded is None:
-            if self._loading is None:
-                self._loading = asyncio.Lock()
-            async with self._loading:
+            if self._loading_lock is None:
+                self._loading_lock = asyncio.Lock()
+            async with self._loading_lock:
                 if self._loaded is None:
                     await self._fetch_document()
         assert self._loaded is not None
@@ -161,7 +161,7 @@ class HttpApi(Watched[Polling], Source):
         """Fetch the document, and use it if it has changed. Returns whether it has changed."""
         settings = self._settings
         headers = {**settings.headers, "accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
-        self._document_checked = time.monotonic()
+        self._document_checked_at = time.monotonic()
         if not self._client.probe_url:
             self._client.probe_url = settings.document_url
         try:
@@ -300,7 +300,7 @@ class HttpApi(Watched[Polling], Source):
         Raises:
             SourceUnavailable: the API cannot be reached.
         """
-        age = time.monotonic() - self._document_checked
+        age = time.monotonic() - self._document_checked_at
         if not self._settings.document_url or age < self._watches.every * DOCUMENT_ROUNDS:
             return loaded
         try:
@@ -596,7 +596,7 @@ _JSON_OR_XML = re.compile(r"json|\bxml").search  # not openxmlformats or musicxm
 
 
 def _utf8(answer: KeptAnswer) -> bytes:
-    """Return the body. If the API states another encoding, it is converted to UTF-8."""
+    """Return the body in UTF-8, converted from the encoding that the API states if that is another one."""
     encoding = declared_encoding(answer.charset)
     if encoding in ("", "utf-8", "ascii"):
         return answer.body
@@ -624,7 +624,7 @@ def _with_named_arguments(call: Callable[[JsonObject], Awaitable[t.CallToolResul
 
 
 def _credentials_hint(error: Exception, loaded: _LoadedDocument, operation: ApiOperation) -> str:
-    """Return a sentence with the variables to set, if an API requires credentials."""
+    """Return a sentence with the variables to set if the API answered 401; otherwise an empty string."""
     if " answered 401 " not in str(error):
         return ""
     return (

@@ -190,7 +190,9 @@ class UpstreamSource(Source):
         return uri == self.status or (self._index.covers(uri) and not self._belongs_elsewhere(uri))
 
     def _belongs_elsewhere(self, uri: str) -> bool:
-        """Return whether a URI belongs to a source of this server, or to another upstream that listed it first."""
+        """Return whether a URI belongs to a static resource or another source of this server.
+
+        If two upstreams listed it, it belongs to the one that was included first."""
         if self._server is None:
             return False
         resources, is_earlier = self._server.resources, True

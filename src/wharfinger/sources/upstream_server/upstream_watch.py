@@ -27,7 +27,7 @@ LIST_INTERVAL_SECONDS = 1.0
 
 
 class UpstreamWatch:
-    """Watches URIs in bundles: URIs whose watch began in the same turn of the event loop share one upstream watch.
+    """Watches URIs in bundles: URIs whose watch began in the same iteration of the event loop share one upstream watch.
 
     Args:
         client: Connects to the server.
