@@ -30,7 +30,7 @@ __all__ = ["Polling"]
 log = logging.getLogger("wharfinger.sources")
 
 INTERVAL_SECONDS = 1.0
-"""Default time between two rounds."""
+"""Default time between the beginnings of two rounds."""
 MAX_RECORDED = 1_024
 """Maximum number of URIs whose state is recorded in case a watch follows."""
 SLEEP_RATIO = 20

@@ -183,7 +183,7 @@ KINDS: tuple[SourceKind, ...] = (
         secret=_MYSQLPWD,
         environment="MYSQL_PWD",
     ),
-    SourceKind("oracle://…", "another database of SQLAlchemy", "sql", ("oracle", "mssql")),
+    SourceKind("oracle://…", "another database that SQLAlchemy supports", "sql", ("oracle", "mssql")),
     SourceKind(
         "log:GLOB",
         "logs, followed through rotation",
@@ -216,8 +216,8 @@ KINDS: tuple[SourceKind, ...] = (
         suffixes=(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"),
         static=True,
     ),
-    SourceKind("objects:URL", "objects of a store of fsspec", "objects", ("objects",), _rest_of_word),
-    SourceKind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
+    SourceKind("objects:URL", "objects of any store that fsspec supports", "objects", ("objects",), _rest_of_word),
+    SourceKind("memory://PATH", "objects that fsspec keeps in memory", "objects", ("memory",)),
     SourceKind(
         "table:GLOB",
         "tables in CSV, JSON Lines, Parquet or Excel",

@@ -92,7 +92,8 @@ class KeptAnswer(NamedTuple):
     def ttl_ms(self) -> int:
         """Milliseconds for which a client may use it: the rest of `max-age`.
 
-        Without `Cache-Control`, a share of the time since `Last-Modified` (`ttl.ttl_ms`); otherwise 0."""
+        Without `Cache-Control`, a share of the time since `Last-Modified` (`ttl.ttl_ms`); otherwise 0.
+        """
         if self.fresh_until:
             return max(0, min(round((self.fresh_until - time.monotonic()) * 1000), IMMUTABLE_TTL_MS))
         return ttl_ms(self.modified) if self.has_no_cache_control else 0

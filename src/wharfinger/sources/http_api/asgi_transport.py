@@ -136,7 +136,8 @@ class AsgiTransport:
     async def close(self) -> None:
         """End the application's lifespan, after at most `LIFESPAN_SECONDS` for running requests.
 
-        A later request starts the lifespan again."""
+        A later request starts the lifespan again.
+        """
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None and lifespan.loop is asyncio.get_running_loop():
             with suppress(TimeoutError):

@@ -192,7 +192,8 @@ class UpstreamSource(Source):
     def _belongs_elsewhere(self, uri: str) -> bool:
         """Return whether a URI belongs to a static resource or another source of this server.
 
-        If two upstreams listed it, it belongs to the one that was included first."""
+        If two upstreams listed it, it belongs to the one that was included first.
+        """
         if self._server is None:
             return False
         resources, is_earlier = self._server.resources, True
@@ -222,7 +223,7 @@ class UpstreamSource(Source):
 
     @cached_property
     def breaker(self) -> Breaker:
-        """Records whether the server can be reached. If not, `UpstreamClient` refuses requests immediately."""
+        """Records whether the server can be reached. It allows all calls: `UpstreamClient` refuses them immediately."""
         return Breaker(time.monotonic, quick_below=math.inf)
 
     async def probe(self) -> None:
