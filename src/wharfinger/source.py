@@ -333,8 +333,8 @@ class Source:
     def unsearched(self) -> str:
         """Return a sentence that says why a search may miss something now, or an empty string. Must not block.
 
-        Override it if `text` cannot have the text of all documents yet. It is called with each search, so a source may
-        then start to load the missing text.
+        Override it if `text` cannot return the text of all documents yet. It is called with each search, so a source
+        may then start to load the missing text.
         """
         return ""
 

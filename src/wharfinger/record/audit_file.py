@@ -5,8 +5,8 @@ in the file about 20 ms later. If a write fails (disk full, no permission), the 
 tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is at least half
 full.
 
-Lines are written whole. If the disk was full in the middle of a line, its rest is written later, or the whole line
-again, if another process has appended to the file in the meantime.
+Lines are written whole. If the disk was full in the middle of a line, its rest is written later. If another process has
+appended to the file in the meantime, the whole line is written again.
 
 Rotation renames the file to `NAME.2026-11-22T15-36-01.123Z` and begins a new one. Other processes may append to the
 same file: before each batch the thread checks whether the name still belongs to the file that it has open, and opens
@@ -95,7 +95,7 @@ class AuditFile:
 
     @property
     def accepting(self) -> bool:
-        """Whether lines can be written, and the queue has room for those of the requests that run."""
+        """Whether lines can be written, and the queue has room for the lines of the running requests."""
         return not self.failing and self._queued_bytes < QUEUE_BYTES // 2
 
     @property

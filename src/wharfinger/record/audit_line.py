@@ -39,6 +39,8 @@ ACTIONS = {
 
 MAX_TARGET_CHARACTERS = 2048
 """The maximum number of characters of a URI or name that are kept."""
+REDACTED_CHARACTERS = 4 * MAX_TARGET_CHARACTERS
+"""The maximum number of characters of a URI or name in which passwords are looked for; the rest is left out."""
 MAX_FIELD_CHARACTERS = 256
 """The maximum number of characters of any other field."""
 
@@ -103,7 +105,7 @@ def encode_line(line: AuditLine) -> bytes:
     target = line.target
     # `redacted` finds passwords only in targets with one of these characters.
     if len(target) > MAX_FIELD_CHARACTERS or "@" in target or "?" in target or "#" in target:
-        line.target = shorten(redacted(target[: 4 * MAX_TARGET_CHARACTERS]), MAX_TARGET_CHARACTERS, len(target))
+        line.target = shorten(redacted(target[:REDACTED_CHARACTERS]), MAX_TARGET_CHARACTERS, len(target))
     if sum(map(len, _texts_of(line))) > MAX_FIELD_CHARACTERS:
         for name in _TEXTS:
             setattr(line, name, shorten(getattr(line, name), MAX_FIELD_CHARACTERS))
@@ -130,7 +132,7 @@ def shorten(text: str, limit: int, length: int = 0) -> str:
 
     `length` is the length of the whole text, if `text` may be only its beginning.
     """
-    if len(text) <= limit and length <= 4 * MAX_TARGET_CHARACTERS:
+    if len(text) <= limit and length <= REDACTED_CHARACTERS:
         return text
     return f"{text[:limit]}…(+{max(len(text), length) - limit})"
 

@@ -1,6 +1,6 @@
 """Metrics of a server for Prometheus, on an address of their own.
 
-No label has unbounded values: neither URIs nor names nor callers, which belong in the audit log. A method that the
+No label has unbounded values, such as URIs, names and callers: these belong in the audit log. A method that the
 specification does not have is counted as `other`.
 """
 

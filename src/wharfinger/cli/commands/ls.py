@@ -142,7 +142,7 @@ def annotation(item: Any, name: str) -> Any:
 
 
 async def items_of(client: Client, kind: str, list_filter: ListFilter) -> AsyncIterator[Any]:
-    """Yield the items of one list that are shown. Keeps items in memory only to sort them, and at most `limit`."""
+    """Yield the items of one list that are shown. Only sorting keeps items in memory, and at most `limit` of them."""
     methods: dict[str, Callable[[], AsyncIterable[Any]]] = {
         "resources": client.list_resources,
         "templates": client.list_resource_templates,

@@ -146,7 +146,7 @@ def show(contents: list[ResourceContents]) -> None:
     """Print the contents."""
     from wharfinger.cli.render.content_blocks import with_line_end
     from wharfinger.cli.render.highlighting import print_highlighted, summary
-    from wharfinger.cli.render.output import print_bytes, print_text, to_terminal
+    from wharfinger.cli.render.output import print_bytes, print_text, stdout_is_terminal
     from wharfinger.content.text import escape_controls, size_text
 
     for content in contents:
@@ -156,9 +156,9 @@ def show(contents: list[ResourceContents]) -> None:
             click.echo(escape_controls(f"--- {content.uri}  {mime_type or 'no MIME type'}  {amount}"))
         if isinstance(content.text, str):
             text = content.text if len(contents) == 1 else with_line_end(content.text)
-            if not (to_terminal() and print_highlighted(text, mime_type, content.uri)):
+            if not (stdout_is_terminal() and print_highlighted(text, mime_type, content.uri)):
                 print_text(text)
-        elif to_terminal():
+        elif stdout_is_terminal():
             click.echo(escape_controls(summary(bytes_of(content), mime_type)))
         else:
             print_bytes(bytes_of(content))

@@ -31,7 +31,7 @@ class UsageLine(NamedTuple):
 
 
 class ServerAddress(NamedTuple):
-    """The URL for clients, the start page, and how clients are let in: by a token of their own, or by signing in."""
+    """The URL for clients, the start page, and how clients are let in: by a token, or by signing in."""
 
     mcp: str
     page: str

@@ -11,10 +11,10 @@ import msgspec
 from wharfinger.cli.render.formatting import columns
 from wharfinger.content.text import escape_controls
 
-__all__ = ["print_bytes", "print_json", "print_rows", "print_text", "to_terminal"]
+__all__ = ["print_bytes", "print_json", "print_rows", "print_text", "stdout_is_terminal"]
 
 
-def to_terminal() -> bool:
+def stdout_is_terminal() -> bool:
     """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
@@ -25,7 +25,7 @@ def print_json(value: Any) -> None:
     It is one line; at a terminal it is indented and in colour, if rich is installed.
     """
     line = printable_json(msgspec.json.encode(value).decode("utf-8"))
-    if to_terminal() and not os.environ.get("NO_COLOR"):
+    if stdout_is_terminal() and not os.environ.get("NO_COLOR"):
         try:
             from rich.console import Console
             from rich.highlighter import JSONHighlighter
@@ -59,9 +59,9 @@ def print_rows(rows: list[tuple[str, ...]]) -> None:
 
 def print_text(text: str) -> None:
     """Print text: unchanged into a file or pipe, with the control characters escaped at a terminal."""
-    data = escape_controls(text, keep="\n\t\r") if to_terminal() else text
+    data = escape_controls(text, keep="\n\t\r") if stdout_is_terminal() else text
     print_bytes(data.encode("utf-8", "surrogatepass"))
-    if to_terminal() and not text.endswith("\n"):
+    if stdout_is_terminal() and not text.endswith("\n"):
         print_bytes(b"\n")
 
 

@@ -85,14 +85,14 @@ def item_lists(banner: Banner, items: PageItems) -> str:
     open_to_all = not client and not banner.address.issuers
     linked = open_to_all and (url.scheme == "https" or is_loopback(url.hostname or ""))
     parts: list[str] = []
-    for title, some, more, verb in (
+    for title, listed, more, verb in (
         ("Resources", items.resources, items.more_resources, "read"),
         ("Templates", items.templates, items.more_templates, "complete"),
     ):
-        if not some:
+        if not listed:
             continue
         parts.append(f"<h2>{title}</h2>")
-        for item in some:
+        for item in listed:
             facts = ", ".join(shown(fact) for fact in (item.kind, item.size) if fact)
             command = shlex.join((*banner.program, verb, *client, banner.address.mcp, item.uri))
             if verb == "complete":

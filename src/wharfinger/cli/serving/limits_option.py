@@ -53,7 +53,10 @@ def parse(words: Iterable[str]) -> dict[str, float]:
 
 
 def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
-    """Return the defaults of a struct by their names in `--limit`. A name that `Limits` has too begins with `http_`."""
+    """Return the defaults of a struct by their names in `--limit`.
+
+    If a limit of HTTP and one of the protocol have the same name, that of HTTP begins with `http_`.
+    """
     protocol_names = () if kind is Limits else Limits.__struct_fields__
     return {
         f"http_{field.name}" if field.name in protocol_names else field.name: field.default

@@ -31,7 +31,7 @@ MAX_SECRET_BYTES = 64 * 1024
 RULES = ("allow", "deny", "limit", "test")
 """The keys of a policy."""
 NAMES = {"words": "sources"}
-"""The keys of parameters that have another name in the file."""
+"""The key in the file for each parameter whose name differs from its key."""
 NOT_IN_FILES = frozenset({"file", "help", "quiet", "verbose", "demo"})
 
 _PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(?::-(?P<default>[^{}]*))?\}")

@@ -45,11 +45,11 @@ class HostFile:
         return self._edit(self._format.find, name, new_entry)  # type: ignore[no-any-return]
 
     def with_entry(self, name: str, entry: dict[str, Any]) -> str:
-        """Return the text with an entry set; raises CommandError as `find` does."""
+        """Return the text with an entry set; raises CommandError as `find` does, and MissingExtra for TOML."""
         return self._edit(lambda *arguments: self._format.put(*arguments, entry), name, entry)  # type: ignore[no-any-return]
 
     def without_entry(self, name: str) -> str:
-        """Return the text without an entry; raises CommandError as `find` does."""
+        """Return the text without an entry; raises as `with_entry` does."""
         return self._edit(self._format.remove, name, None)  # type: ignore[no-any-return]
 
     def _edit(self, edit: Callable[[str, str, str], Any], name: str, new_entry: dict[str, Any] | None) -> Any:

@@ -187,7 +187,7 @@ def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, 
 
 
 def check_revision(ctx: click.Context, options: ConnectionOptions) -> None:
-    """Raise click.UsageError if there is no such revision."""
+    """Raise click.UsageError if `--revision` names none that exists."""
     from wharfinger.protocol.revisions import REVISIONS
 
     if options.revision is not None and options.revision not in REVISIONS:
@@ -195,7 +195,7 @@ def check_revision(ctx: click.Context, options: ConnectionOptions) -> None:
 
 
 def saved_sign_in(targets: Iterable[object]) -> Authorize | None:
-    """Return the tokens saved by `wharfinger auth login`, or None if none of the targets is the URL of a server."""
+    """Return a sign-in with the tokens that `wharfinger auth login` saved; None if no target is an HTTP URL."""
     if not any(isinstance(target, str) and target.startswith("http") for target in targets):
         return None
     from wharfinger.auth import FileTokens, SignIn

@@ -1,4 +1,4 @@
-"""Completion in a shell: TARGET by names and paths, the next word by the lists of a running server."""
+"""Completion in a shell: TARGET from names and paths, the words after it from the lists of a running server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]
 
 
 def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> list[CompletionItem]:
-    """Suggest the features of a server that is already running; completion starts none."""
+    """Suggest names or URIs that a running server lists. Completion starts no server."""
     from wharfinger.cli.targets.target import parse_target
 
     target = parse_target(ctx, word)

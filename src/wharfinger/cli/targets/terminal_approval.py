@@ -78,7 +78,7 @@ def shown_name(name: str) -> str:
 
 
 class SamplingApproval:
-    """Shows a person what a server asks the model, and then the model's answer, before passing each on.
+    """Shows a person what a server asks the model, and then the model's answer. Nothing is sent before they agree.
 
     The person can change both.
     """

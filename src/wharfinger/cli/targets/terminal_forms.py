@@ -26,7 +26,7 @@ YES, NO = frozenset(("y", "yes", "true", "1")), frozenset(("n", "no", "false", "
 
 
 class FormDeclined(Exception):
-    """The person declined, with Ctrl-D or an answer."""
+    """The person declined, with Ctrl-D or an answer, or the terminal was closed."""
 
 
 class TerminalForms:
