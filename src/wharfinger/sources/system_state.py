@@ -136,7 +136,7 @@ class System(Watched[Polling], Source):
         first = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
         return t.ReadResourceResult(contents=[first], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
 
-    def _text(self, uri: str) -> tuple[str, bytes, Hashable]:
+    def _measure(self, uri: str) -> tuple[str, bytes, Hashable]:
         """Return the name of a view, its measurement as JSON, and the rounded values that watches compare."""
         name, query = _parse(uri)
         view = VIEWS[name]
