@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.sources.folder import file_watch, safe_open
+from wharfinger.sources.folder.inotify import ADDED
 from wharfinger.sources.folder.source import Folder
 from wharfinger.sources.folder.tree import FileTree, OpenDirectory, TreeEntry
 from wharfinger.testing.source_suite.driver import ChangeRecorder
@@ -229,6 +230,15 @@ def test_the_thread_ends_after_the_last_unwatch_and_starts_again(
     folder.watch(uri, recorder)  # the thread starts again
     (charts / "tides.csv").write_text("3")
     recorder.wait_for(uri)
+
+
+def test_a_hint_before_the_list_was_walked_leads_to_a_walk(source: Folder, charts: Path) -> None:
+    """A bug: an empty list was its first snapshot, so that the walk reported a change that had not happened."""
+    thread = file_watch._WatchThread(source._watches, file_watch._WakeSignal())
+    item = file_watch._Watched(print, (), True)
+    source._watches._watched[None] = item
+    assert not thread._handle({(ADDED, str(charts / "new.txt"))})
+    assert item.last_snapshot is None
 
 
 def test_no_thread_runs_before_the_first_watch(source: Folder) -> None:

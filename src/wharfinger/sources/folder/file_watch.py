@@ -355,8 +355,8 @@ class _WatchThread:
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
         """Follow hints. Return False if a new plan is needed.
 
-        That is so if directories were added or removed, a `.gitignore` or the root has changed, or there are too many
-        hints.
+        That is so if directories were added or removed, a `.gitignore` or the root has changed, the list was not walked
+        yet, or there are too many hints.
         """
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
@@ -377,7 +377,9 @@ class _WatchThread:
         if not plan_is_current and len(self.directories) < FEW_DIRECTORIES:
             return False
         watched = self.watch.watched()
-        if None in watched and not self._compare_listings(watched[None], changed_directories):
+        item = watched.get(None)
+        # The watch of the list may have begun after the plan was made: then the list was not walked yet.
+        if item is not None and (item.last_snapshot is None or not self._compare_listings(item, changed_directories)):
             return False
         self._compare_uris(watched, touched)
         return plan_is_current
