@@ -338,9 +338,9 @@ class Cancelled(NoAnswer):
 class URLElicitationRequired(ProtocolError):
     """Raised by handlers: the user must open a URL before this request can be served, for example to sign in.
 
-    A client of 2025-11-25 gets this error (-32042) and sends the request again after the user has opened it. A client
-    of 2026-07-28 gets a request to open the URL and sends the original request again. Other clients get an error. Pass
-    `elicitation_id` to `Server.elicitation_complete` when the user is done.
+    A client of 2025-11-25 gets this error (-32042) and sends the request again after the user has opened the URL. A
+    client of 2026-07-28 gets a request to open the URL and sends the original request again. Other clients get an
+    error. Pass `elicitation_id` to `Server.elicitation_complete` when the user is done.
     """
 
     code = -32042
@@ -414,7 +414,7 @@ class InvalidResponse(WharfingerError):
 
 
 class NotVerified(InvalidResponse):
-    """A file of a skill does not match its manifest, or is missing there: it must not be used."""
+    """A file of a skill does not match the manifest, or the manifest does not list it: the file must not be used."""
 
 
 class NotMCP(WharfingerError):

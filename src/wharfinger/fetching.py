@@ -54,11 +54,11 @@ __all__ = [
 ]
 
 EXCHANGE_SECONDS = 30.0
-"""The maximum seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
+"""The maximum seconds of one exchange with all its redirects, from the first look-up of a name to the last byte."""
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 8
-"""The maximum number of connections of one fetcher at a time; further requests wait within their time."""
+"""The maximum number of connections of one fetcher at a time; others wait, which counts towards their time."""
 KEEP_ALIVE_SECONDS = 4.0
 """Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
 USER_AGENT = f"wharfinger/{__version__}"

@@ -88,7 +88,7 @@ _IPV4_PREFIXES = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "
 def is_public(address: str) -> bool:
     """Return whether an IP address is on the public internet, rather than in a private network or on this machine.
 
-    An IPv6 address that contains an IPv4 address is public if the IPv4 address is: a gateway may forward to it.
+    An IPv6 address that contains IPv4 addresses is public if all of these are: a gateway may forward to them.
     """
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

@@ -174,7 +174,7 @@ class Source:
     """
 
     name: str = ""
-    """One word that names the source in URIs, and in searches of this source only."""
+    """One word that names the source in URIs, and in searches that are limited to it."""
 
     uri: str = ""
     """The URI of its top directory, or an empty string if there is none."""

@@ -103,7 +103,7 @@ def _shown(result: Any) -> Any:
 
 
 class _Run:
-    """A call in one era, and the channel of its requests: each question is answered at once."""
+    """A call in one era. It is also the channel of the call's requests, which answers each question at once."""
 
     multiplexed = True
 
@@ -161,7 +161,7 @@ class _Run:
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Any:
-        """Return the answer to a question, or None in the stateless era."""
+        """Return an awaitable of the answer to a question, or None in the stateless era."""
         return None if request.session is None else self.reply(method, params)
 
     async def reply(self, method: str, params: Any) -> Message:

@@ -35,7 +35,7 @@ class AccessLog:
         self.known: dict[tuple[str, str, str], None] = {}
 
     def follow(self, server: Server) -> None:
-        """Log the calls, clients and changes of a server."""
+        """Log the reads, calls, clients and changes of a server."""
         for method, describe in SUBJECTS.items():
             server.methods.add_middleware(self._call_middleware(*describe), (method,), outermost=True)
         for method in FIRST_METHODS:
@@ -45,7 +45,7 @@ class AccessLog:
         server.watching.on_sent = self._log_change
 
     def _call_middleware(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
-        """Return middleware that logs each call after it has ended."""
+        """Return middleware that logs each request after it has ended."""
 
         @transparent
         async def around(request: Request, next: Next) -> Any:
@@ -111,7 +111,7 @@ SUBJECTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "resources/read": ("read", uri_of),
     "tools/call": ("call", call_of),
 }
-"""Methods that are logged per call: the verb, and how to describe the params."""
+"""The methods of which each request is logged, with the verb of its line and the function that describes its params."""
 
 FIRST_METHODS = ("initialize", "server/discover", "resources/list", "tools/list", "subscriptions/listen")
 """Methods that a client is likely to call first."""

@@ -54,7 +54,7 @@ def is_any_address(host: str) -> bool:
     try:
         return ip_address(host).is_unspecified
     except ValueError:
-        return host == "0"
+        return host == "0"  # the resolver reads it as 0.0.0.0
 
 
 def reachable_url(url: str) -> str:

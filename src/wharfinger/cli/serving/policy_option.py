@@ -19,7 +19,7 @@ INLINE = "wharfinger.policy"
 
 
 def set_policy(ctx: click.Context, server: Server, file: str, report_only: bool) -> None:
-    """Let the server enforce the policy in a file. The tests of the policy must pass.
+    """Let the server enforce the policy in `file`, or else in the file of `serve -f`. The policy's tests must pass.
 
     Raises:
         UnusablePolicy: the policy cannot be used, or a test fails; the message names the rule or the test.

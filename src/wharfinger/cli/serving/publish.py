@@ -68,9 +68,9 @@ def make_server(
 def instructions(sources: Sequence[PreparedSource]) -> str:
     """Return the instructions for a model: how to list, read in part, search and watch, and a line for each source.
 
-    A line has the kind of data, the scheme, and the parameters that the source declares. If there are several sources
-    of one kind, only the line of the first has parameters. Sources in which the current caller may read nothing have no
-    line.
+    A line has the URI of the source, the parameters that the source declares, and the kind of data if it is not files.
+    If there are several sources of one kind, only the line of the first has parameters. Sources in which the current
+    caller may read nothing have no line, and of the others only the first `NAMED_SOURCES` have one.
     """
     from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES

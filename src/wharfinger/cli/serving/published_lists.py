@@ -21,7 +21,7 @@ __all__ = ["ServerLists", "read_server_lists", "read_target_lists"]
 MAX_LISTED = 20_000
 """Maximum number of resources, tools or prompts of a server that are read."""
 MAX_PROBED = 200
-"""Maximum number of URIs that are read because a pattern matches nothing that is listed."""
+"""Maximum number of unlisted URIs that are read, to find out whether a pattern that matches no listed URI is wrong."""
 TIMEOUT_SECONDS = 60.0
 
 ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
@@ -38,10 +38,11 @@ class ServerLists(NamedTuple):
 def read_target_lists(
     ctx: click.Context, targets: Sequence[str], choose_probes: ChooseProbes = lambda uris: ()
 ) -> ServerLists:
-    """Read the lists of what `wharfinger serve` would publish for these words, or of one other server.
+    """Read the lists of what `wharfinger serve` would publish for `targets`, or of the server that one target names.
 
     Raises:
         WharfingerError: something cannot be published or reached.
+        click.UsageError: there are several targets and one of them is a server, or the only target is not valid.
     """
     from wharfinger.source import UnusableSource
     from wharfinger.sources.registry import parse_word
@@ -96,9 +97,9 @@ async def _read_lists(client: Client, choose_probes: ChooseProbes) -> ServerList
     from wharfinger.policy.findings import Published
 
     has = client.capabilities
-    resources, resources_complete = await _first(client.list_resources() if has.resources else None)
-    tools, tools_complete = await _first(client.list_tools() if has.tools else None)
-    prompts, prompts_complete = await _first(client.list_prompts() if has.prompts else None)
+    resources, resources_complete = await _first_items(client.list_resources() if has.resources else None)
+    tools, tools_complete = await _first_items(client.list_tools() if has.tools else None)
+    prompts, prompts_complete = await _first_items(client.list_prompts() if has.prompts else None)
     uris = [resource.uri for resource in resources]
     missing = [uri for uri in list(choose_probes(uris))[:MAX_PROBED] if not await _exists(client, uri)]
     published = Published(
@@ -112,8 +113,8 @@ async def _read_lists(client: Client, choose_probes: ChooseProbes) -> ServerList
     return ServerLists(published, tuple(harmless))
 
 
-async def _first(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:
-    """Return at most MAX_LISTED items, and whether the list has no more."""
+async def _first_items(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:
+    """Return at most MAX_LISTED items, and whether these are all items of the list."""
     listed: list[Any] = []
     if items is not None:
         async for item in items:

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def record_options(command: F) -> F:
-    """Add the options. The command has no parameters for them: it calls `set_record`."""
+    """Add the options. The command has no parameters for them, and calls `set_record`, which finds their values."""
     for add in reversed(OPTIONS):
         command = add(command)
     return command
@@ -73,7 +73,7 @@ def set_record(ctx: click.Context, server: Server, *, stdio: bool) -> None:
     """Let the server record its requests, and serve metrics, as the options say.
 
     Raises:
-        click.UsageError: an option is not valid, or is given without `--audit`.
+        click.UsageError: an option is not valid, or an option of the record is given without `--audit`.
         MissingExtra: prometheus-client is not installed.
     """
     values: dict[str, Any] = ctx.meta[VALUES]

@@ -170,7 +170,7 @@ def serve_http(
 
 
 def make_site(server: Server, settings: HttpSettings) -> BrowseSite:
-    """Return the live page of this server. Each visitor uses the server as their own principal.
+    """Return the live page of this server. It calls the server as the principal of its visitor.
 
     Raises:
         MissingExtra: the extra `browse` is not installed.
@@ -215,7 +215,7 @@ def server_address(url: str, settings: HttpSettings) -> ServerAddress:
 def check_credentials(settings: HttpSettings) -> None:
     """Raise click.UsageError if the options for tokens do not fit together."""
     if settings.token_env and (settings.tokens or settings.auth):
-        raise click.UsageError("--token-env lets one token in: leave it out, or leave out --tokens and --auth.")
+        raise click.UsageError("--token-env accepts a single token: leave it out, or leave out --tokens and --auth.")
     if settings.require_scope and not (settings.tokens or settings.auth):
         raise click.UsageError("--require-scope is for tokens with scopes: add --tokens FILE or --auth ISSUER_URL.")
     has_known_url = settings.public_url or (is_loopback(settings.listen.host) and settings.listen.port)
@@ -267,7 +267,7 @@ async def report_unreachable(auth: TokenAuth) -> None:
 
 
 def forbid_core_files() -> None:
-    """Prevent this process from writing a core file: its memory has tokens, which stay valid after a crash."""
+    """Prevent this process from writing a core file: it would contain tokens, which stay valid after a crash."""
     try:
         import resource
     except ImportError:  # Windows

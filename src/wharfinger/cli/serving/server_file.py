@@ -1,8 +1,8 @@
 """`serve -f wharfinger.toml`: a server in one file.
 
-Its keys are the parameters of the function `serve`, which are named after the options, and `sources` for the words. The
-values become the defaults of the options, so the command line overrides the file. Rules (`[[allow]]`, `[[deny]]`,
-`[[limit]]`, `[[test]]`) may be in the same file.
+The keys are the names of the parameters of the function `serve`, which are named after the options. Only the parameter
+`words` has another key, `sources`. The values become the defaults of the options, so the command line overrides the
+file. Rules (`[[allow]]`, `[[deny]]`, `[[limit]]`, `[[test]]`) may be in the same file.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def read_table(path: Path) -> dict[str, Any]:
         return tomllib.loads(text.decode())
     except OSError as error:
         raise UnusableServerFile(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # the message of tomllib has line and column, and no values
+    except (ValueError, RecursionError) as error:  # the message of tomllib has the line and column, and no values
         raise UnusableServerFile(f"{path} is not TOML: {error}.") from None
 
 
@@ -174,14 +174,14 @@ class FileValues:
         if param.name == "words":
             from wharfinger.sources.registry import absolute_word, parse_word
 
-            with contextlib.chdir(self.folder):  # nothing else runs yet
+            with contextlib.chdir(self.folder):  # for the whole process, in which nothing else runs yet
                 return absolute_word(parse_word(text), secrets=True)
         if isinstance(param.type, click.Path) and text not in ("", "-"):
             return os.path.join(self.folder, os.path.expanduser(text))
         return text
 
     def _fill(self, match: re.Match[str], key: str) -> str:
-        """Return the value of a placeholder: of a variable, or the content of a file."""
+        """Return what replaces a placeholder: the value of a variable, or the content of a file."""
         kind, name = match["kind"], match["name"]
         default: str | None = match["default"]
         if kind == "file":

@@ -92,7 +92,7 @@ def import_named(name: str) -> ModuleType:
 
 
 def import_error(place: str, error: BaseException) -> CommandError:
-    """Return an error that says in one line where the import failed."""
+    """Return an error that says in one line where and why the import failed."""
     from wharfinger.cli.tracebacks import place_of
 
     text = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}".rstrip(": ")

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class HttpSettings(NamedTuple):
-    """The settings of a server over HTTP; the fields are named after the options."""
+    """The settings of a server over HTTP: the address of `--http`, and the values of the other options by name."""
 
     listen: ListenAddress
     allow_host: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class ServingCommand(click.Command):
 
 
 def serving_options(command: F) -> F:
-    """Add the options; the command passes them to `choose_transport`."""
+    """Add the options. The command passes all but those of the policy to `choose_transport`."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command

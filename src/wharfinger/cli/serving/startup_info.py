@@ -21,7 +21,7 @@ __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_sec
 COLLECT_SECONDS = 0.5
 """The maximum time to wait for all sources together."""
 EXAMINED_RESOURCES = 500
-"""Maximum number of resources of a source among which one worth watching is chosen."""
+"""Maximum number of resources of a source that are examined to find one worth watching."""
 FACTS_CHARACTERS = 200
 
 Rank = tuple[bool, bool, str, str]
@@ -75,7 +75,8 @@ class _SourceProbe:
 def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
     """Return the rank of the resource most likely to change: a log if there is one, else a text, else any other.
 
-    Returns None if the source never changes, lists its resources asynchronously, or has none in its first page.
+    Returns None if the source never changes, lists its resources asynchronously, or has nothing but directories in its
+    first page.
     """
     from wharfinger.server.threads import is_async
 

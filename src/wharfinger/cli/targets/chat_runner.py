@@ -139,7 +139,7 @@ class ChatRunner:
             click.echo(escape_controls(line), err=True)
 
     def _saver(self, store: ConversationStore, conversation: Conversation) -> Callable[[], None]:
-        """Return a function that saves the conversation. After a failure, which it reports, it does nothing."""
+        """Return a function that saves the conversation. It reports the first failure, and then does nothing more."""
         failed: list[bool] = []
 
         def save() -> None:
@@ -154,7 +154,7 @@ class ChatRunner:
         return save
 
     async def _answer_once(self, chat: Chat, question: str, save: Callable[[], None]) -> int:
-        """Answer one question, and print the answer."""
+        """Answer one question, and print the answer. Returns 1 if the maximum number of rounds was reached, else 0."""
         await chat.host.ready(self._connection.timeout)
         check_servers(chat.host)
         self._note_servers(chat.host)

@@ -40,7 +40,8 @@ class HostFile:
         """Return the entry of a server, or None if the file has no such entry.
 
         Raises:
-            CommandError: the file cannot be read; with `new_entry`, the message shows what to add by hand.
+            CommandError: the text cannot be parsed, or the value of `host.table` is not a table. With `new_entry`,
+                the message shows what to add by hand.
         """
         return self._edit(self._format.find, name, new_entry)  # type: ignore[no-any-return]
 
@@ -78,8 +79,8 @@ class HostFile:
     def write(self, new: str) -> Path | None:
         """Replace the file in one step, and keep links and mode. Returns the backup, or None if there was no file.
 
-        The only backup is the file before the last change. The name of this program is in the backup's name, so that no
-        backup of another program is overwritten.
+        One backup is kept: the file as it was before this change. The name of this program is in the backup's name, so
+        that no backup of another program is overwritten.
         """
         import shutil
         import tempfile

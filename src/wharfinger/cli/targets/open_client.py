@@ -101,7 +101,10 @@ def with_client(
 
 
 def explain(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
-    """Return the error with a hint, and with the cause that the server wrote to its standard error."""
+    """Return the error with a hint, and with the cause that the server wrote to its standard error.
+
+    If the connection failed or was lost, the error of `own_failure` is returned instead, if there is one.
+    """
     from wharfinger.cli.targets.connection_hints import connection_hint
     from wharfinger.cli.tracebacks import cause_in
     from wharfinger.errors import ConnectionFailed, ConnectionLost
@@ -118,7 +121,7 @@ def explain(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exc
 
 
 def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> CommandError | None:
-    """Return the last error that the server has printed, such as a failed import, if it runs this program too.
+    """Return the last error that the server has printed, such as a failed import, if the server is this program too.
 
     Returns None for another program, or if no error was printed.
     """

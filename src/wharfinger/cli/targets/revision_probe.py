@@ -1,4 +1,4 @@
-"""Finds the protocol revisions that a server speaks, by connecting in each."""
+"""Finds the protocol revisions that a server speaks, by connecting once with each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wharfinger.protocol.revisions import SUPPORTED
 __all__ = ["probe_revisions"]
 
 PROBE_SECONDS = 10.0
-"""The maximum time for connecting in one revision."""
+"""The maximum time for one connection attempt."""
 
 
 async def probe_revisions(

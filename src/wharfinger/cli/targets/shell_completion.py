@@ -14,7 +14,7 @@ from wharfinger.cli.options import COMMAND, CONFIG
 __all__ = ["complete_words"]
 
 ANSWER_SECONDS = 1.5
-"""The maximum wait for a server. People who pressed Tab believe after that time that nothing happens."""
+"""The maximum wait for a server. After that time, a person who pressed Tab believes that nothing happens."""
 SHOWN_ITEMS = 200
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -50,7 +50,8 @@ def split_words(
         ctx: the context of the command.
         words: the arguments.
         names: the names of the required arguments after the target.
-        where: a clause for the error that says where the first of them is listed.
+        where: a clause that says which command lists the values of the first of these arguments, for the error if it is
+            missing.
 
     Raises:
         click.UsageError: an argument is missing, or the target is not valid.
@@ -105,7 +106,7 @@ def parse_target(ctx: click.Context, word: str) -> Target:
     if "://" in word or word.startswith("unix:"):
         hint = " Write unix:/path with the absolute path." if word.startswith("unix:") else ""
         raise click.UsageError(f"{word}: only http:// and https:// URLs and unix:/path are supported.{hint}", ctx)
-    # A path takes precedence over a name, except in a file that was chosen with --config.
+    # A path takes precedence over the name of a server, unless the file with the names was chosen with --config.
     readers = (configured_target, local_target) if ctx.meta.get(CONFIG) else (local_target, configured_target)
     for read in readers:
         target = read(ctx, word)

@@ -63,11 +63,11 @@ class ContentTests(ContractBase):
         """Changed content has a new version, and all methods report it."""
         uri = self.change(driver.source)
         if uri is None:
-            pytest.skip("this suite cannot change the source")
+            pytest.skip("`change` returns None")
         old_version = driver.ask("version", uri)
-        expect(old_version, "Versions", f"{uri} can change, and has no version.")
+        expect(old_version, "Versions", f"{uri} can change, but has no version.")
         self.change_again(driver, uri)
-        until(lambda: driver.ask("version", uri) != old_version, "Versions", f"{uri} changed, and its version did not.")
+        until(lambda: driver.ask("version", uri) != old_version, "Versions", f"{uri} changed, but its version did not.")
         if not self.live:
             versions = {
                 driver.ask("version", uri),
@@ -111,7 +111,7 @@ class ContentTests(ContractBase):
     def test_joined_windows_are_the_whole_content(self, driver: SourceDriver) -> None:
         """Following the next windows loses and repeats nothing."""
         if self.windowed is None:
-            pytest.skip("has nothing large")
+            pytest.skip("`windowed` is None")
         pieces: list[str | bytes] = []
         uris: list[str] = []
         following: str | None = self.windowed
@@ -120,7 +120,7 @@ class ContentTests(ContractBase):
             expect(
                 driver.source.matches(following),
                 "Windows",
-                f"The next window {following} is not matched.",
+                f"matches() is False for the next window {following}.",
             )
             uris.append(following)
             contents = driver.ask("read", following).contents
@@ -150,7 +150,7 @@ class ContentTests(ContractBase):
     def test_impossible_windows_are_refused(self, driver: SourceDriver) -> None:
         """A read of an impossible window raises InvalidArgument, and the message suggests a valid one."""
         if self.windowed is None:
-            pytest.skip("has nothing large")
+            pytest.skip("`windowed` is None")
         following = next_of(driver.ask("read", self.windowed).contents[0]) or ""
         base, _, query = following.partition("?")
         expect(query, "Windows", f"The next window of {self.windowed} has no query: {following!r}.")

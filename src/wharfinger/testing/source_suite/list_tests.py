@@ -78,7 +78,7 @@ class ListTests(ContractBase):
     def test_secrets_are_not_shown(self, driver: SourceDriver) -> None:
         """The secret is not in names, lists or errors."""
         if not self.secret:
-            pytest.skip("has no secret")
+            pytest.skip("`secret` is empty")
         source = driver.source
         texts = {
             "repr()": repr(source),
@@ -117,16 +117,20 @@ class ListTests(ContractBase):
         """A key is a position: adding a resource between two pages does not move the others."""
         old_uris = [item.uri for item in driver.pages(1_000)]
         if len(old_uris) < 2:
-            pytest.skip("lists fewer than two resources")
+            pytest.skip("the source lists fewer than two resources")
         first, key = driver.ask("page", None, 1)
         added = self.add(driver.source)
         if added is None:
-            pytest.skip("its list never changes")
+            pytest.skip("`add` returns None")
         new_uris = [item.uri for item in first]
         while key is not None:
             more, key = driver.ask("page", key, 1)
             new_uris += [item.uri for item in more]
-            expect(len(new_uris) <= len(old_uris) + 1_000, "Keys", "A list does not end once something was added.")
+            expect(
+                len(new_uris) <= len(old_uris) + 1_000,
+                "Keys",
+                "The list has no end after something was added.",
+            )
         expect(len(set(new_uris)) == len(new_uris), "Keys", f"A resource was listed twice after {added} was added.")
         lost = set(old_uris) - set(new_uris)
         expect(not lost, "Keys", f"Not listed any more after {added} was added between two pages: {few(lost)}.")
@@ -135,7 +139,7 @@ class ListTests(ContractBase):
         """A new resource is listed."""
         added = self.add(driver.source)
         if added is None:
-            pytest.skip("its list never changes")
+            pytest.skip("`add` returns None")
         until(lambda: added in {item.uri for item in driver.pages(1_000)}, "page", f"{added} is never listed.")
         expect(driver.ask("stat", added).uri == added, "stat", f"stat() of {added} has another URI.")
 
@@ -146,8 +150,8 @@ class ListTests(ContractBase):
             check_resource(item, "page")
             described = driver.ask("stat", item.uri)
             check_resource(described, "stat")
-            same = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
-            for part in same:
+            parts = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
+            for part in parts:
                 of_list, of_stat = getattr(item, part), getattr(described, part)
                 problem = f"{item.uri}: {part} is {of_list!r} in the list, but {of_stat!r} in stat()."
                 expect(of_list == of_stat, "stat", problem)
@@ -192,7 +196,7 @@ class ListTests(ContractBase):
     def test_directories_contain_the_children_that_they_list(self, driver: SourceDriver) -> None:
         """The pages of children form one list; `matches` and `stat` know each child."""
         if not is_directory(driver, driver.source.uri):
-            pytest.skip("has no top directory")
+            pytest.skip("the source has no top directory")
         for directory in directories(driver):
             same_in_all_sizes(partial(_child_uris, driver, directory), self.live)
             for child in driver.children(directory, MAX_RESOURCES, max_pages=1):
@@ -200,7 +204,7 @@ class ListTests(ContractBase):
                 expect(
                     driver.source.matches(child.uri),
                     "children",
-                    f"{child.uri} in {directory} is not matched.",
+                    f"matches() is False for {child.uri} in {directory}.",
                 )
                 described = driver.ask("stat", child.uri)
                 problem = f"{child.uri} is {child.mime_type} in {directory}, but {described.mime_type} in stat()."

@@ -69,13 +69,13 @@ class SearchTests(ContractBase):
                 expect(
                     driver.source.matches(uri),
                     "complete",
-                    f"{uri}, of {values}, is not matched.",
+                    f"matches() is False for {uri}, made of {values}.",
                 )
                 answer = answer_of(driver, "stat", uri)
                 begins = any(item.uri.startswith(uri) for item in driver.pages(1_000))
-                required = len(values) == len(parsed.variables)
+                all_have_values = len(values) == len(parsed.variables)
                 problem = f"{template.uri_template} completed with {values} is not a resource: {brief(answer)}."
-                expect(begins or not required or not isinstance(answer, Exception), "complete", problem)
+                expect(begins or not all_have_values or not isinstance(answer, Exception), "complete", problem)
 
     def test_completion_is_bounded_and_accepts_any_text(self, driver: SourceDriver) -> None:
         """Unknown templates and variables have no completions, and no value causes an error or too many completions."""
@@ -135,6 +135,6 @@ class SearchTests(ContractBase):
                     expect(
                         driver.source.matches(hit.uri),
                         "search",
-                        f"The hit {hit.uri} is not matched.",
+                        f"matches() is False for the hit {hit.uri}.",
                     )
                     expect(driver.ask("read", hit.uri).contents, "search", f"The hit {hit.uri} has no contents.")

@@ -169,12 +169,12 @@ def values_of(completion: Any) -> Any:
 
 
 def is_texts(value: Any) -> bool:
-    """Return whether a value is a list of strings."""
+    """Return whether a value is a list or tuple of strings."""
     return is_all(value, str)
 
 
 def is_all(value: Any, kind: type) -> bool:
-    """Return whether a value is a list whose items have this type."""
+    """Return whether a value is a list or tuple whose items have this type."""
     return isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in cast("list[Any]", value))
 
 
@@ -185,7 +185,7 @@ def version_of_contents(result: t.ReadResourceResult) -> str:
 
 
 def next_of(content: t.ResourceContents) -> str | None:
-    """Return the URI of the next window."""
+    """Return the URI of the next window, or None if there is none."""
     value = None if content.meta is UNSET else content.meta.get(NEXT)
     return None if value is None else str(value)
 

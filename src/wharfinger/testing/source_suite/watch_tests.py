@@ -40,7 +40,7 @@ class WatchTests(ContractBase):
         """A watcher of a URI is notified of each change within ten seconds."""
         uri = self.change(driver.source)
         if uri is None:
-            pytest.skip("this suite cannot change the source")
+            pytest.skip("`change` returns None")
         changes = ChangeRecorder()
         driver.ask("stat", uri)
         self._watch(driver, uri, changes)
@@ -65,7 +65,7 @@ class WatchTests(ContractBase):
         added = self.add(driver.source)
         if added is None:
             driver.on_loop("unwatch", None)
-            pytest.skip("its list never changes")
+            pytest.skip("`add` returns None")
         reported = changes.receives(None, DEADLINE_SECONDS)
         expect(
             reported,
@@ -78,7 +78,7 @@ class WatchTests(ContractBase):
         """Each method that reads the data raises SourceUnavailable, and each watcher is notified of both changes."""
         uri = next((item.uri for item in sample(driver) if item.mime_type != DIRECTORY), None)
         if uri is None:
-            pytest.skip("lists nothing but directories")
+            pytest.skip("the source lists nothing but directories")
         changes = ChangeRecorder()
         driver.ask("stat", uri)
         for watched in (uri, None):
@@ -87,7 +87,7 @@ class WatchTests(ContractBase):
         changes.clear()
         bring_back = self.hide(driver.source)
         if bring_back is None:
-            pytest.skip("its data cannot go away")
+            pytest.skip("`hide` returns None")
         try:
             self._expect_notified(changes, uri, "went away")
             for method, arguments in (("page", (None, 10)), ("stat", (uri,)), ("read", (uri,)), ("probe", ())):
@@ -171,11 +171,15 @@ class WatchTests(ContractBase):
             listed: list[t.Resource] = served.do(_list_resources)
             direct = [item.uri for item in driver.pages(1_000)]
             if not self.live:
-                expect([item.uri for item in listed] == direct, "page", "A client lists other resources than page().")
+                expect(
+                    [item.uri for item in listed] == direct,
+                    "page",
+                    "A client gets a list that differs from page().",
+                )
             for item in listed[: MAX_RESOURCES // 4]:
                 read = [bytes_of(content) for content in served.read(item.uri)]
                 same = self.live or read == [bytes_of(content) for content in driver.ask("read", item.uri).contents]
-                expect(same, "read", f"A client reads something else in {item.uri} than read() returns.")
+                expect(same, "read", f"A client that reads {item.uri} gets another content than read() returns.")
             templates = served.do(_list_templates)
             expect(
                 templates == [item.uri_template for item in source.templates],
@@ -192,7 +196,7 @@ class WatchTests(ContractBase):
         """A client that watches a URI is notified of a change, in both eras."""
         uri = self.change(source)
         if uri is None:
-            pytest.skip("this suite cannot change the source")
+            pytest.skip("`change` returns None")
         with SourceDriver(source) as driver, driver.served(revision) as served, served.watching(uri) as changes:
             self.change_again(driver, uri)
             reported = changes.receives(uri, DEADLINE_SECONDS)
