@@ -23,6 +23,7 @@ COLLECT_SECONDS = 0.5
 EXAMINED_RESOURCES = 500
 """Maximum number of resources of a source that are examined to find one worth watching."""
 FACTS_CHARACTERS = 200
+"""Maximum length of the facts about one source."""
 
 Rank = tuple[bool, bool, str, str]
 """Whether a resource is a log, whether it is text, the time of its last change, and its URI."""

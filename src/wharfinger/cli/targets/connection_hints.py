@@ -23,6 +23,7 @@ INSTALLED_WITH = {
 USUAL_PROGRAMS = ("python", "python3", "node", "npx", "uv", "uvx", "docker", "wharfinger")
 USUAL_PATHS = ("/mcp", "/sse")
 TLS_MESSAGES = ("closed the connection before", "HTTPS port", "HTTP request to an HTTPS")
+"""Parts of the errors that plain HTTP gets from a server that expects TLS."""
 
 
 def connection_hint(target: Target, message: str) -> str:

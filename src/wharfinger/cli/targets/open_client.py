@@ -49,6 +49,8 @@ def with_client(
 ) -> T:
     """Open a client, call `work`, and close the client.
 
+    If `work` succeeds, but the server is this program and has printed an error, that error is printed, too.
+
     Args:
         ctx: the context of the command.
         target: the server.

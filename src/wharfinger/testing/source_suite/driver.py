@@ -103,17 +103,17 @@ class SourceDriver:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
-    def run(self, coroutine: Coroutine[Any, Any, T], within: float = MAX_CALL_SECONDS) -> T:
-        """Run a coroutine on the loop and return its result."""
-        return self._wait(asyncio.run_coroutine_threadsafe(coroutine, self._loop), within, "This")
+    def run(self, coroutine: Coroutine[Any, Any, T], within: float = MAX_CALL_SECONDS, subject: str = "The call") -> T:
+        """Run a coroutine on the loop and return its result. An error for a late result begins with `subject`."""
+        return self._wait(asyncio.run_coroutine_threadsafe(coroutine, self._loop), within, subject)
 
     def ask(self, method: str, *arguments: Any, within: float = MAX_CALL_SECONDS) -> Any:
         """Call a method of the source as a server does: a plain function in another thread."""
         function = getattr(self.source, method)
         if is_async(function):
-            return self.run(function(*arguments), within)
+            return self.run(function(*arguments), within, f"{method}()")
         result: Any = self.in_thread(function, *arguments, within=within)
-        return self.run(_awaited(result), within) if inspect.isawaitable(result) else result
+        return self.run(_awaited(result), within, f"{method}()") if inspect.isawaitable(result) else result
 
     def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = MAX_CALL_SECONDS) -> T:
         """Call a function in a new thread."""
@@ -127,7 +127,7 @@ class SourceDriver:
             getattr(self.source, method)(*arguments)
             return time.perf_counter() - began
 
-        return self.run(call())
+        return self.run(call(), subject=f"{method}()")
 
     def _wait(self, future: Future[T], within: float, subject: str) -> T:
         try:
