@@ -40,6 +40,7 @@ __all__ = ["ListTests"]
 FOREIGN_URIS = ("other-scheme-of-nobody://elsewhere/x", "", "no uri", "urn:", "://", "other-scheme-of-nobody:")
 INVALID_KEYS = ("not a key of any source", "\0", "\U0001f4a5", '{"no":"key"}', "9" * 5_000, "")
 ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
+"""Keys in `_meta` of a content: the encoding of a text that was not UTF-8, and the place of a window."""
 
 
 class ListTests(ContractBase):
