@@ -19,7 +19,7 @@ __all__ = ["call"]
 
 
 class CallCommand(TargetCommand):
-    """A command that explains how the arguments of a tool are written when an option is unknown."""
+    """A command that, for an unknown option, explains how to write an argument of a tool."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Report an unknown option as a probable argument of the tool."""

@@ -207,7 +207,10 @@ def name_of_word(word: str) -> str:
 
 
 def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
-    """Return the servers with the headers and variables of the command line, which must fit exactly one of them."""
+    """Return the servers with the headers and variables of the command line.
+
+    Headers need exactly one URL among the servers, and variables exactly one command.
+    """
     from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
 
     urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]

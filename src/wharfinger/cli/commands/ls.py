@@ -103,7 +103,7 @@ def ls(
             try:
                 await print_list(client, kind, list_filter, as_json)
             except MethodNotFound:
-                if kind == "templates" and client.capabilities.resources:  # resources need no templates
+                if kind == "templates" and client.capabilities.resources:  # resources need not have templates
                     continue
                 raise CommandError(f"The server has no {kind}{other_lists(client)}.") from None
 
