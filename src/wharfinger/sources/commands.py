@@ -46,7 +46,7 @@ REUSE_RATIO = 0.9
 GRACE_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
-"""Variables that a command inherits on each system."""
+"""Variables that a command inherits. On Windows, those below are added."""
 _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
 
 
@@ -74,8 +74,9 @@ def command(
 ) -> Command:
     """Publish the output of a command: `server.include(command(["df", "-h"], every=5))`.
 
-    The command runs for each read, without a shell and without input. Simultaneous reads share one run. Of the
-    environment, the command inherits only PATH, HOME and LANG, and on Windows also SYSTEMROOT, PATHEXT and TEMP.
+    The command runs for each read (see also `every`), without a shell and without input. Simultaneous reads share one
+    run. Of the environment, the command inherits only PATH, HOME and LANG, and on Windows also SYSTEMROOT, PATHEXT and
+    TEMP.
 
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.

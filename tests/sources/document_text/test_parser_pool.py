@@ -109,7 +109,7 @@ def test_a_process_that_hangs_is_killed_after_the_time_limit(pool: ParserPool, m
     extract(pool)
     (process_id,) = pool.process_ids
     os.kill(process_id, signal.SIGSTOP)
-    monkeypatch.setattr(parser_pool, "SECONDS", 0.3)
+    monkeypatch.setattr(parser_pool, "PARSE_SECONDS", 0.3)
     assert extract(pool).failure == "parsing it took longer than 0.3 s: split it"
     wait_until(lambda: not is_running(process_id), "the process ends")
     monkeypatch.undo()

@@ -30,7 +30,7 @@ if sys.platform != "win32":
     import resource
     import select
 
-__all__ = ["LENGTH_BYTES", "MEMORY_BYTES", "PARSERS", "SECONDS", "main"]
+__all__ = ["LENGTH_BYTES", "MEMORY_BYTES", "PARSERS", "PARSE_SECONDS", "main"]
 
 LENGTH_BYTES = 8
 MEMORY_BYTES = 1 << 30
@@ -38,7 +38,7 @@ MEMORY_BYTES = 1 << 30
 TOO_MUCH_MEMORY = f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memory: split it"
 XML_ERR_NO_MEMORY = 2
 """The code of lxml's error, which `xmlerror.h` of libxml2 defines."""
-SECONDS = 20
+PARSE_SECONDS = 20
 """Maximum processor time of one document, and the time that the server waits for the answer."""
 STANDARD_FILES = 3
 """stdin, stdout and stderr: the only files of the process, once it has loaded its parser."""
@@ -112,7 +112,7 @@ def _limit_processor_time() -> None:
     if sys.platform != "win32":
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS + 1, hard))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + PARSE_SECONDS + 1, hard))
 
 
 def _end_with_the_server() -> None:

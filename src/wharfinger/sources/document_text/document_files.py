@@ -22,7 +22,7 @@ from wharfinger.content.text import shown, size_text
 from wharfinger.errors import InvalidArgument, MissingExtra, Overloaded, ResourceNotFound
 from wharfinger.source import VERSION, TextPlace
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.document_text.child_program import SECONDS
+from wharfinger.sources.document_text.child_program import PARSE_SECONDS
 from wharfinger.sources.document_text.document_pages import (
     FORMATS,
     DocumentFormat,
@@ -229,7 +229,7 @@ class DocumentFiles:
                     break
             other, other_deadline = running
             try:
-                return other.result(max(0.0, deadline - time.monotonic()) + SECONDS)
+                return other.result(max(0.0, deadline - time.monotonic()) + PARSE_SECONDS)
             except TimeoutError:
                 raise Overloaded(f"{shown(uri)} is being parsed: try again later.") from None
             except Overloaded:  # if only the other caller's time was over, begin again

@@ -21,7 +21,7 @@ from typing import IO, cast
 import msgspec
 
 from wharfinger.errors import Overloaded
-from wharfinger.sources.document_text.child_program import LENGTH_BYTES, MEMORY_BYTES, SECONDS
+from wharfinger.sources.document_text.child_program import LENGTH_BYTES, MEMORY_BYTES, PARSE_SECONDS
 from wharfinger.sources.document_text.page_list import MAX_TEXT_CHARACTERS, ExtractedText
 from wharfinger.sources.windows.line_index import RandomAccess
 
@@ -84,7 +84,7 @@ class _Parser:
         size = content.size
         offset = 0
         self.timed_out = False  # the timer of the previous document may have fired after its answer
-        timer = threading.Timer(SECONDS, self._time_out)
+        timer = threading.Timer(PARSE_SECONDS, self._time_out)
         timer.daemon = True
         timer.start()
         try:
@@ -125,7 +125,7 @@ class _Parser:
         """Return why the process ended without an answer, and what to do."""
         code = self.process.wait()
         if self.timed_out or (sys.platform != "win32" and -code == signal.SIGXCPU):
-            return f"parsing it took longer than {SECONDS} s: split it"
+            return f"parsing it took longer than {PARSE_SECONDS} s: split it"
         return f"its parser crashed: it is damaged, or needs more than {MEMORY_BYTES >> 20} MiB of memory"
 
 

@@ -55,7 +55,7 @@ class OpenArchive(Generic[F, M]):
     file: F
     keys: list[str]
     members: dict[str, M]
-    withheld: int
+    withheld_count: int
 
 
 class ArchiveStore(Generic[F, M]):
@@ -146,8 +146,8 @@ class ArchiveStore(Generic[F, M]):
     def describe(self) -> str:
         """Return the number of members, and of withheld ones."""
         archive = self.current()
-        text = many(len(archive.keys), "member")
-        return f"{text} ({archive.withheld:,} withheld: {self.withheld_kinds})" if archive.withheld else text
+        text, withheld = many(len(archive.keys), "member"), archive.withheld_count
+        return f"{text} ({withheld:,} withheld: {self.withheld_kinds})" if withheld else text
 
     def close(self) -> None:
         """Close the archive."""

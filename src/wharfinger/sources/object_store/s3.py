@@ -57,7 +57,7 @@ class S3Store:
         self._options = _with_timeouts(options)
         self._lock = threading.Lock()
         self._opened: Any = None
-        self.unanswered: str | None = None
+        self.unchecked_reason: str | None = None
         """Why the bucket was not checked: empty if there was no answer in time. None if it was checked."""
         self._check()
 
@@ -81,7 +81,7 @@ class S3Store:
         try:
             error = outcomes.get(timeout=CHECK_SECONDS)
         except Empty:
-            self.unanswered = ""
+            self.unchecked_reason = ""
             return
         if isinstance(error, FileNotFoundError):
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.")
@@ -91,7 +91,7 @@ class S3Store:
                 "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
             )
         if isinstance(error, StoreUnavailable):
-            self.unanswered = str(error)
+            self.unchecked_reason = str(error)
         elif error is not None and not isinstance(error, StoreFailed):
             raise error
 

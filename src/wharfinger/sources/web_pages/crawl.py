@@ -45,7 +45,7 @@ class Crawl:
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
         self._thread: threading.Thread | None = None
-        self._full = False
+        self._is_full = False
 
     def start(self) -> None:
         """Start the thread, if it does not run."""
@@ -76,7 +76,7 @@ class Crawl:
             return ""
         if is_restricted():  # the numbers include pages that the caller may not see
             return "Not all pages have been read for searches: the others are found by title."
-        if self._full or requested >= self._max_pages:
+        if self._is_full or requested >= self._max_pages:
             return f"Only {requested:,} of {total:,} pages are searched by text, the others by title."
         return f"{requested:,} of {total:,} pages have been read so far: search again for what is missing."
 
@@ -120,5 +120,5 @@ class Crawl:
                 stopped.wait(max(self._rest, read_seconds, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
             size += len(kept.data) if kept is not None else 0
             if size > MAX_BYTES:
-                self._full = True
+                self._is_full = True
                 return
