@@ -89,7 +89,7 @@ def public_only(_host: str, address: str) -> bool:
 
 
 def same_origin(url: str, target: str) -> bool:
-    """Return whether two URLs have the same origin: scheme, host and port. False if one of them has none."""
+    """Return whether two URLs have the same origin: scheme, host and port. False if one of them has no origin."""
     return origin_of(url) is not None and origin_of(url) == origin_of(target)
 
 

@@ -87,9 +87,8 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     """Find the cause of an error in a server's standard error, and return the lines to show, if any.
 
     If the message has a reference, the cause is the traceback after the last line with it, or this line itself if no
-    traceback follows. Without a reference it is the last traceback. The lines are the author's frames and the
-    exception, or all exceptions of chained tracebacks. For a reference, nothing is returned if there is no frame of the
-    author.
+    traceback follows. Such a traceback is shown only if it has frames of the author. Without a reference, the cause is
+    the last traceback. Of a traceback, the author's frames and the exceptions are shown.
     """
     lines = list(lines)
     reference = _REFERENCE.search(message)

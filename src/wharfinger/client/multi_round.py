@@ -32,7 +32,7 @@ from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLE
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
 
-__all__ = ["MultiRoundStep", "URLCompletions", "answer_in_time", "urls_in"]
+__all__ = ["MultiRoundStep", "URLCompletions", "answer_in_time", "url_elicitations"]
 
 MAX_ID_CHARACTERS = 4096
 """The maximum number of characters of an elicitation id that is remembered."""
@@ -51,7 +51,10 @@ class MultiRoundStep:
         self._completions = completions
 
     def applies_to(self, row: Method) -> bool:
-        """Return whether the method's result may ask for input, or the server may send the user to a URL first."""
+        """Return whether the method's result may ask for input, or the client has handlers.
+
+        Any method may be refused until the user has visited a URL.
+        """
         return row.name in MULTI_ROUND_METHODS or self._handlers.has_any
 
     async def __call__(self, call: Call, next: Next) -> Any:
@@ -85,7 +88,7 @@ class MultiRoundStep:
 
     async def _visit_urls(self, call: Call, error: RemoteError) -> bool:
         """Send the user to the URLs that a refusal names. Returns whether the user agreed."""
-        visits = urls_in(error)
+        visits = url_elicitations(error)
         async with _asking_user(call):
             if not await self._handlers.visit_urls(visits):
                 return False
@@ -106,7 +109,7 @@ async def answer_in_time(handlers: InputHandlers, questions: t.InputRequests, ca
 
 @asynccontextmanager
 async def _asking_user(call: Call) -> AsyncGenerator[None]:
-    """Extend the deadline of a call by the time that the block takes, up to `max_timeout`.
+    """Do not count the time of the block towards the deadline of a call. The block itself ends at `max_timeout`.
 
     Raises:
         RequestTimeout: `max_timeout` is over.
@@ -125,8 +128,8 @@ async def _asking_user(call: Call) -> AsyncGenerator[None]:
         call.extend_deadline(now() - begun)
 
 
-def urls_in(error: RemoteError) -> list[t.ElicitRequestParams]:
-    """Return the URLs that a person must visit before the call is sent again.
+def url_elicitations(error: RemoteError) -> list[t.ElicitRequestParams]:
+    """Return the questions with the URLs that a person must visit before the call is sent again.
 
     Returns an empty list if the error names no URLs, too many, or one that is invalid or has no id.
     """

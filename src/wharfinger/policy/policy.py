@@ -92,7 +92,7 @@ class _ParsedRule:
             lacks_scopes = True
         if lacks_scopes and (not rule.reveal or self.denies or not principal.key):
             return None
-        # Name all scopes of the rule: a client requests a token with exactly the scopes that the answer names.
+        # Name all scopes, also those that the token has: a client requests exactly the scopes that the answer names.
         missing = tuple(dict.fromkeys(needed)) if lacks_scopes else ()
         return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
 
@@ -108,7 +108,8 @@ class Policy:
     A policy that has `limits` but no rules allows everything except `inspect`, within these limits. A policy without
     anything allows nothing.
 
-    `load` runs the `tests` of a policy in a file. A server also runs the tests of a policy before using it.
+    `load` runs the `tests` of a policy in a file, unless a rule has `roots`. A server also runs the tests of a policy
+    before using it.
 
     Raises:
         UnusablePolicy: a rule, a limit or a test is not valid; the message names it, and says what to write.
@@ -201,7 +202,7 @@ class Policy:
 
     @property
     def has_roots(self) -> bool:
-        """Whether a rule has `roots`, so that `bind_roots` must be called before the policy decides."""
+        """Whether a rule has `roots`: then `bind_roots` must be called before the policy decides. It stays true."""
         return any(parsed.rule.roots is not None for parsed in self.rules)
 
     def relative_to(self, folder: Path) -> Policy:
@@ -221,7 +222,7 @@ class Policy:
         )
 
     def bind_roots(self, patterns_of: PatternsOfDirectory) -> Policy:
-        """Return this policy with patterns in place of the `roots` of its rules.
+        """Return this policy with patterns for the `roots` of its rules.
 
         The server calls this, since it knows what its sources publish. A directory that is not published matches
         nothing.
@@ -420,7 +421,7 @@ _EMPTY_MEANINGS = {
 
 
 def _check_words(id: str, rule: Rule) -> None:
-    """Refuse an empty list, which never means everything. It may come from a setting that is missing."""
+    """Refuse an empty list or word, such as the value of a missing setting: it never means everything."""
     for key, consequence in _EMPTY_MEANINGS.items():
         value: Words | None = getattr(rule, key)
         if value is not None and not all(words(value) or [""]):

@@ -1,7 +1,7 @@
 """`ServerPolicy`: loads and replaces the policy of a server.
 
 A policy may be a file that is read again when it changes. The `roots` of its rules are bound to the directories that
-the sources publish. Its rules must name issuers that the server trusts. `AccessControl` then enforces it.
+the sources publish. The server must trust each issuer that a rule names. `AccessControl` then enforces the policy.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ class ServerPolicy:
     def set(self, policy: Authorizer | PolicyFile | str | os.PathLike[str] | None) -> None:
         """Enforce another policy from the next request on; None allows everything.
 
-        A file is read now and, while the server runs, again whenever it changes.
+        A path is read now; a `PolicyFile` was read when it was created. While the server runs, both are read again
+        whenever the file changes.
 
         Raises:
-            UnusablePolicy: the policy cannot be used, does not fit the issuers that the server trusts, or one of its
-                tests fails while the server runs. The old policy stays.
+            UnusablePolicy: the policy cannot be used, does not fit the issuers that the server trusts, or fails one of
+                its tests, which run now if the server runs. The old policy stays.
         """
         from wharfinger.server.policy_file import PolicyFile  # only servers with a policy need it
 
-        file = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
-        if isinstance(file, PolicyFile):
-            self._replace(file.authorizer(file.policy), test=self._server_runs)
-            self._file = file
+        policy = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
+        if isinstance(policy, PolicyFile):
+            self._replace(policy.authorizer(policy.policy), test=self._server_runs)
+            self._file = policy
         else:
-            self._replace(file, test=self._server_runs)
+            self._replace(policy, test=self._server_runs)
             self._file = None
 
     def _replace(self, authorizer: Authorizer | None, *, test: bool = True) -> None:
@@ -114,7 +115,8 @@ class ServerPolicy:
         `TokenAuth`, which has its own.
 
         Raises:
-            UnusablePolicy: a rule names another issuer, or there are several and a rule names none.
+            UnusablePolicy: a rule or limit names another issuer, or depends on a token's claims and names none,
+                although there are several.
         """
         if auth is None:
             return None

@@ -53,7 +53,7 @@ class Services:
     decode_json_strings: bool = False
     """Whether tools also accept arrays and objects as strings of JSON."""
     replay: bool = False
-    """Whether handlers that ask for input run again in every revision, instead of waiting in place."""
+    """Whether handlers that ask for input are run again with the answer even if they could wait for it in place."""
     overrides: Overrides = field(default_factory=Overrides)
     """Functions that replace dependencies."""
     authorizer: Authorizer | None = None

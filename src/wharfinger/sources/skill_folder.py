@@ -456,7 +456,7 @@ class Skills(Watched[TreeWatch], Source):
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
         folders = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(folders, names[first:], strict=False):
-            # With the slash, `stat` accepts only a directory; the URI of its resource has none.
+            # With the slash, `stat` accepts only a directory; the URI of its resource has no slash.
             resource.uri = self.files.uri_of((*parts, name))
         more = first + limit < len(names)
         return folders, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None

@@ -52,7 +52,7 @@ class MemoryLink(StreamLink):
 
 
 class _ToClient(asyncio.WriteTransport):
-    """The server's transport: writes into the client's link, which is never slow."""
+    """The server's transport. It passes bytes directly to the client's link, so the server never has to wait."""
 
     def __init__(self, link: StreamLink, server: StreamServer) -> None:
         super().__init__()

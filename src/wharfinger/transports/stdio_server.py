@@ -19,7 +19,7 @@ from wharfinger.transports.stream_server import StreamServer
 __all__ = ["serve_stdio"]
 
 READ_BYTES = 64 * 1024
-"""Bytes read at once: the capacity of a pipe. With 128 KiB or more, each read would map and unmap memory, in 10 µs."""
+"""Bytes read at once: the capacity of a pipe. With 128 KiB or more, each read would map and unmap memory (10 µs)."""
 MAX_QUEUED_READS = 2
 """The maximum number of reads that wait for the event loop, if a thread reads: a file may be larger than the memory."""
 END_CHECK_SECONDS = 1.0

@@ -4,11 +4,11 @@
 ensures that concurrent requests obtain or renew a token only once. After a refusal (401, or 403 `insufficient_scope`):
 
 1. If another task or process has got a new token in the meantime, use it.
-2. Renew the token, once.
+2. After a 401 that asks for no other scopes, renew the token, once.
 3. Obtain a new token, with more scopes if the server asks for them.
 
-A 403 for a token that has all requested scopes is an error, as is a 401 for a token that was just issued: a new token
-would not help.
+A 403 is an error if all scopes that the server asks for were granted or requested before, as is a 401 for a token
+without a refresh token that was just issued: a new token would not help.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TokenManager:
         self._requested: dict[str, set[str]] = {}
         """By server: the scopes that this object has requested."""
         self._without_tokens: set[str] = set()
-        """Servers without stored tokens; the store is asked again only after a refusal."""
+        """Servers for which the store had no tokens when it was asked first. It is asked again only after a refusal."""
         self.traces: dict[str, Trace] = {}
         """By server: the steps of the last sign-in."""
 
@@ -182,7 +182,11 @@ class TokenManager:
     async def _renew(self, url: str, grant: Grant) -> Grant | None:
         """Return the renewed grant, or the old one if it is still valid and cannot be renewed now.
 
-        Returns None if it has expired, or its refresh token is no longer accepted.
+        A grant that another process has renewed is returned instead. Returns None, and forgets the grant, if it has
+        expired and cannot be renewed, or if it has a refresh token that is not accepted or may not be sent.
+
+        Raises:
+            ConnectionFailed, NotAuthorized: it has expired, and renewing it failed.
         """
         newer = await self._renewed_elsewhere(url, grant)
         if newer is not None:
@@ -208,7 +212,10 @@ class TokenManager:
         return grant
 
     async def _renewed_elsewhere(self, url: str, grant: Grant) -> Grant | None:
-        """Return a grant that another process has renewed in the meantime: a refresh token works only once."""
+        """Return another grant from the store, and use it from now on; None if there is none that is valid.
+
+        If another process has renewed this grant, its refresh token no longer works.
+        """
         stored = await self._tokens.grant(url)
         if (
             stored is None

@@ -140,7 +140,7 @@ class AnthropicAnswerReader:
         return ""
 
     def _add_text(self, text: str) -> str:
-        self._calls.count(text)
+        self._calls.count_text(text)
         self._text.append(text)
         return text
 

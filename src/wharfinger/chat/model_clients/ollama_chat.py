@@ -109,7 +109,7 @@ class OllamaAnswerReader:
         self._model = as_text(line.get("model")) or self._model
         message = as_object(line.get("message"))
         added = as_text(message.get("content"))
-        self._calls.count(added)
+        self._calls.count_text(added)
         self._text.append(added)
         for call in as_list(message.get("tool_calls")):
             function = as_object(as_object(call).get("function"))

@@ -32,7 +32,10 @@ def openai_headers(choice: ModelChoice) -> dict[str, str]:
 
 
 def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the body of a request, without the members in `omit`, which some endpoints do not know."""
+    """Return the body of a request, without the members in `omit`, which some endpoints do not know.
+
+    Without `max_completion_tokens`, the limit is sent under its old name, `max_tokens`.
+    """
     messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:
         messages += write_message(message)
@@ -80,7 +83,7 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
         messages.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
     elif parts:
         only_text = all(part["type"] == "text" for part in parts)
-        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # some endpoints take only text
+        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # some endpoints take no list
         messages.append({"role": "user", "content": content})
     return messages
 
@@ -126,7 +129,7 @@ class OpenAIAnswerReader:
             # An endpoint that does not stream sends one chunk with the whole `message`.
             delta = as_object(as_object(choice).get("delta")) or as_object(as_object(choice).get("message"))
             added = as_text(delta.get("content")) or as_text(delta.get("refusal"))
-            self._calls.count(added)
+            self._calls.count_text(added)
             self._text.append(added)
             for position, call in enumerate(as_list(delta.get("tool_calls"))):
                 self._add_call(as_object(call), position)

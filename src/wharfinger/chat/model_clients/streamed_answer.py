@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_ANSWER_CHARACTERS = 4_000_000
-"""Maximum number of characters of one answer, text and arguments of tools together."""
+"""Maximum number of characters of one answer, text and tool calls together."""
 MAX_TOOL_CALLS = 64
 """Maximum number of tool calls in one answer."""
 
@@ -84,7 +84,7 @@ class AnswerReader(Protocol):
     """Reads the pieces of one streamed answer."""
 
     def feed(self, data: bytes) -> str:
-        """Read one piece, which is JSON. Returns the text that it adds, which may be empty; raises ModelError."""
+        """Read one piece: JSON, or OpenAI's `[DONE]`. Returns the text that it adds, if any; raises ModelError."""
         ...
 
     def finish(self) -> ModelAnswer:
@@ -93,13 +93,16 @@ class AnswerReader(Protocol):
 
 
 class ToolCallPieces:
-    """Joins tool calls whose arguments arrive as pieces of JSON text, within the bounds of one answer."""
+    """Joins tool calls whose arguments arrive as pieces of JSON text, within the bounds of one answer.
+
+    It also counts the text of the answer, so that one limit covers both.
+    """
 
     def __init__(self) -> None:
         self._streamed = StreamedCalls()
         self._size = 0
 
-    def count(self, text: str) -> None:
+    def count_text(self, text: str) -> None:
         """Count text of the answer. Raises ModelError if the answer is over the limit."""
         self._size += len(text)
         if self._size > MAX_ANSWER_CHARACTERS:
@@ -107,7 +110,7 @@ class ToolCallPieces:
 
     def add(self, index: int | str | None, id: str, name: str, arguments: str, *, position: int = 0) -> None:
         """Add a piece of a call, as `StreamedCalls.add` does. Raises ModelError if the answer is over a limit."""
-        self.count(id + name + arguments)
+        self.count_text(id + name + arguments)
         self._streamed.add(index, id, name, arguments, position=position)
         if len(self._streamed.calls) > MAX_TOOL_CALLS:
             raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 NOT_AUTHORIZED_EXIT_CODE = 4
 MARKS = {True: "ok", None: "--", False: "NO"}
-"""The mark of a step: it succeeded, it found nothing but signing in can go on, or it failed."""
+"""The mark of a step: it succeeded, it did not succeed but signing in can go on, or it failed."""
 
 
 @click.group(
@@ -54,8 +54,8 @@ def explain(
 ) -> None:
     """Show the steps of a sign-in, and what to fix.
 
-    Runs the discovery, and shows the request and the result of each step. Registers no client and does not sign in. The
-    exit code is 4 if signing in is not possible.
+    Runs the discovery, and shows what each step checked and found. Registers no client and does not sign in. The exit
+    code is 4 if signing in is not possible.
     """
     from wharfinger.auth.client.explain import explain as explain_sign_in
     from wharfinger.auth.client.registration import ClientIdentity
@@ -174,7 +174,7 @@ def list_tokens(as_json: bool) -> None:
 
 
 async def sign_in(url: str, signing: SignIn, allow_private_networks: bool) -> Grant:
-    """Send a request to the server, and sign in as its answer demands."""
+    """Ask the server how to sign in, delete the saved token, and sign in, even if the server requires no token."""
     from wharfinger.auth.client.explain import request_without_token
     from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.client.steps import run as drive

@@ -39,8 +39,8 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
     """List the servers that are configured for hosts on this machine, and in this folder.
 
     No server is started. An entry that cannot be used is listed with the reason. Passwords and tokens are hidden. In
-    Python, Host.from_config("claude-desktop") uses the servers of a host, by its name in the first column, and
-    Host.from_config("path/mcp.json") uses the servers in a file.
+    Python, Host.from_config("claude-desktop") uses the servers of a host, by the name at the beginning of its heading,
+    and Host.from_config("path/mcp.json") uses the servers in a file.
     """
     configuration_files = configurations()
     if as_json:
@@ -70,7 +70,7 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
 
 
 def configurations() -> list[HostConfiguration]:
-    """Return the configuration files that exist, the user's own files of hosts first."""
+    """Return the configuration files that exist: the user's files of hosts, then those of this folder and our own."""
     from wharfinger.upstreams.config_files import config_files, servers_in
     from wharfinger.upstreams.host_formats import HOSTS, user_file
     from wharfinger.upstreams.placeholders import InvalidConfiguration

@@ -122,6 +122,6 @@ async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, Sampl
             raise
         except WharfingerError as error:
             if isinstance(error, RequestTimeout) and remaining < READ_SECONDS:
-                break  # the sample's time is over, which is no fault of the server
+                break  # this read had less time than others: do not report it
             reads[uri] = SampleRead(error=str(error))
     return reads

@@ -27,7 +27,7 @@ TLS_MESSAGES = ("closed the connection before", "HTTPS port", "HTTP request to a
 
 
 def connection_hint(target: Target, message: str) -> str:
-    """Return one sentence on what to try, or an empty string if there is nothing to add to the error's `message`."""
+    """Return a hint on what to try, or an empty string if there is nothing to add to the error's `message`."""
     if target.url.startswith("http"):
         return url_hint(target.url, message)
     return command_hint(target, message) if target.command else ""

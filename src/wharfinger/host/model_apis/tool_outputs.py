@@ -1,7 +1,7 @@
 """Converts the result of a tool to the parts that a model API takes: texts, images and documents, within bounds.
 
-Each block of the result becomes a text or a file. A file is sent only if the API takes its type and its bytes really
-have that type, since APIs refuse the whole request for one broken image. Everything else becomes a text that
+Each block of the result becomes a text or a file. A file is sent only if its bytes are of a type that the API takes,
+whatever type is declared, since APIs refuse the whole request for one broken image. Everything else becomes a text that
 describes it. Texts together have at most `max_characters`; a note at the end says how to get the rest.
 """
 

@@ -16,7 +16,8 @@ class HostOriginPolicy:
     """Checks the Host and Origin headers, which protects a local server from web pages (DNS rebinding).
 
     By default the allowed hosts are the names of the loopback interface and the literal bind address, on any port,
-    because ports may be forwarded. A page may call only its own origin. `*` allows every host or origin.
+    because ports may be forwarded. A page may call only the server that it is from, under any name of the loopback
+    interface. `*` allows every host or origin.
     """
 
     __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
@@ -66,9 +67,10 @@ class HostOriginPolicy:
             self._check_origin(origin, host or b"")
 
     def allowed_origin(self, headers: Headers) -> bytes:
-        """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, `*` or empty.
+        """Return the value of Access-Control-Allow-Origin.
 
-        A page of this server needs no such header, and `check` has refused the pages of all other origins.
+        It is `*` if every origin is allowed, the origin of the request if a setting allows it, and otherwise empty: a
+        page of this origin needs no such header.
         """
         origin = headers.get(b"origin", b"").strip(b" \t")
         if self._any_origin:

@@ -66,8 +66,8 @@ __all__ = [
     "write_key",
 ]
 
-MAX_DEPTH = 100  # maximum number of parts of a path, and so of handles that a walk keeps open
-MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a path in a walk: a position must fit into a cursor
+MAX_DEPTH = 100  # maximum number of handles that a walk keeps open, and of parts of a directory's path
+MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a directory's path in a walk: a position must fit into a cursor
 MAX_KEPT_PATTERNS = 100_000  # maximum number of patterns in all .gitignore files that are kept
 MAX_SHARED_DIRECTORIES = 8  # maximum number of open directories that calls of one thread share
 CACHE_BYTES = 12 << 20  # memory for the listings that are kept
@@ -102,7 +102,7 @@ def read_key(key: str) -> TreePosition:
     """Read a key that `write_key` wrote.
 
     Raises:
-        InvalidArgument: it is not such a key.
+        InvalidArgument: it does not begin like such a key.
     """
     if key[:2] not in ("d:", "f:"):
         raise bad_cursor()
@@ -374,7 +374,7 @@ class FileTree:
     def open_file(self, parts: Parts, *, was_opened: bool = False) -> OpenFile:
         """Open a published regular file for reading. The caller closes the descriptor.
 
-        `was_opened` says that the caller has opened it before under this name, and compares its status with the earlier
+        Set `was_opened` if you have opened the file before under this name, and compare its status with the earlier
         one. The type of its entry and, for callers with a policy, its spelling are then not checked again.
 
         Raises:
@@ -409,7 +409,10 @@ class FileTree:
         return is_directory
 
     def walk(self, after: TreePosition | None = None, view: TreeView | None = None) -> Generator[TreeEntry, None, None]:
-        """Yield all published entries after a position, in order. Entries that vanish meanwhile are left out.
+        """Yield all published entries after a position, in order.
+
+        Directories that have vanished are left out, and those that are too deep or have too long a path. A file may
+        have vanished since its directory was listed.
 
         With a view, yield what it shows. Directories below which it shows nothing are not opened.
 
@@ -567,10 +570,10 @@ class FileTree:
             raise
 
     def _check(self, directory: OpenDirectory, name: str, is_directory: bool, was_opened: bool = False) -> None:
-        """Raise NotServed if the rules withhold an entry, or it has another spelling on the disk."""
+        """Raise NotServed if the rules withhold an entry, or if its name is spelled differently on the disk."""
         if directory.rules.judge(name, is_directory):
             raise NotServed
-        # A file that was opened before has no other spelling now, because a new link would have changed its status.
+        # A file that was opened before is still spelled in this way: a new link would have changed its status.
         may_differ = not was_opened and CURRENT_ACCESS.get() is not None
         if FOLDS_NAMES or (may_differ and has_another_spelling(directory.handle, name)):
             listing = self.listing(directory)
@@ -587,7 +590,7 @@ class FileTree:
         except (OSError, NotServed) as error:
             if isinstance(error, OSError) and not is_missing(error):
                 raise  # too many open files, or a failing disk: its patterns may withhold something
-            return rules  # it does not exist, or it is a link, which git does not follow either
+            return rules  # missing, unreadable, or no regular file: git does not follow a link either
         stamp = stamp_of(status)
         try:
             cached = self._ignore_files.get(rules.prefix)

@@ -156,10 +156,10 @@ class ReadableHistory:
         return paths is not None and all(self.may_read(oid, path) for path in paths)
 
     async def nearest(self, oid: str, rev: str = "") -> str:
-        """Return the commit itself or, if it is hidden, the first shown one along its first parents.
+        """Return the commit itself or, if it is hidden, the first commit that is shown along its first parents.
 
         Raises:
-            UnknownRevision: there is none, or none was found in `SEARCH_SECONDS`.
+            UnknownRevision: no such commit was found, or not within `SEARCH_SECONDS`.
         """
         if self.all_files:
             return oid

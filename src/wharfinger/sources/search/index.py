@@ -191,7 +191,7 @@ class SearchIndex:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def _missing_text_remark(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
-        """Return why some documents are indexed only by name or in part, or an empty string if there are none."""
+        """Return why some documents are indexed only by name or in part. Returns an empty string if all are whole."""
         assert self._server is not None
         visible = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
         _, partly = await self._server.pool.run(owner, store.count, visible)

@@ -36,7 +36,7 @@ FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like
 MAX_FILTERS = 20
 MAX_ORDER_COLUMNS = 8
 MAX_LIKE_LENGTH = 90
-"""Maximum number of characters of a pattern. Each may become two in SQL, and SQLite allows 200."""
+"""Maximum number of characters of a pattern. Each may become two in SQL, and `sqlite_safety` allows 200 bytes."""
 
 
 class RowFilter(NamedTuple):
@@ -68,7 +68,7 @@ def read_pairs(uri: str) -> list[tuple[str, str]]:
     """Return the names and values in a URI's query. A name may occur twice: `date=gte.2025-01-01&date=lt.2026-01-01`.
 
     Raises:
-        InvalidArgument: a name has no value.
+        InvalidArgument: a part of the query is not `name=value`.
     """
     _, mark, text = uri.partition("?")
     pairs: list[tuple[str, str]] = []

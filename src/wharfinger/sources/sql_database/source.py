@@ -117,7 +117,7 @@ class Database(Watched[SqlWatch], Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the database, whose text is its schema, then tables and views by schema and name, without their rows."""
-        last_shown = None if after is None else _read_key(after, 2)
+        last_shown = None if after is None else _read_page_key(after, 2)
         catalogue = self._catalogue()
         names = [name for name in catalogue.tables if last_shown is None or name > last_shown]
         names = [("", ""), *names] if last_shown is None else names  # the database itself is the first entry
@@ -127,7 +127,7 @@ class Database(Watched[SqlWatch], Source):
             else self._directory(SqlTarget(kind="database"), self.uri, catalogue)
             for name in names[:limit]
         ]
-        return resources, _write_key(*names[limit - 1]) if len(names) > limit else None
+        return resources, _write_page_key(*names[limit - 1]) if len(names) > limit else None
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -138,7 +138,7 @@ class Database(Watched[SqlWatch], Source):
             ResourceNotFound: there is no such directory.
         """
         target = self.uris.read(uri)
-        last_shown = None if after is None else _read_key(after, 1)[0]
+        last_shown = None if after is None else _read_page_key(after, 1)[0]
         catalogue = self._catalogue()
         schema = self.uris.schema if target.kind == "database" else target.schema
         if schema is None:
@@ -154,7 +154,7 @@ class Database(Watched[SqlWatch], Source):
             else self._table(catalogue.tables[schema, name])
             for name in names[:limit]
         ]
-        return resources, _write_key(names[limit - 1]) if len(names) > limit else None
+        return resources, _write_page_key(names[limit - 1]) if len(names) > limit else None
 
     def _table(self, table: DatabaseTable) -> t.Resource:
         text = describe(table, self.uris)
@@ -211,7 +211,7 @@ class Database(Watched[SqlWatch], Source):
     # One resource
 
     def stat(self, uri: str) -> t.Resource:
-        """Describe a URI as a resource. For rows, this reads their window.
+        """Describe a URI as a resource. For a window of rows, a row or a cell, this reads the content.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -234,7 +234,10 @@ class Database(Watched[SqlWatch], Source):
         return t.Resource(uri=uri, name=name, title=name, mime_type=content.mime_type, meta=meta)
 
     def version(self, uri: str) -> str:
-        """Return a digest of the content. For a table larger than a window, it includes the table's token.
+        """Return a digest of the content.
+
+        For the first window of a table, it includes the table's token if more rows follow, unless the URI states their
+        number or the caller may not read everything.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -249,9 +252,9 @@ class Database(Watched[SqlWatch], Source):
             return self._window(target, uri)[1].version
         return version_of(self._stat(target, uri))
 
-    def _find(self, target: SqlTarget, uri: str, age: float = 0.0) -> DatabaseTable:
-        for max_age in dict.fromkeys((age, 0.0)):
-            table = self._catalogue(max_age).tables.get((target.schema, target.table))
+    def _find(self, target: SqlTarget, uri: str, max_age: float = 0.0) -> DatabaseTable:
+        for age in dict.fromkeys((max_age, 0.0)):  # first the kept catalogue, then a new one
+            table = self._catalogue(age).tables.get((target.schema, target.table))
             if table is not None:
                 return table
         raise ResourceNotFound(uri)
@@ -284,9 +287,9 @@ class Database(Watched[SqlWatch], Source):
         result.contents += summaries(children, describe=description_of)
         return result
 
-    def _single_content(self, uri: str, kind: str, text: str, version: str = "") -> t.ReadResourceResult:
+    def _single_content(self, uri: str, mime_type: str, text: str, version: str = "") -> t.ReadResourceResult:
         version = version or digest(text)
-        content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
+        content = t.ResourceContents(uri=uri, mime_type=mime_type, text=text, meta={VERSION: version})
         return t.ReadResourceResult(contents=[content], ttl_ms=self._ttl(uri, version), cache_scope=self.cache_scope)
 
     def _window(self, target: SqlTarget, uri: str) -> tuple[DatabaseTable, RowWindow]:
@@ -324,7 +327,7 @@ class Database(Watched[SqlWatch], Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _row_hint(self, uri: str) -> str:
-        """Return a hint about other rows, for the first window and for one without rows."""
+        """Return a hint about other rows."""
         return f"To choose rows: {uri.partition('?')[0]}{HOW_TO_ASK} ({FILTERS})."
 
     def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -362,7 +365,7 @@ class Database(Watched[SqlWatch], Source):
         return self._single_content(uri, mime.JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
-        """Return the `ttlMs` of a version, from the time since it was first seen or since the last write."""
+        """Return the `ttlMs` of a version, from the longer of the times since it was first seen and since a write."""
         if not reads_everything(self.uris):  # the last write may be one that the caller may not see
             return 0
         now = time.time()
@@ -383,7 +386,7 @@ class Database(Watched[SqlWatch], Source):
         return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Return a filter that keeps the definitions and rows of tables that the caller may read."""
+        """Return a filter for the definitions and rows that the caller may read; None if they may read everything."""
         if reads_everything(self.uris):
             return None
         tables = self._catalogue(CATALOGUE_SECONDS).tables
@@ -485,11 +488,11 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
     ]
 
 
-def _write_key(*names: str) -> str:
+def _write_page_key(*names: str) -> str:
     return "/".join(["k", *[quote_part(name) for name in names]])
 
 
-def _read_key(key: str, parts: int) -> tuple[str, ...]:
+def _read_page_key(key: str, parts: int) -> tuple[str, ...]:
     mark, *names = key.split("/") if len(key) <= 8_192 else [""]
     if mark != "k" or len(names) != parts or any(quote_part(unquote(name)) != name for name in names):
         raise bad_cursor()

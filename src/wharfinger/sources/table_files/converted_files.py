@@ -144,7 +144,7 @@ class ConvertedFiles:
             folder.directory.cleanup()
 
     def close(self) -> None:
-        """Remove all copies: now, or if any of them is in use, after the last use. Opening one again makes it again."""
+        """Remove all copies: now, or if any is in use, after the last use. A later `open` makes its copy again."""
         with self._lock:
             folder, self._folder = self._folder, None
             self._copies.clear()

@@ -132,7 +132,7 @@ class OpenTables:
     def _open_wide_csv(
         self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
     ) -> tuple[OpenFile, DuckDBEngine, TableFile]:
-        """Open the copy of a CSV file with many columns in JSON Lines, which is made first if there is none."""
+        """Open the copy in JSON Lines of a CSV file with many columns. Makes the copy if it does not exist yet."""
         opening = self._copies.open(
             (parts, "wide"),
             version,

@@ -36,7 +36,7 @@ class UnusableList(ValueError):
 
 
 class ListedPage(NamedTuple):
-    """A page of a list. A text that the list does not have is empty."""
+    """A page of a list. A field that the list does not give is empty. In an `llms.txt`, `link` may be relative."""
 
     link: str
     title: str = ""
@@ -56,12 +56,15 @@ class SiteList(NamedTuple):
 
 
 def is_llms_text(text: str) -> bool:
-    """Return whether this is an `llms.txt`, and not an HTML page that the site returns for any path."""
+    """Return whether a text does not look like HTML: some sites return an HTML page for any path."""
     return not text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 def read_llms_text(text: str) -> SiteList:
-    """Return the links of an `llms.txt`: `- [title](url): description`, in the sections below its headings."""
+    """Return the links of an `llms.txt`: all list items of the form `- [title](url): description`.
+
+    Lines of more than `MAX_LINE_CHARACTERS` are skipped.
+    """
     pages: list[ListedPage] = []
     for line in text.splitlines():
         match = _LINK.match(line) if len(line) <= MAX_LINE_CHARACTERS else None

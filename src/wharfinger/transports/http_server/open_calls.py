@@ -88,7 +88,7 @@ class HttpCall:
         self.request: Request | None = None
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
-        """The task that cancels it when the client disconnects; None if it has none."""
+        """The task that cancels it when the client disconnects, or None."""
         self.over = False
         """Whether the handler has returned, so that only its result is sent. For a call of a session: whether its
         answer was taken, or its client is gone."""
