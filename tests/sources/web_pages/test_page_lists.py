@@ -130,6 +130,8 @@ BILLION_LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range
         ("<urlset>" + "<url>" * 100_000, "too deeply"),
         ("<urlset><url><loc>&undefined;</loc></url></urlset>", "is not XML"),
         ("\0" * 1000, "is not XML"),
+        ('<?xml version="1.0" encoding="unheard-of"?><urlset/>', "is not XML"),
+        ('<?xml version="1.0" encoding="big5"?><urlset/>', "is not XML"),
     ],
 )
 def test_a_hostile_sitemap_is_refused(data: str, message: str) -> None:

@@ -101,7 +101,9 @@ def read_sitemap(data: bytes) -> SiteList:
     parser.CharacterDataHandler = reader.add_text
     try:
         parser.Parse(data, True)
-    except expat.ExpatError as error:
+    except UnusableList:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: the encoding is unknown or multi-byte
         raise UnusableList(f"is not XML ({error})") from None
     except _MaximumReached:
         return SiteList(tuple(reader.pages), tuple(reader.sitemaps), truncated=True)
