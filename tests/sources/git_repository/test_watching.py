@@ -38,6 +38,7 @@ def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, histo
     """A file of a branch is reported only if the commit changes it."""
     log = "git://repo/log/HEAD"
     recorder = watch(source, FILE, OTHER, TREE, log, None)
+    wait_for_first_poll(source, None)  # no call before a watch records the state of the list, as `stat` does for a URI
     history.commit("Deepen", hull__txt="six\n")
     recorder.wait_for(FILE, TREE, log, None)
     assert unexpected_changes(recorder) == []
