@@ -706,6 +706,20 @@ async def test_a_stored_blob_is_loaded_up_to_the_content_limit() -> None:
     assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
 
 
+async def test_a_file_is_read_up_to_the_content_limit(tmp_path: Path) -> None:
+    """`Limits.content`: a bug: a path that a function returns was read whole, whatever the size of its file."""
+    server = Server("s", limits=Limits(content=20))
+
+    @server.resource("file:{size}")
+    def file(size: int) -> Path:
+        (tmp_path / "file").write_bytes(b"x" * size)
+        return tmp_path / "file"
+
+    assert (await read(server, "file:20"))[0]["text"] == "x" * 20
+    error = await read(server, "file:21")
+    assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
+
+
 async def test_yielded_chunks_are_joined_up_to_the_content_limit() -> None:
     server = Server("s", limits=Limits(content=20))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -123,9 +124,10 @@ class Resources:
 
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
-            ValueError: `uri` is taken, is not a URI, or is ambiguous with another template (both are named); or
-                `allow_traversal` is set and the template has neither `{+name}` nor `{#name}`.
-            TypeError: the function's parameters are not the template's variables, or an option is unknown.
+            ValueError: `uri` is taken, is not a URI, or is ambiguous with another template (both are named); or an
+                option has a value that is not valid, such as `allow_traversal` without `{+name}` and `{#name}`.
+            TypeError: the function's parameters are not the template's variables, the function is a plain generator, or
+                an option is unknown.
         """
         check_options("resource", None, options, ResourceOptions)
         self.put(make_resource(self._services, uri, function, options))
@@ -300,7 +302,11 @@ class Resources:
         self._services.serve("resources")
 
     def add_catalogue(self, function: Callable[..., AsyncIterator[t.Resource]]) -> None:
-        """List the resources that an async generator yields, after those that were added before."""
+        """List the resources that an async generator yields, after those that were added before.
+
+        Raises:
+            TypeError: the function is a coroutine function or a plain generator.
+        """
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
         self.catalogues.append(function)
@@ -406,7 +412,7 @@ class Resources:
         elif len(stored) <= self._services.limits.content:
             content.blob = await pool.run(owner, stored.read, 0, len(stored))
         else:
-            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+            raise _over_content_limit()
 
     async def _make_result(
         self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
@@ -444,7 +450,9 @@ class Resources:
             return value
         if isinstance(value, Path):
             try:
-                value = await self._services.pool.run(owner_of(request), value.read_bytes)
+                value = await self._services.pool.run(
+                    owner_of(request), _read_file, value, self._services.limits.content
+                )
             except FileNotFoundError:
                 raise ResourceNotFound(uri) from None
         elif hasattr(value, "__aiter__"):
@@ -541,7 +549,11 @@ class Resources:
         return result
 
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
-        """Return one page of the list as a struct."""
+        """Return one page of the list as a struct.
+
+        Raises:
+            InvalidParams: as for `PagedList.page_for`.
+        """
         page: t.ListResourcesResult | msgspec.Raw = await self.listing.page_for(request, or_unset(cursor))
         if isinstance(page, msgspec.Raw):
             return msgspec.json.decode(page, type=t.ListResourcesResult)
@@ -590,6 +602,17 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     return to_wire(value).decode(), UNSET, JSON if mime_type is UNSET else mime_type
 
 
+def _read_file(path: Path, max_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise _over_content_limit()
+        return file.read()
+
+
+def _over_content_limit() -> InvalidArgument:
+    return InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+
+
 async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     parts: list[bytes] = []
     async for chunk in chunks:
@@ -597,7 +620,7 @@ async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
             raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
         max_bytes -= len(chunk)
         if max_bytes < 0:
-            raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
+            raise _over_content_limit()
         parts.append(chunk)
     return b"".join(parts)
 
