@@ -111,7 +111,7 @@ class Breaker:
         self._probing = False
 
     def failed(self, reason: str = "", began: float | None = None) -> None:
-        """Record a failed call that began at the clock's time `began`. If `began` is None, the call counts as slow.
+        """Record a failed call that began at the clock's time `began`. If `began` is None, it always counts, as slow.
 
         Leave the reason empty if the call timed out.
         """

@@ -124,7 +124,7 @@ class Session:
         return changed
 
     def agree(self, params: t.InitializeRequestParams) -> None:
-        """Agree on the revision: the client's if this server supports it, else the server's latest.
+        """Agree on the revision: the client's if it is supported and of the handshake era, else the latest of that era.
 
         Works once: a repeated `initialize` gets the same answer as the first and changes nothing.
 

@@ -21,7 +21,7 @@ class WatchedResource(NamedTuple):
 
 
 class RecentRequest(NamedTuple):
-    """A request that was answered."""
+    """A request that has ended."""
 
     time: float
     """When it ended (seconds since 1970)."""
@@ -59,6 +59,6 @@ class Inspection(Protocol):
         Each request of that client is recorded with the names of both `viewer` and `principal`.
 
         Raises:
-            PermissionDenied: `viewer` may not inspect the server.
+            PermissionDenied: `viewer` may not inspect the server, or the server has no policy.
         """
         ...

@@ -119,7 +119,7 @@ class CompiledSchema:
         return fits
 
     def faults(self, value: Any, root: str = "arguments") -> list[str]:
-        """Return one line for each error, with its path and without the value. A value that matches has none.
+        """Return a line for each of the first errors, with its path and without the value. A match has none.
 
         If a pattern with look-around would have to search texts that are too long, the only error is their length.
         `root` is the path of the value itself.

@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     listens: int = 64
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000
-    """URIs that one connection or one listen request may watch."""
+    """URIs that one session may watch; URIs and tasks that one listen request may watch."""
     watched_total: int = 1_000_000
     """URIs that all connections and listen requests may watch together. Beyond it, only callers with less
     than an equal share get more."""

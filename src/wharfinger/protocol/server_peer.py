@@ -179,7 +179,11 @@ class ServerPeer:
         return Notification(None, message, params)
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
-        """Encode the response and free the id. Returns None if the request was cancelled in the meantime."""
+        """Encode the response and free the id. Returns None if the request was cancelled in the meantime.
+
+        Raises:
+            UnicodeEncodeError, TypeError, ValueError: as for `seal_result`. The request is still in flight then.
+        """
         if self.in_flight.get(request.id) is not request:
             return None
         data = seal_result(request, result, self.result_meta)

@@ -35,6 +35,8 @@ class Event(Struct, frozen=True, kw_only=True):
 def encode_event(data: bytes, *, event: str = "message", id: str = "", retry: int | None = None) -> bytes:
     """Encode one event. Line breaks in `data` become further `data:` lines, so that content cannot forge a field.
 
+    `retry` is the time in milliseconds after which a client whose connection breaks should reconnect.
+
     Raises:
         ValueError: `event` or `id` contains a line break or NUL.
     """

@@ -3,8 +3,8 @@
 To a caller, a resource or tool that is forbidden looks exactly like one that does not exist: the error is the same, and
 the request reaches neither the source nor the middleware. Resources in the result of a read, a tool or a prompt are
 filtered here. All other answers are filtered where they are made, by `request.access`: lists in `features.listing`,
-searches in `server.search`, completions in `features.completion`, notices in `subscriptions.visible_changes`, and
-answers that a source composes of several resources in that source (`policy.current`). Without a policy, and without
+searches in `server.search`, completions in `features.completion`, notices in `subscriptions.visible_changes`. A source
+itself filters the answers that it composes of several resources (`policy.current`). Without a policy, and without
 features that need scopes, methods have no guard, and `request.access` is None.
 """
 
@@ -205,8 +205,8 @@ _TARGETS: dict[str, Callable[[Request], str]] = {
     "tools/call": lambda request: f"tool:{request.params.name}",
     "prompts/get": lambda request: f"prompt:{request.params.name}",
 }
-"""By method, a function that returns the target of a request (see `Access`). Handlers of other methods filter their
-answers, or check targets themselves."""
+"""By method, a function that returns the target of a request (see `Access`). `_guard` itself finds the targets of
+completions and of an author's methods. Handlers of other methods filter their answers, or check targets themselves."""
 
 _ACTIONS = {
     "resources/list": "read",
@@ -220,7 +220,7 @@ _ACTIONS = {
     "prompts/list": "prompt",
     "prompts/get": "prompt",
 }
-"""The action of each method, for rules and for limits. Limits without `do` count all other methods too."""
+"""The actions of methods, for rules and for limits. Methods without an action count only for limits without `do`."""
 
 _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 """Methods whose results may contain other resources, or links to them."""

@@ -64,12 +64,13 @@ class Server(FeatureService):
     """An MCP server of all five revisions. Any number of transports can serve it at the same time.
 
     `instructions` are for models: a string, or a plain function that returns it for the current caller. `lifespan` is
-    entered once per process, before the first request; the value that it yields is `state`, and `ctx.state` in
-    handlers. Lists come in pages of `page_size` entries, by default 1,000, or fewer if they take more than 1 MiB. `ttl`
-    (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals cursors
-    and the states of calls that ask for input; processes that serve the same clients must share it. With `replay`,
-    handlers that ask for input run again with the answers in every revision, so that tests find code in them that must
-    not run twice. With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
+    entered when the first transport starts, and left after the last one has ended; the value that it yields is `state`,
+    and `ctx.state` in handlers. Lists come in pages of `page_size` entries, by default 1,000, or fewer if they take
+    more than 1 MiB. `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default
+    `WHARFINGER_SECRET`) seals cursors and the states of calls that ask for input; processes that serve the same clients
+    must share it. With `replay`, handlers that ask for input run again with the answers in every revision, so that
+    tests find code in them that must not run twice. With `decode_json_strings`, tools also accept arrays and objects as
+    strings that contain their JSON.
 
     `task_store` keeps tasks, their results, and the ids of used DPoP proofs: a store, or `"sqlite:///tasks.db"`, which
     survives a restart; without a store they are lost when the process ends. `task_ttl` (seconds, None: for ever) is how
@@ -263,9 +264,10 @@ class Server(FeatureService):
     def include(self, item: Includable | Source | Server, *, prefix: str = "") -> None:
         """Add a source, another server as a part of this one, or anything else that can add itself.
 
-        Another server's tools and prompts are named `prefix_name` here; its URIs stay the same. Features that it adds
-        or removes later are added or removed here too. The other server starts and ends with this one. Its functions
-        and middleware run as if it were served alone: with its own `state`, dependencies and secrets.
+        With a `prefix`, another server's tools and prompts are named `prefix_name` here; its URIs stay the same.
+        Features that it adds or removes later are added or removed here too. The other server starts and ends with this
+        one. Its functions and middleware run as if it were served alone: with its own `state`, dependencies and
+        secrets.
 
         Raises:
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
@@ -365,7 +367,7 @@ class Server(FeatureService):
         return _decorator(self.extensions.add_notification, name, params=params)
 
     def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
-        """Publish, as a page of MCP Apps, the HTML that the decorated function returns. Options: see `add_app`."""
+        """Publish the page that the decorated function returns; see `add_app`."""
         return _decorator(self.add_app, uri, **options)
 
     def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:
@@ -374,7 +376,7 @@ class Server(FeatureService):
         `page` is HTML, a `Path`, or a function that returns either.
 
         Raises:
-            TypeError: `page` has another type.
+            TypeError: `page` is none of these, or the function has a parameter that the server cannot fill.
             ValueError: the URI is taken or not a `ui://` URI, or an option is not valid.
         """
         from wharfinger.server.apps import EXTENSION, make_page_resource
@@ -418,7 +420,7 @@ class Server(FeatureService):
         """Replace the dependency `function` of this server's features by `fake`: `with server.override(…):`.
 
         Raises:
-            TypeError: `fake` has a parameter that the server cannot fill.
+            TypeError: `fake` has a parameter that the server cannot fill, or needs `function` itself.
         """
         return self.overrides.replaced(function, fake)
 

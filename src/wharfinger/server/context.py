@@ -177,8 +177,8 @@ class Context(RequestContext, Generic[State]):
     def close_stream(self, retry_ms: int = 1000) -> bool:
         """Close the HTTP connection of this call; the call continues, and the client reconnects after `retry_ms`.
 
-        Returns False, and does nothing, unless the client has a session of 2025-11-25 over HTTP. Call it from an async
-        function only.
+        Returns False if it did nothing: the client has no session of 2025-11-25 over HTTP, or the connection is closed
+        already. Call it from an async function only.
         """
         return self.request.channel.detach(self.request, retry_ms)
 
@@ -189,7 +189,7 @@ class Context(RequestContext, Generic[State]):
         asked before belong to the call, and later ones to the task. In a task this does nothing and returns True.
 
         Raises:
-            Overloaded: there are too many tasks.
+            Overloaded: there are too many tasks, or the server is stopping.
             StoreUnusable: the task cannot be stored.
             RuntimeError: the tool is not registered with `task=`.
         """
@@ -376,7 +376,11 @@ class Context(RequestContext, Generic[State]):
             raise ResourceNotFound(uri) from None
 
     async def list_resources(self, cursor: str | None = None) -> t.ListResourcesResult:
-        """Return one page of this server's resources, as this caller sees it."""
+        """Return one page of this server's resources, as this caller sees it.
+
+        Raises:
+            InvalidParams: `cursor` does not belong to this list, or is another caller's.
+        """
         return await self.server.resources.page(self.request, cursor)
 
     async def search(self, query: str, limit: int = 20, *, source: str = "", type: str = "", path: str = "") -> Hits:
@@ -388,6 +392,7 @@ class Context(RequestContext, Generic[State]):
 
         Raises:
             InvalidArgument: there is no such source, or the query or a filter is too long.
+            Overloaded: no thread became free in time.
         """
         from wharfinger.server.search import SearchRequest, search
 

@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 
 CURSOR = Kind(12, 48 * 1024, "This cursor is not valid here: list again from the start, without a cursor.")
-"""A seal of 96 bits is enough for a key to the next page. A cursor with the longest URI is within the limit."""
+"""A seal of 96 bits is enough for a position in a list. A cursor with the longest URI is within the limit."""
 
 
 def state_kind(max_characters: int) -> Kind:

@@ -94,7 +94,11 @@ class SourceReader:
             return False
 
     def text(self, source: Source, uri: str) -> Iterator[str]:
-        """Yield the text of a document in pieces; nothing if it is missing or is not text."""
+        """Yield the text of a document in pieces; nothing if it is missing, cannot be read or is not text.
+
+        Raises:
+            SourceUnavailable: as for `documents`.
+        """
         try:
             yield from self.pieces(source, uri)
         except (*MISSING_ERRORS, OSError):

@@ -138,7 +138,7 @@ class Extensions:
             TypeError: the type of the params is not allowed, the function has another parameter, or an option is
                 unknown.
             ValueError: the name is invalid, a method of the protocol, taken (also by a server in which this one is
-                mounted), or registered with other params or options.
+                mounted), or registered with other params or options; or an option has a value that is not valid.
         """
         if name in self._services.methods.handlers:
             raise ValueError(f"The method {name!r} is served already.")
@@ -187,7 +187,8 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
     Raises:
         TypeError: the params do not derive from `types.RequestParams`, the function has another parameter, or an option
             is unknown.
-        ValueError: the name is invalid, the protocol's own, or registered with a different row.
+        ValueError: the name is invalid, the protocol's own, or registered with a different row; or an option has a
+            value that is not valid.
     """
     check_options("method", None, options, MethodOptions)
     result, ttl = options.get("result"), options.get("ttl")

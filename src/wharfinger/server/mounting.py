@@ -113,7 +113,7 @@ class Mount:
         """Check the name of a method or notification that is about to be added to the part.
 
         Raises:
-            ValueError: the parent, or a server in which it is mounted, serves another one of this name.
+            ValueError: the parent, or a server in which it is mounted, has a method or notification of this name.
         """
         _check_extension_name(self.parent, self.part, name)
 

@@ -107,11 +107,12 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
         MAX_SUGGESTIONS, {(-_likeness(parts, _parts(other)), len(other), other) for other in known if other != missing}
     )
     highest = -best[0][0] if best else 0.0
+    # Without those that are much less alike than the best.
     return [other for negated_likeness, _, other in best if -negated_likeness >= max(1.0, highest - 0.7)]
 
 
 def _parts(uri: str) -> list[str]:
-    """Return the parts of a path, without scheme, window and escapes."""
+    """Return the parts of a URI without scheme, query and fragment, unescaped and case-folded."""
     path = uri[:MAX_COMPARED_CHARACTERS].partition("?")[0].partition("#")[0].rpartition("://")[2]
     return [unquote(part).casefold() for part in _SEPARATOR.split(path) if part]
 

@@ -157,7 +157,7 @@ async def observed_read(outer: Request, request: Request, handler: Handler) -> A
 
 
 def _contents_size(result: Any) -> int:
-    """Return the bytes of the contents of a read."""
+    """Return the size of the contents of a read, in bytes."""
     size = 0
     for content in getattr(result, "contents", ()):
         if isinstance(content.text, str):

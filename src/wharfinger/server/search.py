@@ -85,7 +85,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
         return not self.source or self.source.casefold() in (source.name.casefold(), source.uri.casefold())
 
     def accepts(self, hit: Hit) -> bool:
-        """Return whether a hit of a source passes the filters of type and path."""
+        """Return whether a hit passes the filters of type and path."""
         kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
         if isinstance(hit, FoundHit) and hit.document_type:
             kind = hit.document_type
@@ -137,6 +137,7 @@ async def search(
 
     Raises:
         InvalidArgument: there is no such source, or the query or a filter is too long.
+        Overloaded: no thread became free in time.
     """
     if (
         max(map(len, (wanted.query, wanted.source, wanted.type))) > MAX_TERM_CHARACTERS
@@ -335,7 +336,10 @@ async def _read_text(services: Services, request: Request, uri: str) -> str | No
 
 
 def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
-    """Return the best lines of the text that a caller reads; None if it lacks a word. Slow for large texts."""
+    """Return the best lines of the text that a caller reads. Slow for large texts.
+
+    None if a word for which the hit was found is neither in this text nor in the name.
+    """
     needed = hit.words if isinstance(hit, FoundHit) else tuple(word.text for word in query.words)
     asked = {word.text for word in query.words}
     respelled = [word for text in needed if text not in asked for word in query_of(text).words]

@@ -265,7 +265,7 @@ class FeatureService:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncGenerator[None]:
-        """Start the lifespan, the sources, the parts and the tasks in this order, and end them in reverse."""
+        """Start the observers, lifespan, sources, index, parts and tasks in this order, and end them in reverse."""
         try:
             async with AsyncExitStack() as stack:
                 if "opentelemetry" in sys.modules and not self.parents:

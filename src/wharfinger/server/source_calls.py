@@ -198,7 +198,7 @@ class SourceCalls:
             raise
         if done:
             return answer.result()
-        if list_key in state.late:  # of another list of the same owner, which began at the same time
+        if list_key in state.late:  # another list of the same owner began at the same time
             answer.cancel()
         else:
             if len(state.late) >= MAX_LATE_PAGES:
@@ -283,7 +283,7 @@ class SourceCalls:
         if not source.breaker.admits():
             late = {page.answer for page in state.late.values()}
             for task in state.waiting:
-                if task not in late and not task.cancelling():  # otherwise it ends anyway
+                if task not in late and not task.cancelling():  # a task that is being cancelled ends anyway
                     state.given_up.add(task)
                     task.cancel()
 
@@ -450,7 +450,7 @@ class SourceCalls:
 
     @property
     def starting(self) -> bool:
-        """Whether any source has not started yet."""
+        """Whether any source is still starting."""
         return any(state.starting is not None for state in self._states.values())
 
     async def wait_for_starts(self) -> bool:

@@ -238,7 +238,8 @@ class Pool:
         """Call `function` in a thread, with the caller's context variables.
 
         Raises:
-            Overloaded: no thread became free in time, or too many calls are waiting.
+            Overloaded: no thread became free in time, too many calls are waiting or threads lost, or the pool was
+                closed.
         """
         loop = asyncio.get_running_loop()
         job = Job(owner, functools.partial(function, **kwargs) if kwargs else function, args, loop.create_future())

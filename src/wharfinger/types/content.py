@@ -139,7 +139,7 @@ def split_content(raw: Raw | bytes, type: type[T], member: str) -> tuple[T, list
     Use it if strict decoding failed, perhaps because of an unknown block.
 
     Raises:
-        msgspec.ValidationError: the rest of the object does not match the type.
+        msgspec.ValidationError: `member` is not a list, or the rest of the object does not match the type.
     """
     members = msgspec.json.decode(raw, type=dict[str, Raw])
     items = msgspec.json.decode(members.get(member, b"null"), type=list[Raw])

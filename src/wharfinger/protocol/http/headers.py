@@ -111,7 +111,11 @@ def _read_annotation(node: Mapping[str, Any], path: tuple[str, ...], reachable: 
 
 
 def param_headers(params: Sequence[HeaderParam], arguments: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    """Return the headers that a client sends with these arguments; absent and null values have none."""
+    """Return the headers that a client sends with these arguments; absent and null values have none.
+
+    Raises:
+        ValueError: an integer is so large that not every JSON reader represents it exactly.
+    """
     values = ((param.header, _value_at(arguments, param.path)) for param in params)
     return [(name, encode_value(_text(value))) for name, value in values if value is not None]
 

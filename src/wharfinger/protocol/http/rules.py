@@ -3,8 +3,8 @@
 The order (2026-07-28, Streamable HTTP): `read_headers` → `HostOriginPolicy.check` → credentials → HTTP method →
 `check_post` → body → JSON → `kind_of_post` → `open_request` (`prefer_header_error` if it fails) →
 `check_standard_headers` → method → handler. Everything is decided before the first byte of the response, because the
-status cannot change later. A refusal is a `ProtocolError` with its HTTP status. Its message says which setting would
-allow the request, and never quotes the request.
+status cannot change later. A refusal is a `ProtocolError` with its HTTP status. Its message says what to
+send, or which setting would allow the request, and never quotes the request.
 """
 
 from __future__ import annotations

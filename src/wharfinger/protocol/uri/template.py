@@ -174,9 +174,10 @@ class UriTemplate:
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
     def expand_beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
-        """Return the URI up to its query or the first variable without a value, and the names of the variables in it.
+        """Return the URI up to the first variable without a value, and the names of the variables in it.
 
-        The third item is whether this text is the whole URI before the query.
+        The text ends at the query or fragment at the latest. The third item is whether it reaches the query, the
+        fragment or the end.
         """
         text, names = "", frozenset[str]()
         for part in self.parts:

@@ -68,7 +68,7 @@ class TemplateIndex(Generic[T]):
         return iter([(entry.template, entry.value) for entry in self._entries.values()])
 
     def get(self, text: str) -> T | None:
-        """Return the value of the template with exactly this text."""
+        """Return the value of the template with exactly this text; None if there is none."""
         entry = self._entries.get(text)
         return None if entry is None else entry.value
 

@@ -158,7 +158,10 @@ class HandlerFunction:
         return await self.invoke(request, arguments)
 
     async def invoke(self, request: Request, arguments: dict[str, Any]) -> Any:
-        """Call the function with `arguments` and its context, on the event loop or in a thread, within its timeout."""
+        """Call the function with `arguments` and its context, on the event loop or in a thread, within its timeout.
+
+        A plain function on the event loop cannot be interrupted: for it the timeout does nothing.
+        """
         if self._context is not None:
             context = self._services.context(request)
             arguments[self._context] = context if self._may_ask else context.for_plain_function()

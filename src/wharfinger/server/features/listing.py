@@ -1,8 +1,8 @@
 """Paged lists: first the registered features, then the entries of providers.
 
 A cursor seals two values: the number of the next provider (0: the features), and a key of that provider. The key of the
-features is a position (`feature_set`); sources and catalogues choose their own (`pages`). Pages with only features are
-encoded once, and cached until a feature changes.
+features is a position (`feature_set`); sources and catalogues choose their own (`pages`). Pages of a list without
+providers are encoded once, and cached until a feature changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_PAGE_SIZE = 1000
 MIN_EXAMINED = 256
 """The minimum number of entries that are requested at a time if the caller may not see all of them."""
 MAX_EXAMINED = 200_000
-"""The maximum number of entries that are examined for one page. If so many are hidden, the page may be short."""
+"""A page ends, even if it is short, when this many entries of one provider were examined for it."""
 PAGE_BYTES = 1024 * 1024
 """The maximum number of encoded bytes in a page without a `page_size`; a single entry may be larger."""
 MAX_CACHED_PAGES = 64
@@ -67,7 +67,7 @@ def view_of(name: str, access: Access, keys: Keys) -> CallerView:
 class PagedList(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
-    Pages have `size` entries; if it is None, at most `DEFAULT_PAGE_SIZE` entries and `PAGE_BYTES` bytes.
+    Pages have at most `size` entries; if it is None, at most `DEFAULT_PAGE_SIZE` entries and `PAGE_BYTES` bytes.
     """
 
     def __init__(

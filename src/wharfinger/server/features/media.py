@@ -22,11 +22,11 @@ class Media:
     """Bytes, or the file that contains them; subclasses turn them into one kind of content.
 
     Pass a path, or the bytes as `data`. `format` is a short name such as `png`, `mime_type` a full MIME type; without
-    either, the type is detected from the name and the first bytes. The file is read in a thread when the result is
-    sent.
+    either, the type is detected from the name of the file, else from the first bytes. The file is read in
+    a thread when the result is sent.
 
     Raises:
-        TypeError: both a path and data are given, or neither.
+        TypeError: both a path and data are given, or neither; or `data` is text.
     """
 
     __slots__ = ("annotations", "data", "meta", "mime_type", "path")

@@ -61,8 +61,8 @@ class PromptFeature:
     """A registered prompt: its definition and its function.
 
     Raises:
-        TypeError: the type of a parameter cannot be converted from a string.
-        ValueError: the name is empty.
+        TypeError: the type of a parameter cannot be converted from a string, or the function is a generator.
+        ValueError: the name is empty, or an option has a value that is not valid.
     """
 
     __slots__ = ("_call", "_services", "completers", "definition", "name", "scopes", "signature")
@@ -152,8 +152,9 @@ class Prompts:
         these. Another prompt of the same name replaces a `fallback`.
 
         Raises:
-            TypeError: the type of a parameter cannot be converted from text, or an option is unknown.
-            ValueError: the name is taken or empty.
+            TypeError: the type of a parameter cannot be converted from text, the function is a generator, or an option
+                is unknown.
+            ValueError: the name is taken or empty, or an option has a value that is not valid.
         """
         check_options("prompt", function, options, PromptOptions)
         prompt = PromptFeature(self._services, function, options)

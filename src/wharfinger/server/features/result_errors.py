@@ -29,7 +29,7 @@ _MAX_DEPTH = 100
 
 
 class UnusableResult(TypeError):
-    """A function returned a value that cannot be sent; the message has its file and line, and the value's path."""
+    """A function returned a value that cannot be sent; most messages name its file and line, and the value's path."""
 
 
 def code_of(function: Any) -> Any:

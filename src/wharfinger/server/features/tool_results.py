@@ -140,7 +140,7 @@ class Output:
         """Return the result of `tools/call`.
 
         Raises:
-            TypeError, ValueError: the value cannot be sent as content, or does not match the schema.
+            TypeError, ValueError, RecursionError: the value cannot be sent as content, or does not match the schema.
         """
         if isinstance(value, t.CallToolResult):
             return self._check_own_result(value)

@@ -109,8 +109,10 @@ class ToolFeature:
     """A registered tool: its definition and its function.
 
     Raises:
-        TypeError: the type of a parameter cannot be decoded from JSON.
-        ValueError: the name is not 1 to 128 letters, digits, "_", "-", "." and "/", or a schema cannot be used.
+        TypeError: the type of a parameter cannot be decoded from JSON, the function is a generator, or an annotation is
+            unknown.
+        ValueError: the name is not 1 to 128 letters, digits, "_", "-", "." and "/", or an option has a value that is
+            not valid.
         MissingExtra: a schema is given, and the extra `schema` is not installed.
     """
 
@@ -288,7 +290,8 @@ class Tools:
         and the output schema from its return annotation. Another tool of the same name replaces a `fallback`.
 
         Raises:
-            TypeError: a parameter's type cannot be decoded from JSON, or an option is unknown.
+            TypeError: a parameter's type cannot be decoded from JSON, the function is a generator, an option or
+                annotation is unknown, or `task_ttl` is given without `task`.
             ValueError: the name is taken, or is not 1 to 128 letters, digits, "_", "-", "." and "/"; or an option has a
                 value that is not valid.
             MissingExtra: a schema is given, and the extra `schema` is not installed.
@@ -328,7 +331,7 @@ class Tools:
         """Change the description of a tool, and report that the list has changed.
 
         Raises:
-            KeyError: no tool has this name.
+            KeyError: no tool of this server itself has this name.
         """
         tool = self.features.by_key.get(name) or self.features.disabled[name]
         full = tool.full_definition
@@ -340,7 +343,7 @@ class Tools:
         """Call `describe` for the description of a tool whenever a caller who is subject to a policy lists the tools.
 
         Raises:
-            KeyError: no tool has this name.
+            KeyError: no tool of this server itself has this name.
         """
         (self.features.by_key.get(name) or self.features.disabled[name]).describe = describe
 

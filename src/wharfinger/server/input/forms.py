@@ -273,7 +273,7 @@ def _from_model(model: Any) -> Form:
 
 
 def _from_schema(schema: Mapping[str, Any]) -> Form:
-    """Return the form for a `requestedSchema`, which is sent unchanged if the protocol allows it."""
+    """Return the form for a `requestedSchema`. Members that the protocol does not define are not sent."""
     if schema.get("type", "object") != "object" or not isinstance(schema.get("properties"), Mapping):
         raise TypeError("A schema of a form is an object with properties: {'type': 'object', 'properties': {…}}.")
     fields: dict[str, t.PrimitiveSchema] = {}

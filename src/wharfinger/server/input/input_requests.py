@@ -121,7 +121,7 @@ class ElicitUrl:
     Pass `elicitation_id` to `Server.elicitation_complete` when they are done (2025-11-25).
 
     Raises:
-        ValueError: it is not an absolute URL.
+        ValueError: `url` has no scheme, or nothing after it.
     """
 
     method: ClassVar[str] = "elicitation/create"

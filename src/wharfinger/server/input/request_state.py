@@ -5,10 +5,11 @@ input requests and ends; the client sends the call again with the answers, and t
 line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
 
 - An answer belongs to a request by its key (its position among the handler's requests, or the author's key) and by the
-  digest of the question. A handler that asks something else under the same key never gets that answer.
+  digest of the question. A handler that asks something else under the same key never gets that answer. (The
+  answers in a client's first request have no digest: see `RequestState.answer`.)
 - Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
-  `requestState`: clients cannot change it, but can read it. The seal opens for the same server, principal, method,
-  name and arguments only, and for `limits.state_time` seconds.
+  `requestState`: clients cannot change it, and can read it only if there is no policy. The seal opens for the same
+  server, principal, method, name and arguments only, and for `limits.state_time` seconds.
 - Log messages that an earlier run has sent are counted, not sent again, and progress only grows.
 """
 

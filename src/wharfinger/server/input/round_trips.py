@@ -73,7 +73,8 @@ async def ask(services: Services, request: Request, queries: Sequence[tuple[str 
         CannotAsk: the results of this method cannot be input requests.
         MissingClientCapability: the client does not support one of them; none was sent.
         Declined, Cancelled: the user refused an input without `or_none`; of several, the first is raised.
-        NoAnswer: an answer is an error, is invalid, or did not come in time.
+        NoAnswer: an answer is an error, is invalid, or did not come in time; or the client cannot be asked.
+        InternalError: the call has asked too often, or its state is too large.
         InputNeeded: the run ends here; the client sends its request again with the answers.
     """
     root = outermost(request)

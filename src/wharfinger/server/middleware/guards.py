@@ -128,13 +128,14 @@ def limit_rate(
 ) -> Middleware:
     """Refuse calls of a principal, or of an anonymous caller's address, above a rate.
 
-    `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
-    when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429 with the
-    header `Retry-After`. At most `max_callers` principals and as many addresses have limits of their own; the other
-    principals share one, and so do the other addresses. The limits of a policy also count bytes and concurrent calls.
+    `burst` calls may come at once (by default as many as in one second, at least 1), and `per_second` after that. The
+    error says when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429
+    with the header `Retry-After`. At most `max_callers` principals and as many addresses have limits of their own; the
+    other principals share one, and so do the other addresses. The limits of a policy also count bytes and concurrent
+    calls.
 
     Raises:
-        ValueError: a bound is not positive.
+        ValueError: `per_second` is not positive, or another bound is below 1.
     """
     burst_size = max(1.0, per_second) if burst is None else float(burst)
     if per_second <= 0 or burst_size < 1 or max_callers < 1:
@@ -157,7 +158,8 @@ def limit_size(max_bytes: int) -> Middleware:
     """Refuse results of more than `max_bytes` bytes, before they are sent.
 
     For tools, the caller gets a result with `isError`, so that the model can ask for less; for other methods, an error.
-    Contents of resources are counted directly; any other result is encoded once more to count its bytes.
+    Contents of resources and cached pages are counted directly; any other result is encoded once more to count its
+    bytes.
 
     Raises:
         ValueError: `max_bytes` is not positive.

@@ -85,8 +85,8 @@ class Signature:
 
     Raises:
         TypeError: a parameter cannot be an argument: it is `*args`, `**kwargs` or positional-only, its annotation
-            cannot be resolved, or JSON cannot express its type; or the function is a method that is not bound to an
-            object.
+            cannot be resolved, JSON cannot express its type, or its default has another type; or the function is a
+            method that is not bound to an object.
     """
 
     __slots__ = (

@@ -18,6 +18,9 @@ class Complete:
     text typed so far, `(typed)` or `(typed, others)`, where `others` maps the names of the arguments that are known
     already to their text. The function returns strings, best first, may be async, and may take the `Context` and
     dependencies.
+
+    Raises:
+        TypeError: `values` is neither, or is a function that does not take `(typed)` or `(typed, others)`.
     """
 
     __slots__ = ("context", "names", "needs", "takes_others", "values")

@@ -92,7 +92,7 @@ class TaskListener(Protocol):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A task in the store. `worker` is the process that runs it, or an empty string after its end."""
+    """A task in the store. `worker` is the process that runs it; empty after the task has ended."""
 
     worker: str
     state: Raw
@@ -186,7 +186,7 @@ class Tasks:
         """Make a task for this request and write it to the store. Nothing runs yet.
 
         Raises:
-            Overloaded: too many tasks run or are stored, or the server is stopping.
+            Overloaded: too many tasks run or are stored, their results are too large, or the server is stopping.
             StoreUnusable: it cannot be stored.
         """
         owner, limits = share_owner_of(request), self._services.limits
@@ -361,6 +361,7 @@ class Tasks:
         Raises:
             MissingClientCapability: the request does not declare the extension.
             InvalidParams: this caller has no such task, or it has expired.
+            StoreUnusable: the store cannot be read.
         """
         task, record = await self._find(request)
         if task is None:
@@ -420,7 +421,7 @@ class Tasks:
     # -- several processes
 
     async def _renew_lease(self) -> None:
-        """Renew the lease of this process, if a third of it is over."""
+        """Renew the lease of this process, if the store is shared and a third of the lease is over."""
         now = time.time()
         if self.store.shared and now >= self._lease_renewed + self.lease_seconds / 3:
             await self.store.put(_WORKERS_PREFIX + self.worker, b"", expires=now + self.lease_seconds)
