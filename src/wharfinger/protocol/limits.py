@@ -8,7 +8,10 @@ __all__ = ["Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one service; each is a setting. A request over a limit gets an error."""
+    """The limits of one service; each is a setting.
+
+    A request over a limit gets an error, unless the text of the limit says otherwise.
+    """
 
     message: int = 4 * 1024 * 1024
     """Bytes of one incoming message."""
@@ -39,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Unsent bytes of all connections of a server. Beyond it, a caller who already has an equal share gets no more
     responses and batches above 256 KiB. If nothing else is unsent, a response of any size is sent."""
     content: int = 256 * 1024 * 1024
-    """Bytes of one content block that a handler streams or returns as a path."""
+    """Bytes of one content that a handler streams, or returns as a path, `Image`, `Audio` or `File`."""
     handler_time: float = 300.0
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
     answer_time: float = 1800.0

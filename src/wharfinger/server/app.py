@@ -65,8 +65,8 @@ class Server(FeatureService):
 
     `instructions` are for models: a string, or a plain function that returns it for the current caller. `lifespan` is
     entered when the first transport starts, and left after the last one has ended; the value that it yields is `state`,
-    and `ctx.state` in handlers. Lists come in pages of `page_size` entries, by default 1,000, or fewer if they take
-    more than 1 MiB. `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default
+    and `ctx.state` in handlers. Lists come in pages of `page_size` entries; by default, of at most 1,000 entries and
+    1 MiB. `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default
     `WHARFINGER_SECRET`) seals cursors and the states of calls that ask for input; processes that serve the same clients
     must share it. With `replay`, handlers that ask for input run again with the answers in every revision, so that
     tests find code in them that must not run twice. With `decode_json_strings`, tools also accept arrays and objects as
@@ -80,6 +80,10 @@ class Server(FeatureService):
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
     read again when it changes. Without one everyone may do everything. `audit` records every request: a file, or an
     `AuditLog` with its options.
+
+    Raises:
+        ValueError: `page_size`, `task_ttl` or the URL in `task_store` is not valid.
+        UnusablePolicy: the policy cannot be used.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class Context(RequestContext, Generic[State]):
 
     @property
     def principal(self) -> Principal:
-        """The caller that the request's credentials identify; `ANONYMOUS` without credentials, `LOCAL` over stdio."""
+        """The caller that the request's credentials identify; `ANONYMOUS` without credentials, `LOCAL` without HTTP."""
         return self.request.caller.principal
 
     @property
@@ -226,6 +226,7 @@ class Context(RequestContext, Generic[State]):
             Declined, Cancelled: the user refused; with `or_none` the result is None instead.
             NoAnswer: the client sent no valid answer, or none in time.
             MissingClientCapability: the client does not offer forms.
+            CannotAsk: the client's request is not for a tool, a prompt or a resource.
             TypeError: `schema` has a field that a form cannot have.
         """
         from wharfinger.server.input.input_requests import Elicit
@@ -293,6 +294,7 @@ class Context(RequestContext, Generic[State]):
             Declined: the client, or its user, refused.
             NoAnswer: the client sent no valid answer, or none in time.
             MissingClientCapability: the client offers no model, or not with the tools or context that this needs.
+            CannotAsk: the client's request is not for a tool, a prompt or a resource.
             ValueError: there is no message, tool uses and tool results do not match, or `max_tokens` is below 1.
         """
         from wharfinger.server.input.input_requests import Sample
@@ -318,6 +320,7 @@ class Context(RequestContext, Generic[State]):
         Raises:
             NoAnswer: the client sent no valid answer, or none in time.
             MissingClientCapability: the client does not offer roots.
+            CannotAsk: the client's request is not for a tool, a prompt or a resource.
         """
         from wharfinger.server.input.input_requests import Roots
 

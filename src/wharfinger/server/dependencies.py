@@ -44,6 +44,9 @@ class Depends:
     the code after the `yield` runs after the request, even after an error or a cancellation. `function` may take the
     `Context` and its own dependencies. It is called once per request, and its value is shared; with `cache=False` it is
     called for each parameter.
+
+    Raises:
+        TypeError: `function` cannot be called, or has no hash.
     """
 
     __slots__ = ("cache", "function", "inline")

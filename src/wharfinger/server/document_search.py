@@ -64,6 +64,7 @@ class SourceReader:
         self._loop = loop
         self._seconds = seconds
         self.stopped = threading.Event()
+        """Set it to end the work of the thread: the next piece of a text, or coroutine, raises `Stopped`."""
 
     def documents(self, source: Source, after: str | None, limit: int) -> DocumentPage:
         """Return a page of the source's documents.

@@ -132,7 +132,7 @@ class Extensions:
         """Serve a method of an extension, such as `tides/forecast`.
 
         The function takes the decoded params, a struct that derives from `types.RequestParams`, and may take a
-        `Context`; it returns a struct that derives from `types.Result`, or a value that encodes to a JSON object.
+        `Context`; it returns a struct that derives from `types.Result`, a value that encodes to a JSON object, or None.
 
         Raises:
             TypeError: the type of the params is not allowed, the function has another parameter, or an option is

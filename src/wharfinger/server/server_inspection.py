@@ -232,16 +232,16 @@ class _PrincipalView:
 
     def _make_handler(self, method: str) -> Handler:
         """Return a handler that calls the server's and hides what the viewer may not inspect."""
-        entries = _READING[method]
+        list_entries = _READING[method]
 
         async def serve(request: Request) -> Any:
             access = self._require_access()
             if method == "resources/read" and not access.allows("inspect", request.params.uri):
                 raise ResourceNotFound(request.params.uri)
             result = await self._server.handlers[method](request)  # looked up now: a new policy replaces the handlers
-            if entries is None:
+            if list_entries is None:
                 return result
-            member, target = entries
+            member, target = list_entries
             kept = [entry for entry in getattr(result, member) if access.allows("inspect", target(entry))]
             return msgspec.structs.replace(result, **{member: kept})
 

@@ -160,6 +160,9 @@ def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t
     """Convert a completer's return value to a result with the shown values, up to the protocol's limit.
 
     If some values are not shown, the total that the completer gave is left out, since it counts them too.
+
+    Raises:
+        TypeError: the value is text, or cannot be iterated.
     """
     if isinstance(values, t.Completion):
         shown = [value for value in values.values if is_shown(value)]

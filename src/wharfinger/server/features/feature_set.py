@@ -199,7 +199,7 @@ class Features(Generic[F]):
         return self._hidden.get(key) is False
 
     def find(self, key: str) -> VisibleFeature[F] | None:
-        """Return the enabled feature of this key, the set's own or a part's."""
+        """Return the enabled feature of this key, the set's own or a part's; None if there is none."""
         if not self.parts:
             feature = self.by_key.get(key)
             return None if feature is None else VisibleFeature(feature, key in self._fallbacks)

@@ -38,7 +38,7 @@ class HandlerFunction:
     the same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
 
     Raises:
-        TypeError: a parameter has no variable, or a variable has no parameter.
+        TypeError: a parameter without a default has no variable, or a variable has no parameter.
         ValueError: `timeout` is not positive.
     """
 
@@ -161,6 +161,9 @@ class HandlerFunction:
         """Call the function with `arguments` and its context, on the event loop or in a thread, within its timeout.
 
         A plain function on the event loop cannot be interrupted: for it the timeout does nothing.
+
+        Raises:
+            HandlerFailed: the function exceeded its timeout.
         """
         if self._context is not None:
             context = self._services.context(request)

@@ -68,6 +68,9 @@ class PagedList(Generic[F]):
     """One list of the protocol. `result` builds its result from `(definitions, next_cursor)`.
 
     Pages have at most `size` entries; if it is None, at most `DEFAULT_PAGE_SIZE` entries and `PAGE_BYTES` bytes.
+
+    Raises:
+        ValueError: `size` is below 1.
     """
 
     def __init__(

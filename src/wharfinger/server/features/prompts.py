@@ -45,7 +45,7 @@ class PromptOptions(TypedDict, total=False):
     """Its name for clients; by default the function's name."""
     title: str | None
     description: str | None
-    """Its description for people; by default the function's docstring."""
+    """Its description for people; by default the function's docstring before its first section."""
     icons: Sequence[t.Icon] | None
     meta: dict[str, Any] | None
     """`_meta` of the definition."""

@@ -360,7 +360,7 @@ class Resources:
         return result
 
     def feature_of(self, uri: str) -> ResourceFeature | None:
-        """Return the registered resource or template that serves a URI, of this server or of a mounted one."""
+        """Return the registered resource or template that serves a URI, here or in a mounted server, or None."""
         found = self.static.find(uri)
         if found is not None:
             return found.feature
@@ -507,14 +507,14 @@ class Resources:
         return False
 
     def _own_source(self, uri: str) -> Source | None:
-        """Return this server's source that a URI belongs to. A source that is starting may not know its URIs yet."""
+        """Return this server's source that a URI belongs to, or None. A starting source may not know its URIs yet."""
         for source in self.sources:
             if source.matches(uri):
                 return source
         return None
 
     def source_of(self, uri: str) -> Source | None:
-        """Return the source that a URI belongs to, of this server or of a mounted one."""
+        """Return the source that a URI belongs to, of this server or of a mounted one; None if there is none."""
         return next((source for source in self.every_source() if source.matches(uri)), None)
 
     def every_source(self) -> Iterator[Source]:
@@ -530,7 +530,7 @@ class Resources:
         )
 
     def part_of_template(self, text: str) -> Part | None:
-        """Return the mounted server that has a source with this template."""
+        """Return the mounted server that has a source with this template; None if there is none."""
         return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
 
     def has_source_template(self, text: str) -> bool:

@@ -71,7 +71,7 @@ class ToolOptions(TypedDict, total=False):
     """Its name for clients; by default the function's name."""
     title: str | None
     description: str | None
-    """Its description for models; by default the function's docstring."""
+    """Its description for models; by default the function's docstring before its first section."""
     annotations: t.ToolAnnotations | Mapping[str, Any] | None
     """Hints for hosts: a struct, or a mapping with the protocol's names. The next four options set one hint each."""
     read_only: bool | None

@@ -403,7 +403,7 @@ class Tasks:
         return task, record
 
     async def _load(self, key: str) -> Record | None:
-        """Return a task from the store. If its process has died, the task is marked as failed first."""
+        """Return a task from the store, or None. If its process has died, the task is marked as failed first."""
         while (value := await self.store.get(key)) is not None:
             record = _decode_record(value)
             if not record.worker:
