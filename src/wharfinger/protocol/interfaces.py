@@ -295,7 +295,7 @@ class LinkEvents(msgspec.Struct):
 class HttpResponse(msgspec.Struct, frozen=True):
     """One HTTP response: the status, headers by lower-case name (repeated ones joined by `, `), the whole body.
 
-    `url` is the URL that answered, after redirects.
+    `url` is the URL that answered, after redirects; empty if it is not known.
     """
 
     status: int

@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     handler_time: float = 300.0
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
     answer_time: float = 1800.0
-    """Seconds that a client has to answer a request of the server; the deadline of its own request is paused."""
+    """Seconds that a client has to answer a request of the server. Meanwhile the client's request has no deadline."""
     questions: int = 64
     """Requests to the client that one call may make while it runs."""
     rounds: int = 8

@@ -48,7 +48,7 @@ _SEPARATOR = re.compile(r"[/?#]+")
 
 
 async def add_near_uris(services: Services, resources: Resources, request: Request, error: ResourceNotFound) -> None:
-    """Add the URIs nearest to the missing one to the error, if there are any."""
+    """Add to the error the URIs nearest to the missing one, if there are any."""
     if resources.may_differ():
         error.suggest(())  # removes those of a mounted server, which does not know the middleware around it
         return

@@ -47,7 +47,7 @@ ENOUGH_FACTOR = 3
 SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 """A hit in a text of at most this size links to the whole text; in a larger one, it links to its window."""
 BEFORE_LINES, AFTER_LINES = 20, 180
-"""The lines of such a window before and after the hit."""
+"""The numbers of lines before and after the hit in its window."""
 MAX_WINDOWS = 3
 """The maximum number of windows of one document, and of passages in one window, that are shown."""
 LATER_HIT_FACTOR = 0.85
@@ -58,7 +58,7 @@ MIN_SHARE, MIN_BASE = 0.5, 0.6
 """A document that lacks words is a hit only if it has at least this share of the words that any document has, by their
 weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE)."""
 MIN_SCORE_SHARE = 0.4
-"""A document that lacks words is a hit only if its score is at least this share of the best one."""
+"""A document that lacks words is a hit only if its score is at least this share of the best score."""
 MAX_RANKED_DOCUMENTS = 500
 """When twice this number of documents were found, only this number is kept; more if more hits are requested."""
 FULL_HITS = 8

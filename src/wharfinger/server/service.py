@@ -112,7 +112,7 @@ class FeatureService:
         self.server_policy = ServerPolicy(services, self.resources, self._set_authorizer)
         self.extensions = Extensions(services, self.notification_handlers, self.parents)
         self.tasks: Tasks | None = None
-        """Runs and stores tasks; None if no tool can become one."""
+        """Runs and stores tasks; None if no call of a tool can become a task."""
         self.own_tasks: Tasks | None = None
         """`tasks` if this server created them; None if they belong to a server in which it is mounted."""
         check_task_ttl(tasks.ttl)
@@ -162,7 +162,7 @@ class FeatureService:
             mount.parent.enforce_scopes()
 
     def _refresh_mounts(self) -> None:
-        """Make the servers in which this one is mounted determine again which features of it they may call directly."""
+        """Recompute, in every server in which this one is mounted, which of its features may be called directly."""
         for mount in self.parents:
             mount.refresh()
 

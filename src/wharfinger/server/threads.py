@@ -71,7 +71,7 @@ class Job:
 
     # Defaults of the class, because most jobs are part of a batch and never change them.
     group = ""
-    """The group of the owner, once the job is submitted on its own."""
+    """The group of the owner; empty for a job in a batch."""
     thread_queue: SimpleQueue[Job | None] | None = None
     """The queue from which a thread takes the job; None while it waits for a free thread."""
     timer: asyncio.TimerHandle | None = None

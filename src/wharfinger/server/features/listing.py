@@ -142,7 +142,7 @@ class PagedList(Generic[F]):
         Raises:
             InvalidParams: the cursor does not belong to this list.
         """
-        keys = self._services.keys  # those of another server, after this one was mounted
+        keys = self._services.keys  # after this server is mounted, perhaps those of its parent
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
         if self._is_cacheable():
             cached = self._cached_pages.get((key, full, keys))

@@ -106,7 +106,7 @@ class Resources:
         self.search_index: Index | None = None
         """Answers searches of the sources that it covers; None if there is no index."""
         self.near_uri_searches = 0
-        """Number of requests that are searching now for URIs near one that does not exist."""
+        """The number of requests that are looking for URIs to suggest (see `near_uris`)."""
         self._template_index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services, page_size, _resources_result)

@@ -141,7 +141,7 @@ class ToolFeature:
     scopes: tuple[str, ...]
     """The scopes that a caller's token must have."""
     definition: t.Tool
-    """The definition for every revision: an output schema of anything but an object is wrapped in one of an object."""
+    """The definition for every revision: an output schema that is not of an object is wrapped in one that is."""
     full_definition: t.Tool
     """The definition with an output schema of any type, for revisions whose rules have `any_structured_content`."""
     describe: Callable[[], str] | None

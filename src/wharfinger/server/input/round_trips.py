@@ -162,7 +162,7 @@ def _send(request: Request, requests: Sequence[tuple[str, Any]]) -> list[Awaitab
 
 
 async def _wait_for_all(waits: Sequence[Awaitable[Message]]) -> list[Message | NoAnswer]:
-    """Wait for every answer; NoAnswer for one that came too late. Any other failure cancels the other requests."""
+    """Wait for every answer; NoAnswer stands for an answer that came too late. Any other failure cancels the rest."""
 
     async def wait_for(wait: Awaitable[Message]) -> Message | NoAnswer:
         try:

@@ -36,7 +36,7 @@ def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs when an object is called: that of a partial, or the `__call__` of its class."""
+    """Return the function that runs when an object is called: itself, that of a partial, or its class's `__call__`."""
     function = unwrap_partial(function)
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
@@ -89,7 +89,7 @@ def _class_annotations(function: Any) -> dict[str, Any] | None:
 
 
 def _enclosing_locals(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the local names of the function in which this one is being defined, if that is still running."""
+    """Return the local names of the function that defines this one, if it is still running."""
     outer = getattr(function, "__qualname__", "").rpartition(".<locals>")[0]
     frame = inspect.currentframe() if outer else None
     while frame is not None:

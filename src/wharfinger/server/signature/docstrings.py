@@ -17,7 +17,7 @@ _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "ke
 _OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
 _SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
 MAX_TEXTS = 256
-"""The maximum number of docstrings whose parts are cached: functions made in a loop have the same one."""
+"""The maximum number of parsed docstrings that are cached: functions made in a loop share a docstring."""
 _GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
 _NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
 _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
@@ -26,7 +26,7 @@ _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|va
 
 def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """Return the text of a docstring before its first section, and the description of each parameter."""
-    text = getattr(unwrap_partial(function), "__doc__", None)  # that of a partial describes `partial`
+    text = getattr(unwrap_partial(function), "__doc__", None)  # a partial's own docstring describes `partial`
     return _parse(text) if text else ("", {})
 
 

@@ -165,7 +165,7 @@ class VisibleChanges:
         return None if principal is None else self._services.access_of(principal)
 
     def _applies(self, access: Access, watcher: Any) -> bool:
-        """Return whether the access of a watcher is still the same as this one."""
+        """Return whether a watcher still has this access."""
         now = self._access(watcher)
         return now is not None and now.key == access.key
 
@@ -190,7 +190,7 @@ class VisibleChanges:
         if not self._services.watching.watches(watcher, *change):  # it has left in the meantime
             return
         if not self._applies(access, watcher):
-            if self.may_send(watcher, *change, notice):  # otherwise this compares again, if it may be read at all
+            if self.may_send(watcher, *change, notice):  # if not, it has begun to compare again
                 watcher.send(notice)
             return
         known = self._known.setdefault(watcher, {})
