@@ -123,7 +123,10 @@ class RequestObserver(Protocol):
         ...
 
     def ended(self, seen: Observation) -> None:
-        """Observe the end of a request, before its answer is sent. Called once, even if `began` raised."""
+        """Observe the end of a request, before its answer is sent.
+
+        Called once, even if `began` raised, or was not called because the `began` of another observer raised.
+        """
         ...
 
     def searched(self, request: Request, words: str, hits: int) -> None:

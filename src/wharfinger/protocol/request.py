@@ -85,7 +85,7 @@ class Channel(Protocol):
     def detach(self, request: Request, retry_ms: int) -> bool:
         """Close the connection but keep the stream: the client reconnects after `retry_ms` milliseconds.
 
-        Returns False if the stream cannot outlive its connection.
+        Returns False if the stream cannot outlive its connection, or has none.
         """
         ...
 

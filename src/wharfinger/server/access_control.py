@@ -1,11 +1,12 @@
 """Enforces a policy: every request is checked here, outside of all middleware, before it has any effect.
 
 To a caller, a resource or tool that is forbidden looks exactly like one that does not exist: the error is the same, and
-the request reaches neither the source nor the middleware. Resources in the result of a read, a tool or a prompt are
-filtered here. All other answers are filtered where they are made, by `request.access`: lists in `features.listing`,
-searches in `server.search`, completions in `features.completion`, notices in `subscriptions.visible_changes`. A source
-itself filters the answers that it composes of several resources (`policy.current`). Without a policy, and without
-features that need scopes, methods have no guard, and `request.access` is None.
+the request reaches neither the source nor the middleware. (If only scopes are missing, the error may name them.)
+Resources in the result of a read, a tool or a prompt are filtered here. All other answers are filtered where they are
+made, by `request.access`: lists in `features.listing`, searches in `server.search`, completions in
+`features.completion`, notices in `subscriptions.visible_changes`. A source itself filters the answers that it composes
+of several resources (`policy.current`). Without a policy and without features that need scopes, methods have no guard,
+and `request.access` is None.
 """
 
 from __future__ import annotations
