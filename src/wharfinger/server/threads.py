@@ -198,8 +198,9 @@ class Pool:
     """A bounded pool of daemon threads. The threads of `concurrent.futures` would delay the interpreter's exit.
 
     At most `size` threads run at a time, at most `share` of them for one group and `member_share` for one owner in a
-    group. At most `queue` calls of a group wait, each for at most `max_wait` seconds. At most `max_lost` threads can be
-    lost, half of them by one owner and three quarters by one group; beyond that, calls are refused.
+    group. While `queue` calls of a group wait, its further calls are refused; a call waits for at most `max_wait`
+    seconds. At most `max_lost` threads can be lost, half of them by one owner and three quarters by one group; beyond
+    that, calls are refused.
     """
 
     def __init__(
