@@ -715,9 +715,14 @@ async def test_a_file_is_read_up_to_the_content_limit(tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"x" * size)
         return tmp_path / "file"
 
+    @server.resource("process:limits")
+    def limits() -> Path:
+        return Path("/proc/self/limits")  # reports 0 bytes
+
     assert (await read(server, "file:20"))[0]["text"] == "x" * 20
-    error = await read(server, "file:21")
-    assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
+    for uri in ("file:21", "process:limits"):
+        error = await read(server, uri)
+        assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
 
 
 async def test_yielded_chunks_are_joined_up_to_the_content_limit() -> None:

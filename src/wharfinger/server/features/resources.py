@@ -604,9 +604,11 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
 
 def _read_file(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size > max_bytes:
-            raise _over_content_limit()
-        return file.read()
+        size = os.fstat(file.fileno()).st_size or max_bytes  # a pipe and a file of /proc report 0 bytes
+        data = file.read(min(size, max_bytes) + 1)  # allocates this much
+    if len(data) > max_bytes:
+        raise _over_content_limit()
+    return data
 
 
 def _over_content_limit() -> InvalidArgument:
