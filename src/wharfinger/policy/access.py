@@ -40,6 +40,8 @@ class CompiledRule(NamedTuple):
     actions: frozenset[str]
     patterns: Sequence[TargetPattern]
     missing_scopes: tuple[str, ...] = ()
+    """All scopes that the rule needs, also those that the token has; empty if it lacks none. If the rule has several
+    `scope:` selectors, one of which is enough, only one of their scopes is named."""
 
 
 class _Candidate(NamedTuple):

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -76,25 +76,34 @@ class _ParsedRule:
         rule = self.rule
         if rule.issuer is not None and rule.issuer != principal.issuer:
             return None
-        needed = list(words(rule.scopes))
-        lacks_scopes = not principal.scopes.issuperset(needed)
-        if not any(selector.applies_to(principal, claims) for selector in self.selectors):
-            if not rule.reveal or self.denies:
+        scopes = words(rule.scopes)
+        missing: tuple[str, ...] = ()
+        applies = any(selector.applies_to(principal, claims) for selector in self.selectors)
+        if not applies or not principal.scopes.issuperset(scopes):
+            if not rule.reveal or self.denies or not principal.key:
                 return None
-            scope_selectors = [
-                selector
-                for selector in self.selectors
-                if selector.field == "scope" and isinstance(selector.matcher, str)
-            ]
-            if not scope_selectors or not principal.key:
+            selecting = self._selecting_scopes(principal, claims)
+            if selecting is None:
                 return None
-            needed.append(cast("str", scope_selectors[0].matcher))
-            lacks_scopes = True
-        if lacks_scopes and (not rule.reveal or self.denies or not principal.key):
-            return None
-        # Name all scopes, also those that the token has: a client requests exactly the scopes that the answer names.
-        missing = tuple(dict.fromkeys(needed)) if lacks_scopes else ()
+            # Name all scopes, also those that the token has: a client requests exactly those that the answer names.
+            missing = tuple(dict.fromkeys((*scopes, *selecting)))
         return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
+
+    def _selecting_scopes(self, principal: Principal, claims: dict[str, frozenset[str]]) -> tuple[str, ...] | None:
+        """Return the scope that a token needs so that `who` applies to the principal.
+
+        It is empty if `who` applies to the principal anyway, and None if no scope is enough. Of several scopes, each of
+        which is enough, it is the first.
+        """
+        applying = [selector for selector in self.selectors if selector.applies_to(principal, claims)]
+        if not all(selector.is_scope for selector in applying):
+            return ()
+        for selector in applying or self.selectors:
+            if selector.is_scope and isinstance(selector.matcher, str):
+                return (selector.matcher,)
+            if applying and not isinstance(selector.matcher, str):
+                return (min(filter(selector.matcher, principal.scopes)),)
+        return None
 
 
 class Policy:
@@ -270,6 +279,7 @@ class Policy:
     def _check_limits_and_tests(self) -> None:
         for number, limit in enumerate(self.limits, 1):
             name = limit.name or f"limit {number}"
+            _check_words(name, "limit", limit)
             try:
                 limit.selectors()
                 has_any = any((limit.rate("calls"), limit.rate("bytes"), limit.parallel))
@@ -375,7 +385,7 @@ def principal_of(claims: Mapping[str, Any] | str) -> Principal:
     `anyone` is a principal without a token, and `local` the one over stdio.
 
     Raises:
-        UnusablePolicy: there is no `sub`.
+        UnusablePolicy: there is no `sub`, or the scopes are neither a string nor a list of strings.
     """
     if isinstance(claims, str):
         return LOCAL if claims == "local" else ANONYMOUS
@@ -385,8 +395,11 @@ def principal_of(claims: Mapping[str, Any] | str) -> Principal:
         raise UnusablePolicy('The claims of a principal need a sub: write as = { sub = "ann" }, or as = "anyone".')
     issuer = str(known.pop("iss", known.pop("issuer", "")))
     client = str(known.pop("client_id", known.pop("client", "")))
-    scopes = known.pop("scopes", known.pop("scope", ()))
-    scopes = scopes.split() if isinstance(scopes, str) else scopes
+    key = "scopes" if "scopes" in known else "scope"
+    written = known.pop("scopes", known.pop("scope", ()))
+    scopes: Any = written.split() if isinstance(written, str) else written
+    if not isinstance(scopes, (list, tuple, set, frozenset)) or not all(isinstance(scope, str) for scope in scopes):  # pyright: ignore[reportUnknownVariableType]
+        raise UnusablePolicy(f"{key} = {_short(written)} is not valid: {_expected(key)}.")
     return Principal(subject=subject, issuer=issuer, client=client, scopes=frozenset(scopes), claims=known)
 
 
@@ -403,7 +416,7 @@ def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
             raise UnusablePolicy(f"{id}: level = {rule.level!r} is not known: {hint}write one of {', '.join(LEVELS)}.")
         if rule.do is not None and rule.level is not None:
             raise UnusablePolicy(f"{id}: write do or level, not both.")
-        _check_words(id, rule)
+        _check_words(id, "rule", rule)
         _check_actions(id, rule.do)
         try:
             yield _ParsedRule(rule, id, kind == "deny")
@@ -417,15 +430,19 @@ _EMPTY_MEANINGS = {
     "what": "matches nothing: omit `what` for everything",
     "roots": "matches nothing: write the directories, or use `what`",
 }
-"""What a rule with an empty list does, and what to write instead."""
+"""What a rule or limit with an empty list does, and what to write instead."""
 
 
-def _check_words(id: str, rule: Rule) -> None:
-    """Refuse an empty list or word, such as the value of a missing setting: it never means everything."""
+def _check_words(id: str, kind: str, table: Rule | Limit) -> None:
+    """Refuse an empty list or string, such as the value of a missing setting: it never means everything."""
     for key, consequence in _EMPTY_MEANINGS.items():
-        value: Words | None = getattr(rule, key)
-        if value is not None and not all(words(value) or [""]):
-            raise UnusablePolicy(f"{id}: {key} is empty, so the rule {consequence}.")
+        value: Words | None = getattr(table, key, None)
+        if value is None:
+            continue
+        if not any(words(value)):
+            raise UnusablePolicy(f"{id}: {key} is empty, so the {kind} {consequence}.")
+        if not all(words(value)):
+            raise UnusablePolicy(f"{id}: {key} contains an empty string: remove it, or write what it should be.")
 
 
 def _check_actions(id: str, do: str | Sequence[str] | None) -> None:

@@ -38,6 +38,11 @@ class Selector(NamedTuple):
         """Whether the match depends on what an issuer says about a principal, so that the issuer matters."""
         return self.is_claim or self.field in _FIELDS
 
+    @property
+    def is_scope(self) -> bool:
+        """Whether this is a `scope:` selector."""
+        return self.field == "scope" and not self.is_claim
+
     def applies_to(self, principal: Principal, known: dict[str, frozenset[str]] | None = None) -> bool:
         """Return whether the principal has a matching value.
 
