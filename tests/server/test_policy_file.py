@@ -197,6 +197,56 @@ async def test_a_running_server_refuses_a_policy_whose_tests_fail_and_keeps_the_
     await server.close()
 
 
+async def test_new_tests_of_unchanged_rules_are_run_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: a file whose tests alone had changed was ignored, so tests of rules with `roots` were not run."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a")
+    file = tmp_path / "policy.toml"
+    rules = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\n'
+    file.write_text(f'{rules}allow = "read file:///docs/a.md"\n')
+    server = Server("office", policy=file)
+    server.include(files(tmp_path / "docs"))
+    await server.start()
+    replace_file(file, f'{rules}deny = "read file:///docs/a.md"\n')
+    await server.reload()
+    assert "test 1 fails: 'read file:///docs/a.md' is allowed by allow 1" in caplog.text
+    replace_file(file, f'{rules}deny = "read file:///docs-old/a.md"\n')
+    await server.reload()
+    assert isinstance(server.policy, Policy)
+    assert [test.deny for test in server.policy.tests] == ["read file:///docs-old/a.md"]
+    await server.close()
+
+
+async def test_two_servers_with_one_policy_file_both_follow_its_changes(file: Path) -> None:
+    """A bug: only the one that looked first read the file again."""
+    shared, servers = PolicyFile(file), [notes_server(file), notes_server(file)]
+    for server in servers:
+        server.policy = shared
+    async with Client(servers[0], cache=False) as one, Client(servers[1], cache=False) as other:
+        old = [server.policy for server in servers]
+        replace_file(file, ALLOW.format(name="b"))
+        for server, old_policy in zip(servers, old, strict=True):
+            await wait_until_async(lambda: server.policy is not old_policy, "the policy is replaced")  # noqa: B023
+        assert [await readable_uris(client) for client in (one, other)] == [["note://b"]] * 2
+
+
+async def test_tests_that_a_new_source_makes_fail_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: the rules applied to the directories of a source that was added, and the tests were not run again."""
+    for name in ("docs", "more"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("a")
+    rules = '[[allow]]\nwho = "local"\nroots = ["docs", "more"]\n[[test]]\nas = "local"\n'
+    tests = 'allow = "read file:///docs/a.md"\ndeny = "read file:///more/a.md"\n'
+    server = Server("office", policy=Policy.from_toml(rules + tests).relative_to(tmp_path))
+    server.include(files(tmp_path / "docs"))
+    async with Client(server, cache=False) as client:
+        assert caplog.records == []
+        server.include(files(tmp_path / "more"))
+        assert "test 1 fails: 'read file:///more/a.md' is allowed by allow 1" in caplog.text
+        assert [record.levelno for record in caplog.records] == [logging.ERROR]
+        await client.read_resource("file:///more/a.md")
+
+
 async def test_a_policy_made_in_python_is_tested_before_the_server_starts() -> None:
     server = Server("office", policy=Policy.from_toml('[[test]]\nas = "local"\nallow = "read note://a"\n'))
     with pytest.raises(UnusablePolicy, match="test 1 fails"):

@@ -27,6 +27,8 @@ Version = tuple[int, int, int] | None
 class PolicyFile:
     """A policy in a file, which `load` reads; with `report_only`, refusals are recorded and not enforced.
 
+    Several servers may be given the same one: each follows the file by itself.
+
     Raises:
         UnusablePolicy: the file cannot be used.
     """
@@ -62,7 +64,9 @@ class PolicyFile:
             policy = await asyncio.to_thread(self._load, self.path)
             if self._loaded_version != version:  # the file has changed, and a later call reads it
                 return
-            if policy.version == self.policy.version or not apply(self.authorizer(policy)):
+            if (policy.version, policy.tests) == (self.policy.version, self.policy.tests):
+                return
+            if not apply(self.authorizer(policy)):
                 return
         except Exception as error:
             unexpected = not isinstance(error, WharfingerError)

@@ -7,12 +7,15 @@ the sources publish. The server must trust each issuer that a rule names. `Acces
 from __future__ import annotations
 
 import asyncio
+import copy
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from wharfinger.errors import WharfingerError
 from wharfinger.protocol.interfaces import Authorizer, Store
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
 __all__ = ["ServerPolicy", "rules_of"]
+
+log = logging.getLogger("wharfinger.server.policy")
 
 CHECK_INTERVAL_SECONDS = 1.0
 """Time between two checks of the file of a policy."""
@@ -62,7 +67,7 @@ class ServerPolicy:
         policy = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
         if isinstance(policy, PolicyFile):
             self._replace(policy.authorizer(policy.policy), test=self._server_runs)
-            self._file = policy
+            self._file = copy.copy(policy)  # another server that is given it must see each change of the file too
         else:
             self._replace(policy, test=self._server_runs)
             self._file = None
@@ -80,8 +85,17 @@ class ServerPolicy:
             auth.forget()
 
     def bind_roots(self) -> None:
-        """Find the published resources of the directories in `roots`. Call this again when a source is added."""
+        """Find the published resources of the directories in `roots`. Call this again when a source is added.
+
+        While the server runs, a test of the policy that fails then is logged. The rules apply all the same: without
+        them, denials would not apply to the new source.
+        """
         self._enforce_if_changed(self._bind(self._unbound))
+        if self._server_runs:
+            try:
+                self.check_tests()
+            except WharfingerError as error:
+                log.error("A test of the policy fails since the sources have changed. %s", error)
 
     def _enforce_if_changed(self, authorizer: Authorizer | None) -> None:
         if authorizer is not self._services.authorizer:

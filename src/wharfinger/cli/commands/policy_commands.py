@@ -281,7 +281,7 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
         reason = "refused: no rule allows it"
     click.echo(escape_controls(f"{verb} {target}: {reason}."))
     if explanation.missing_scopes:
-        click.echo(escape_controls(f"The refusal names the missing scopes: {' '.join(explanation.missing_scopes)}."))
+        click.echo(escape_controls(f"The refusal names the scopes to request: {' '.join(explanation.missing_scopes)}."))
     for miss in explanation.near_misses:
         click.echo(escape_controls(f"{miss.rule} would allow it, but {miss.needs}."))
     if explanation.remark:
