@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from tests.auth.authority import Authority, ProtectedServer, approve, protected_server, serve
@@ -73,6 +75,31 @@ async def test_a_refused_token_is_refreshed_once() -> None:
         await client.list_tools()
         assert authority.request_names().count("refresh_token") == 1
         assert authority.request_names().count("authorize") == 1
+
+
+async def test_a_valid_token_that_may_not_be_renewed_is_used_until_it_expires() -> None:
+    """A bug: a grant whose token endpoint is forbidden was dropped half a minute before it expired."""
+    async with protected_server() as (server, authority):
+        login = SignIn(open_browser=approve)
+        async with Client(server.url, auth=login):
+            pass
+        grant = await login.grant(server.url)
+        assert grant is not None
+        now, tokens = time.time(), MemoryTokens()
+        forbidden = {"token_endpoint": "http://as.example/token", "taken_at": now - 1_000}
+        await tokens.keep(msgspec.structs.replace(grant, **forbidden, expires_at=now + 25))
+        for _ in range(2):
+            headers = await SignIn(interactive=False, tokens=tokens).headers(server.url)
+            assert headers == {"Authorization": f"Bearer {grant.access_token}"}
+        async with Client(server.url, auth=SignIn(open_browser=approve, tokens=tokens)) as client:
+            authority.scopes_by_token.clear()
+            server.received_tokens.clear()
+            await client.list_tools()
+            assert server.received_tokens[:2] == [grant.access_token, "token-1"]
+        tokens = MemoryTokens()
+        await tokens.keep(msgspec.structs.replace(grant, **forbidden, expires_at=now))
+        assert await SignIn(interactive=False, tokens=tokens).headers(server.url) == {}
+        assert await tokens.grants() == []
 
 
 async def test_a_renewed_token_that_has_expired_already_is_followed_by_a_sign_in() -> None:

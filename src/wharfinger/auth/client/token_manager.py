@@ -31,7 +31,8 @@ __all__ = ["Obtain", "TokenManager"]
 RENEW_EARLY_SECONDS = 30.0
 """How long before its expiry a token is renewed; at most a quarter of its lifetime."""
 JUST_ISSUED_SECONDS = 30.0
-"""A server that refuses a token so soon after it was issued would refuse the next one as well."""
+"""A server that refuses a token so soon after it was issued would refuse the next one as well. A token with a refresh
+token is renewed first; if the new one is refused too, a sign-in follows, since a session may have been ended."""
 AUTHORIZATION_WINDOW_SECONDS = 60.0
 """In this time there are at most `MAX_AUTH_RETRIES` authorizations for one server."""
 
@@ -140,7 +141,7 @@ class TokenManager:
         same = old is not None and (old.issuer, old.resource) == (auth_server.issuer, auth_server.resource)
         earlier = old if same else None
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
-            if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
+            if _may_renew(earlier) and earlier.access_token not in self._renewed:
                 renewed = await self._renew(url, earlier)
                 if renewed is not None and not self._expired(renewed):
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}  # bounded
@@ -183,7 +184,7 @@ class TokenManager:
         """Return the renewed grant, or the old one if it is still valid and cannot be renewed now.
 
         A grant that another process has renewed is returned instead. Returns None, and forgets the grant, if it has
-        expired and cannot be renewed, or if it has a refresh token that is not accepted or may not be sent.
+        expired and cannot be renewed, or if its refresh token is not accepted.
 
         Raises:
             ConnectionFailed, NotAuthorized: it has expired, and renewing it failed.
@@ -191,7 +192,7 @@ class TokenManager:
         newer = await self._renewed_elsewhere(url, grant)
         if newer is not None:
             return newer
-        if grant.refresh_token is not None and forbidden_reason(grant.token_endpoint, url) is None:
+        if _may_renew(grant):
             try:
                 renewed = await run(renew(grant, self._clock()), self._fetch(url))
             except (ConnectionFailed, NotAuthorized):
@@ -205,7 +206,7 @@ class TokenManager:
             newer = await self._renewed_elsewhere(url, grant)
             if newer is not None:
                 return newer
-        if self._expired(grant) or grant.refresh_token is not None:
+        if self._expired(grant) or _may_renew(grant):
             self._grants.pop(url, None)
             await self._tokens.forget(grant)
             return None
@@ -238,6 +239,11 @@ class TokenManager:
 
     def _lock(self, url: str) -> asyncio.Lock:
         return self._locks.setdefault(url, asyncio.Lock())
+
+
+def _may_renew(grant: Grant) -> bool:
+    """Return whether there is a refresh token, and a token endpoint to which it may be sent."""
+    return grant.refresh_token is not None and forbidden_reason(grant.token_endpoint, grant.server) is None
 
 
 def _headers(grant: Grant | None) -> dict[str, str]:
