@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.auth.authority import Authority, ProtectedServer, protected_server
 from tests.cli.conftest import COMMAND, ENVIRONMENT
 from tests.waiting import wait_until
 from tests.web.conftest import run_page
+from wharfinger.auth import FileTokens
 from wharfinger.cli import main
 
 
@@ -101,6 +104,44 @@ def test_a_token_is_saved_listed_used_and_deleted(
     assert main(["auth", "logout", server.url]) == 1
     assert "No token is saved" in capsys.readouterr().err
     assert not list((tmp_path / "wharfinger" / "tokens").glob("grant-*"))
+
+
+def test_a_sign_in_that_fails_keeps_the_saved_token(
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A bug: the token was deleted before the sign-in began."""
+    server, _ = servers
+    login(server.url, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = str(busy.getsockname()[1])
+        assert main(["auth", "login", "--no-browser", "--redirect-port", port, server.url]) == 4
+    assert f"Cannot listen on port {port}" in capsys.readouterr().err
+    assert main(["ls", server.url]) == 0
+
+
+def test_a_new_sign_in_deletes_the_other_tokens_for_the_server(
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    server, _ = servers
+    login(server.url, tmp_path)
+    tokens = FileTokens()
+    (first,) = asyncio.run(tokens.grants())
+    other_issuer = msgspec.structs.replace(first, issuer="https://as.example", taken_at=first.taken_at + 10_000)
+    other_server = msgspec.structs.replace(first, server="https://other.example/mcp")
+    for grant in (other_issuer, other_server):
+        asyncio.run(tokens.keep(grant))
+    login(server.url, tmp_path)
+    kept = {grant.server: grant.access_token for grant in asyncio.run(tokens.grants())}
+    assert kept == {server.url: "token-1", other_server.server: "token-0"}
+    assert len(asyncio.run(tokens.grants())) == 2
+
+
+@pytest.mark.parametrize("options", [["--issuer", "https://as.example"], ["--client-secret-env", "HOME"]])
+def test_an_issuer_or_a_secret_without_a_client_id_is_a_usage_error_that_names_options(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["auth", "login", *options, "http://x/"]) == 2
+    assert f"{options[0]} needs --client-id" in capsys.readouterr().err
 
 
 def test_another_command_uses_the_saved_token(servers: tuple[ProtectedServer, Authority], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.errors import StoreUnusable
 from wharfinger.private_files import is_private, replace_privately
 
-__all__ = ["FileTokens", "MemoryTokens", "Tokens", "default_folder"]
+__all__ = ["FileTokens", "MemoryTokens", "ReplacedTokens", "Tokens", "default_folder"]
 
 T = TypeVar("T")
 
@@ -202,6 +202,33 @@ class FileTokens:
 
     def _unusable(self, error: OSError) -> StoreUnusable:
         return StoreUnusable(f"The tokens in {self.folder} cannot be read or written: {error.strerror or error}.")
+
+
+class ReplacedTokens(FileTokens):
+    """`FileTokens` for a sign-in that replaces the saved grants of its server, which stay until it has succeeded.
+
+    People sign in again to use another account: a saved grant is neither returned nor renewed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(folder)
+        self._new: dict[str, Grant] = {}
+
+    async def grant(self, server: str) -> Grant | None:
+        """Return the new grant for a server."""
+        return self._new.get(server)
+
+    async def keep(self, grant: Grant) -> None:
+        """Store a grant, and delete all others for its server.
+
+        Raises:
+            StoreUnusable: it cannot be written, or another one cannot be deleted.
+        """
+        await super().keep(grant)
+        self._new[grant.server] = grant
+        for other in await self.grants():
+            if other.server == grant.server and _key(other) != _key(grant):
+                await self.forget(other)
 
 
 def default_folder() -> Path:

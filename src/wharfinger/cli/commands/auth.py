@@ -112,22 +112,23 @@ def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_bro
     """
     import os
 
-    from wharfinger.auth import FileTokens, SignIn
+    from wharfinger.auth import SignIn
+    from wharfinger.auth.client.token_store import ReplacedTokens
 
     secret = os.environ.get(client_secret_env) if client_secret_env else None
     if client_secret_env and not secret:
         raise click.UsageError(f"The variable {client_secret_env} is not set: put the secret into it.", ctx)
-    tokens = FileTokens()
-    try:
-        signing = SignIn(
-            client_secret=secret,
-            tokens=tokens,
-            on_url=print_url,
-            open_browser=open_nothing if no_browser else None,
-            **options,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error), ctx) from None
+    for option, value in (("--client-secret-env", client_secret_env), ("--issuer", options["issuer"])):
+        if value and not options["client_id"]:
+            raise click.UsageError(f"{option} needs --client-id: the ID that the authorization server has issued.", ctx)
+    tokens = ReplacedTokens()
+    signing = SignIn(
+        client_secret=secret,
+        tokens=tokens,
+        on_url=print_url,
+        open_browser=open_nothing if no_browser else None,
+        **options,
+    )
     grant = run(sign_in(check_url(url), signing, options["allow_private_networks"]))
     if not verbosity_of(ctx).quiet:
         scopes = f" for {' '.join(grant.scope)}" if grant.scope else ""
@@ -174,14 +175,13 @@ def list_tokens(as_json: bool) -> None:
 
 
 async def sign_in(url: str, signing: SignIn, allow_private_networks: bool) -> Grant:
-    """Ask the server how to sign in, delete the saved token, and sign in, even if the server requires no token."""
+    """Ask the server how to sign in, and sign in, even if the server requires no token."""
     from wharfinger.auth.client.explain import request_without_token
     from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.client.steps import run as drive
 
     fetch = fetch_for(url, allow_private_networks=allow_private_networks)
     status, header = await drive(request_without_token(url), fetch)
-    await signing.forget(url)  # people sign in again to use another account
     refusal = 401 if status not in (401, 403) else status
     if not await signing.refused(url, refusal, {"www-authenticate": header}, {}):
         raise CommandError(f"{url} does not accept OAuth tokens: {header[:200]}")
