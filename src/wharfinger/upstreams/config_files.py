@@ -54,8 +54,10 @@ PROJECT_FOLDERS = frozenset((".vscode", ".cursor", ".codex", ".gemini"))
 
 def config_files() -> list[Path]:
     """Return the usual files: those of the project, then of the user, `mcp.json` before those of hosts."""
+    user = user_files()
+    known = {file.resolve() for file in user}  # in the home folder, some files of the project are those of the user
     project = [Path("mcp.json"), *(Path(host.project) for host in HOSTS.values() if host.project)]
-    return list(dict.fromkeys((*project, *user_files())))
+    return list(dict.fromkeys((*(file for file in project if file.resolve() not in known), *user)))
 
 
 def user_files() -> list[Path]:

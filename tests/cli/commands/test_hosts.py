@@ -24,13 +24,13 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(home: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     removed_variables = ("XDG_CONFIG_HOME", "CODEX_HOME", "APPDATA")
     environment = {name: value for name, value in ENVIRONMENT.items() if name not in removed_variables}
     environment |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CONFIG_HOME": str(home / "config")}
     return subprocess.run(
         [*COMMAND, "hosts", *words],
-        capture_output=True, text=True, check=False, env=environment, cwd=home.parent / "project", timeout=60,
+        capture_output=True, text=True, check=False, env=environment, cwd=folder or home.parent / "project", timeout=60,
     )  # fmt: skip
 
 
@@ -100,6 +100,31 @@ def test_entries_that_cannot_be_used_are_listed_with_the_reason(home: Path) -> N
     file = json.loads(run(home, "--json").stdout)
     errors = {server["name"]: server.get("error", "") for server in file["servers"]}
     assert [name for name, error in errors.items() if error] == ["slip", "unset", "address"]
+
+
+def test_a_file_is_listed_once_in_the_home_folder(home: Path) -> None:
+    """A bug: the files of the user were listed again as those of the folder."""
+    write(home, ".cursor/mcp.json", '{"mcpServers": {"a": {"command": "npx"}}}')
+    linked = home.parent / "linked"
+    linked.symlink_to(home)
+    for folder in (home, linked):
+        lines = run(home, folder=folder).stdout.splitlines()
+        assert lines == [f"cursor  Cursor, {home}/.cursor/mcp.json", "  a  npx"]
+
+
+def test_an_entry_with_an_input_is_not_reported(home: Path) -> None:
+    """A bug: the input is asked for when the server is used, and its entry was said to be unusable."""
+    servers = {
+        "header": {"type": "http", "url": "https://a.test/mcp", "headers": {"Authorization": "Bearer ${input:token}"}},
+        "argument": {"command": "npx", "args": ["--zone=${input:zone}"], "env": {"KEY": "${input:token}"}},
+        "url": {"url": "${input:url}"},
+        "host": {"url": "https://${input:host}:${input:port}/${input:path}"},
+        "unset": {"command": "npx", "env": {"A": "${input:token}", "KEY": "${NO_SUCH_VARIABLE}"}},
+    }
+    (home.parent / "project" / ".vscode").mkdir()
+    write(home.parent, "project/.vscode/mcp.json", json.dumps({"servers": servers}))
+    file = json.loads(run(home, "--json").stdout)
+    assert [server["name"] for server in file["servers"] if "error" in server] == ["unset"]
 
 
 def test_secrets_are_hidden_and_control_characters_escaped(home: Path) -> None:

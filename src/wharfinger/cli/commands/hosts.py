@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,13 +113,19 @@ def remark(server: ConfiguredServer) -> str:
 
 
 def mistake_in(server: ConfiguredServer) -> str:
-    """Return why the entry of a server cannot be used, or an empty string if it can."""
+    """Return why the entry of a server cannot be used, or an empty string if it can.
+
+    Inputs, which are asked for when the server is used, count as filled in.
+    """
     import os
 
     from wharfinger.content.redaction import redacted_text
-    from wharfinger.upstreams.config import config_or_invalid, no_answer
+    from wharfinger.upstreams.config import config_or_invalid
 
-    invalid = config_or_invalid(server, os.environ, no_answer, {}).invalid
+    def answer(name: str, described: Mapping[str, Any]) -> str:
+        return "http://localhost" if server.address.startswith(f"${{input:{name}}}") else "1"  # also valid as a port
+
+    invalid = config_or_invalid(server, os.environ, answer, {}).invalid
     return redacted_text(invalid).removeprefix(server.name_in_errors).lstrip(": ")
 
 
