@@ -197,6 +197,16 @@ def test_a_web_page_is_reported_with_the_usual_path(
         assert "usually ends" not in err
 
 
+@pytest.mark.parametrize("user_info", ["s3cret@", "me:s3cret@"])
+def test_a_suggested_url_has_no_user_info(pages: Serve, user_info: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bug: a token without a password was printed."""
+    port = pages(None)
+    assert main(["ls", f"http://{user_info}127.0.0.1:{port}/200"]) == 3
+    err = capsys.readouterr().err
+    assert f"try http://127.0.0.1:{port}/mcp" in err
+    assert "s3cret" not in err
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrusted certificate, with its key in the same file."""

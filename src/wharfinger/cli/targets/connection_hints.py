@@ -35,6 +35,7 @@ def connection_hint(target: Target, message: str) -> str:
 
 def url_hint(url: str, message: str) -> str:
     parts = urlsplit(url)
+    parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])  # user info may be a token
     if parts.scheme == "https" and "WRONG_VERSION_NUMBER" in message:
         return f"The server does not speak TLS: try {urlunsplit(parts._replace(scheme='http'))}"
     if parts.scheme == "https" and ("self-signed" in message or "local issuer" in message):
