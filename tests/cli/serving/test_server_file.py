@@ -77,6 +77,16 @@ def test_placeholders_come_from_the_environment_and_from_files(tmp_path: Path, m
     assert params["words"] == ("postgresql://reader:s3cret@db.test/shop",)
 
 
+def test_a_missing_file_is_replaced_by_the_default(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    (tmp_path / "folder").mkdir()
+    assert parse(tmp_path, 'name = "${file:none:-x}"').params["name"] == "x"
+    assert parse(tmp_path, 'name = "a${file:none:-}"').params["name"] == "a"
+    assert parse(tmp_path, 'name = "${file:secret:-x}"').params["name"] == "s3cret"
+    with pytest.raises(UnusableServerFile, match="name needs the file folder: "):
+        parse(tmp_path, 'name = "${file:folder:-x}"')
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [('tokns = "hunter2"', "unknown key 'tokns'. Did you mean 'tokens'?"), ("sources = [3]", "sources must be a list"),

@@ -35,7 +35,7 @@ NAMES = {"words": "sources"}
 NOT_IN_FILES = frozenset({"file", "help", "quiet", "verbose", "demo"})
 
 _PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(?::-(?P<default>[^{}]*))?\}")
-"""`${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${file:PATH}`."""
+"""`${NAME}`, `${env:NAME}` or `${file:PATH}`, also with a default, as in `${NAME:-default}`."""
 
 
 class UnusableServerFile(WharfingerError):
@@ -190,6 +190,8 @@ class FileValues:
                     data = file.read(MAX_SECRET_BYTES + 1)
                 text = data.decode().rstrip("\r\n")
             except (OSError, ValueError) as error:
+                if isinstance(error, FileNotFoundError) and default is not None:
+                    return default
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: {reason}.") from None
             if len(data) > MAX_SECRET_BYTES:
