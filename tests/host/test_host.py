@@ -157,10 +157,10 @@ async def test_calls_are_refused_while_the_audit_log_cannot_be_written(tmp_path:
     audit = AuditLog(file)
     async with Host({"docs": docs()}, audit=audit) as host:
         await host.read("docs://a")
-        audit.file.failing = "no space left on device"
+        audit.file.failure = "no space left on device"
         with pytest.raises(Overloaded, match="cannot be written"):
             await host.read("docs://a")
-        audit.file.failing = ""
+        audit.file.failure = ""
         await host.read("docs://a")
     assert [line["action"] for line in read_records(file)] == ["read", "record", "read"]
 

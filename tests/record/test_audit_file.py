@@ -110,8 +110,8 @@ def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, qu
     path.rename(tmp_path / "old")
     path.symlink_to(victim)
     file.append(b"two\n")
-    wait_until(lambda: file.failing, "writing fails")
-    assert "symbolic link" in file.failing
+    wait_until(lambda: file.failure, "writing fails")
+    assert "symbolic link" in file.failure
     assert not file.accepting
     path.unlink()
     file.close()
@@ -193,8 +193,8 @@ def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick
     file.open()
     for number in range(900):
         assert file.append(line(number, 100))
-    wait_until(lambda: file.failing, "writing fails")
-    assert file.failing == "no space left on device"
+    wait_until(lambda: file.failure, "writing fails")
+    assert file.failure == "no space left on device"
     assert not file.accepting
     assert file.append(line(900, 100))
     filler.unlink()
@@ -210,7 +210,7 @@ def test_the_queue_is_bounded_and_dropped_lines_are_counted(tmp_path: Path) -> N
     accepted_lines = sum(file.append(line(n, 1024)) for n in range(QUEUE_BYTES // 1024 + 5))
     assert accepted_lines == QUEUE_BYTES // 1024
     assert file.dropped == 5
-    wait_until(lambda: file.failing, "writing fails")
+    wait_until(lambda: file.failure, "writing fails")
     file._queue.clear()  # a queued line would delay the end of the process
 
 
@@ -225,8 +225,8 @@ audit_file.RETRY_SECONDS = 0.02
 file = audit_file.AuditFile(Path({str(path)!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1050, resource.RLIM_INFINITY))
 for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
-while not file.failing: time.sleep(0.001)
-assert file.failing == "file too large", file.failing
+while not file.failure: time.sleep(0.001)
+assert file.failure == "file too large", file.failure
 assert Path({str(path)!r}).stat().st_size == 1050
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 file.close()
@@ -246,7 +246,7 @@ audit_file.RETRY_SECONDS, audit_file.CLOSE_SECONDS = 0.02, 0.1
 file = audit_file.AuditFile(Path({str(path)!r}))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1050, resource.RLIM_INFINITY))
 for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
-while not file.failing: time.sleep(0.001)
+while not file.failure: time.sleep(0.001)
 file.close()
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 file.append(b"%08d" % 20 + b"x" * 91 + b"\\n")
@@ -288,6 +288,37 @@ def test_appending_does_not_wait_for_a_slow_file() -> None:
             data += os.read(reader, 65536)
         assert data == b"".join(line(n, 100) for n in range(2000))
         assert file.flush()
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_close_of_a_stuck_file_says_so_and_leaves_one_writer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: the next line started a second thread, which wrote the same lines as the first; no reason was logged."""
+    monkeypatch.setattr(audit_file, "CLOSE_SECONDS", 0.05)
+    reader, writer = os.pipe()
+    try:
+        file = AuditFile(writer)
+        for number in range(2000):
+            assert file.append(line(number, 100))
+        thread = file._thread
+        assert thread is not None
+        file.close()  # the thread waits for a reader
+        assert "were not written: the last write has not ended." in caplog.text
+        for number in range(2000, 2010):
+            assert file.append(line(number, 100))
+        assert file._thread is thread
+        data = b""
+        while len(data) < 201_000:
+            data += os.read(reader, 65536)
+        assert data == b"".join(line(n, 100) for n in range(2010))
+        wait_until(lambda: not thread.is_alive(), "the thread ends")
+        assert file.append(line(2010, 100))
+        assert file.flush(20)
+        assert os.read(reader, 65536) == line(2010, 100)
+        file.close()
     finally:
         os.close(reader)
         os.close(writer)

@@ -251,7 +251,7 @@ def break_log(path: Path) -> None:
 
 async def wait_until_failing(audit: AuditLog, failing: bool) -> None:
     expected = "writing the log fails" if failing else "writing the log succeeds again"
-    await wait_until_async(lambda: bool(audit.file.failing) is failing, expected)
+    await wait_until_async(lambda: bool(audit.file.failure) is failing, expected)
 
 
 def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_after(breakable_path: Path) -> None:

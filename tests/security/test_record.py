@@ -130,7 +130,7 @@ def test_requests_are_refused_when_the_disk_is_full() -> None:
     async def run() -> list[tuple[int, bytes]]:
         app = HttpApp(make_server(audit))
         answers = [await post(app, b"")]
-        await wait_until_async(lambda: audit.file.failing, "writing fails")
+        await wait_until_async(lambda: audit.file.failure, "writing fails")
         answers += [await post(app, b""), await post(app, b"")]
         audit.file._queue.clear()  # otherwise closing waits for the disk
         await app.aclose(0)

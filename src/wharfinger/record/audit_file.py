@@ -2,7 +2,7 @@
 
 `append` never blocks: it puts the line into a bounded queue. The thread writes the queue in batches, so that a line is
 in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, the thread
-tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is at least half
+tries again every second, and `failure` has the reason. `accepting` is False then, and while the queue is at least half
 full.
 
 Lines are written whole. If the disk was full in the middle of a line, its rest is written later. If another process has
@@ -40,13 +40,13 @@ log = logging.getLogger("wharfinger.record")
 QUEUE_BYTES = 8 * 1024 * 1024
 """The maximum number of bytes of lines that wait to be written."""
 BATCH_BYTES = 64 * 1024
-"""Bytes that are written at a time."""
+"""The maximum number of bytes that are written at a time, unless a single line is longer."""
 PAUSE_SECONDS = 0.02
 """Time between two batches, in which the queue collects lines."""
 RETRY_SECONDS = 1.0
 """Time between two attempts while the file cannot be written."""
 CLOSE_SECONDS = 2.0
-"""How long `flush` waits by default, and `close` without progress."""
+"""How long `flush` waits by default, and `close` without progress, and then for the thread to end."""
 MIN_MAX_BYTES = 64 * 1024
 """The minimum of `max_bytes`, which is larger than any line."""
 SETTLE_SECONDS = 0.01
@@ -71,9 +71,10 @@ class AuditFile:
         self.path = path
         self.max_bytes = max_bytes
         self.keep = keep
-        self.failing = ""
+        self.failure = ""
         """Why lines cannot be written now; empty if they can."""
         self.failing_since = 0.0
+        """When writing began to fail the last time, in seconds since 1970; 0 if it never did."""
         self.dropped = 0
         """The number of lines that were dropped because the queue was full."""
         self._queue: deque[bytes] = deque()
@@ -96,7 +97,7 @@ class AuditFile:
     @property
     def accepting(self) -> bool:
         """Whether lines can be written, and the queue has room for the lines of the running requests."""
-        return not self.failing and self._queued_bytes < QUEUE_BYTES // 2
+        return not self.failure and self._queued_bytes < QUEUE_BYTES // 2
 
     @property
     def name(self) -> str:
@@ -139,22 +140,25 @@ class AuditFile:
             return self._written.wait_for(lambda: not self._queued_bytes, timeout)
 
     def close(self) -> None:
-        """Write the remaining lines, and close the file. Lines that come later open it again. Blocks."""
-        atexit.unregister(self.close)
+        """Write the remaining lines, and close the file. Lines that come later open it again. Blocks.
+
+        If a write does not end in time, the thread goes on after it, so that no other one writes the same lines.
+        """
         thread = self._thread
         if thread is None:
             return
         before = -1
-        while not self.flush() and self._queued_bytes != before:  # a slow disk gets more time while it makes progress
+        # A slow disk gets more time while it makes progress.
+        while not self.flush(CLOSE_SECONDS) and self._queued_bytes != before:
             before = self._queued_bytes
         self._closing.set()
         self._wake.set()
         thread.join(CLOSE_SECONDS)
-        with self._lock:
-            lost = len(self._queue)
-            self._thread = None
-        if lost:
-            log.error("%s lines of the audit log %s were not written: %s", lost, self.name, self.failing)
+        if not thread.is_alive():
+            atexit.unregister(self.close)
+        if lost := len(self._queue):
+            reason = self.failure or "the last write has not ended"
+            log.error("%s lines of the audit log %s were not written: %s.", lost, self.name, reason)
 
     def _start_thread(self) -> None:
         self._closing.clear()
@@ -171,11 +175,15 @@ class AuditFile:
             while self._queue and self._write_batch():
                 self._closing.wait(0 if self._queued_bytes > BATCH_BYTES else PAUSE_SECONDS)
             if self._closing.is_set():
-                break
-            if self._queue:
+                self._close_descriptor()
+                with self._lock:
+                    if self.failure or not self._queue:
+                        self._thread = None
+                        return
+                self._wake.set()  # a line has come in the meantime
+            elif self._queue:
                 self._closing.wait(RETRY_SECONDS)
                 self._wake.set()
-        self._close_descriptor()
 
     def _write_batch(self) -> bool:
         """Write some lines. Returns False if that failed; then they are still in the queue."""
@@ -185,18 +193,18 @@ class AuditFile:
             if self._queue:
                 self._write(self._next_lines(self._make_room(len(self._queue[0]))))
         except OSError as error:
-            if not self.failing:
+            if not self.failure:
                 self.failing_since = time.time()
                 log.error("The audit log %s cannot be written: %s", self.name, _reason(error))
-            self.failing = _reason(error)
+            self.failure = _reason(error)
             return False
-        if self.failing:
+        if self.failure:
             log.warning("The audit log %s is written again.", self.name)
-            self.failing = ""
+            self.failure = ""
         return True
 
     def _next_lines(self, room: int) -> list[bytes]:
-        """Return at least one line, and further ones that fit into `room` bytes."""
+        """Return the first line, and further ones if all together fit into `room` and `BATCH_BYTES`."""
         lines: list[bytes] = []
         size = 0
         with self._lock:

@@ -183,13 +183,13 @@ class AuditLog:
 
     def _count_unrecorded(self) -> None:
         self._unrecorded += 1
-        if self.file.failing:
+        if self.file.failure:
             self._failing_since = self.file.failing_since
 
     def _record_gap(self) -> None:
         """Record how many requests were refused or lines lost, once the file can be written again."""
         file = self.file
-        if not self._unrecorded or file.failing:
+        if not self._unrecorded or file.failure:
             return
         reason = f"since {rfc3339(self._failing_since)}" if self._failing_since else "the queue was full"
         line = AuditLine(

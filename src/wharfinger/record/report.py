@@ -218,7 +218,10 @@ def _age_key(file: Path) -> tuple[int, str]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line of a log with its number. A line that is too long, or cannot be decompressed, is None."""
+    """Yield each line of a log that is not blank, with its number.
+
+    A line that is too long is None, as is the first one that cannot be decompressed, which is the last that is read.
+    """
     number = 0
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
