@@ -85,9 +85,9 @@ class Visitors:
         cookie = secrets.token_urlsafe(32)
         key = _digest(cookie)
         expires = time.time() + VISIT_SECONDS
+        if len(self._visitors) >= MAX_VISITORS:
+            self.forget(next(iter(self._visitors.values())))
         self._visitors[key] = Visitor(key, principal, authorization, expires)
-        if len(self._visitors) > MAX_VISITORS:
-            self._visitors.popitem(last=False)
         if self._file is not None and not authorization:
             with suppress(OSError), open(self._file, "a", encoding="ascii") as file:
                 file.write(f"{key} {expires}\n")
@@ -105,7 +105,7 @@ class Visitors:
         return visitor
 
     def forget(self, visitor: Visitor) -> None:
-        """Sign a visitor out."""
+        """Sign a visitor out: the cookie is not accepted any more, also after a restart."""
         if self._visitors.pop(visitor.key, None) is not None and self._file is not None:
             kept = [each for each in self._visitors.values() if not each.authorization]
             with suppress(OSError):
