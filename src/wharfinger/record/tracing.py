@@ -74,9 +74,11 @@ class Tracing:
         attributes = self._attributes(seen)
         name = seen.target if request.method in NAME_ATTRIBUTES else ""
         parent, links = None, []
-        if not seen.outer:
+        if not seen.outer:  # a request of a handler is a child of the handler's span, which is the current one
             parent = self._parent(request)
             ambient = trace.get_current_span().get_span_context()
+            # A span has one parent: the client's, if it sent one. The conventions then require a link to the current
+            # span, such as that of the HTTP request.
             if parent is not None and ambient.is_valid:
                 links = [trace.Link(ambient)]
         span = self._tracer.start_span(

@@ -31,7 +31,8 @@ CELL_CHARACTERS = 2_000
 _ENDS: tuple[tuple[str, float], ...] = (
     ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),
 )  # fmt: skip
-"""Where a text is cut, best first: after this separator, if it occurs beyond this share of the room."""
+"""The separators after which a text may be cut, from the best on, each with the share of the room that the text before
+it must fill: otherwise the next separator is tried."""
 
 
 class Budget(NamedTuple):
