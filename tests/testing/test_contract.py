@@ -710,6 +710,23 @@ def test_a_watch_of_a_client_that_does_not_begin_is_reported(monkeypatch: pytest
         timer.join()
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments", "clause"),
+    [("stat", (f"{TOP}/a.txt",), "stat"), ("read", (f"{TOP}/a.txt",), "read"), ("page", (None, 5), "page"),
+     ("probe", (), "Unavailable"), ("start", (), "start and close"), ("batch", ([],), "How it is called")],
+)  # fmt: skip
+def test_a_call_that_takes_too_long_names_its_clause(method: str, arguments: tuple[object, ...], clause: str) -> None:
+    """A bug: the failure named no clause."""
+    released = threading.Event()
+    source = TinySource()
+    setattr(source, method, lambda *_: released.wait(20))
+    with SourceDriver(source) as driver:
+        with pytest.raises(ContractBroken) as caught:
+            driver.ask(method, *arguments, within=0.01)
+        released.set()
+    assert str(caught.value) == (f"{method}() did not return within 0.01 s.\n(docs/write_a_source.md, “{clause}”)")
+
+
 def suite_test_names() -> set[str]:
     return {name.removeprefix("test_") for name in dir(SourceContract) if name.startswith("test_")}
 
@@ -721,6 +738,7 @@ def test_every_test_of_the_suite_can_fail() -> None:
 def test_every_clause_is_a_heading_of_the_page() -> None:
     headings = {line.lstrip("#").strip().strip("`") for line in PAGE.read_text().splitlines() if line.startswith("#")}
     assert {clause for _, clause, _ in BREAKS} <= headings
+    assert {*driver_module.CLAUSES.values(), driver_module.CLAUSE_OF_OTHERS} <= headings
 
 
 def test_a_correct_source_passes_the_suite() -> None:

@@ -53,9 +53,9 @@ class ContractBase:
     def driver(self, source: Source) -> Iterator[SourceDriver]:
         """The source, started."""
         with SourceDriver(source) as driver:
-            driver.run(source.start())
+            driver.run(source.start(), subject="start()")
             yield driver
-            driver.run(source.close())
+            driver.run(source.close(), subject="close()")
 
     def change_again(self, driver: SourceDriver, uri: str) -> None:
         """Call `change`, which must change the same URI as before."""

@@ -30,8 +30,19 @@ MAX_PAGES = 2_000
 """The number of pages after which a list counts as endless."""
 
 
+CLAUSES = {
+    **{name: name for name in ("describe", "page", "children", "stat", "read", "complete", "documents", "text")},
+    **dict.fromkeys(("search", "search_documents"), "search"),
+    **dict.fromkeys(("watch", "unwatch"), "Watching"),
+    **dict.fromkeys(("start", "close"), "start and close"),
+    "probe": "Unavailable",
+}
+"""For each call that may take too long: the clause about it."""
+CLAUSE_OF_OTHERS = "How it is called"
+
+
 class ContractBroken(AssertionError):
-    """A source breaks its contract; the message ends with the clause, unless a call took too long."""
+    """A source breaks its contract; the message ends with the clause."""
 
 
 def expect(condition: object, clause: str, problem: str) -> None:
@@ -112,7 +123,7 @@ class SourceDriver:
         function = getattr(self.source, method)
         if is_async(function):
             return self.run(function(*arguments), within, f"{method}()")
-        result: Any = self.in_thread(function, *arguments, within=within)
+        result: Any = self._wait(_run_in_thread(function, arguments), within, f"{method}()")
         return self.run(_awaited(result), within, f"{method}()") if inspect.isawaitable(result) else result
 
     def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = MAX_CALL_SECONDS) -> T:
@@ -135,7 +146,9 @@ class SourceDriver:
         except FutureTimeout:
             if future.done():
                 raise
-            raise ContractBroken(f"{subject} did not return within {within:g} s.") from None
+            clause = CLAUSES.get(subject.removesuffix("()"), CLAUSE_OF_OTHERS)
+            problem = f"{subject} did not return within {within:g} s."
+            raise ContractBroken(f"{problem}\n(docs/write_a_source.md, “{clause}”)") from None
 
     def pages(self, limit: int, max_pages: int = MAX_PAGES, method: str = "page") -> list[Any]:
         """Return the items of `page` (or `documents`), requested in at most `max_pages` pages of `limit`."""
