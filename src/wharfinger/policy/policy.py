@@ -397,10 +397,11 @@ def principal_of(claims: Mapping[str, Any] | str) -> Principal:
     client = str(known.pop("client_id", known.pop("client", "")))
     key = "scopes" if "scopes" in known else "scope"
     written = known.pop("scopes", known.pop("scope", ()))
-    scopes: Any = written.split() if isinstance(written, str) else written
-    if not isinstance(scopes, (list, tuple, set, frozenset)) or not all(isinstance(scope, str) for scope in scopes):  # pyright: ignore[reportUnknownVariableType]
-        raise UnusablePolicy(f"{key} = {_short(written)} is not valid: {_expected(key)}.")
-    return Principal(subject=subject, issuer=issuer, client=client, scopes=frozenset(scopes), claims=known)
+    try:
+        scopes = msgspec.convert(written.split() if isinstance(written, str) else written, frozenset[str])
+    except msgspec.ValidationError:
+        raise UnusablePolicy(f"{key} = {_short(written)} is not valid: {_expected(key)}.") from None
+    return Principal(subject=subject, issuer=issuer, client=client, scopes=scopes, claims=known)
 
 
 def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
