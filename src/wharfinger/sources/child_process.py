@@ -2,7 +2,7 @@
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
 in a process of its own, which inherits no environment variables (on Windows only `SYSTEMROOT`), and only the open
-files that the caller names. The process is killed when it reaches a bound. The steps are:
+files that the caller names. The process ends when it reaches a bound. The steps are:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -10,7 +10,7 @@ files that the caller names. The process is killed when it reaches a bound. The 
 3. The reply is written to a temporary file, so that the limit on the size of files bounds it too.
 
 The limits of memory, processor time and files are those of the operating system (`setrlimit(2)`), which Windows does
-not have. There, only the time is bounded. macOS does not limit the memory.
+not have. While a child runs there, only its time is bounded. macOS does not limit the memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChildBounds(NamedTuple):
 
 
 class ChildStopped(Exception):
-    """The child ended without a reply: it reached a bound, or crashed. `str()` says why, in a few words."""
+    """The child gave no reply: it reached a bound, crashed, or was killed by `close`. `str()` says why, briefly."""
 
 
 class NoFreeChild(ChildStopped):

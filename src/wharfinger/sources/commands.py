@@ -1,6 +1,7 @@
 """The output of a command as a resource.
 
-The command runs without a shell, bounded in output and time, and all processes that it started are ended with it.
+The command runs without a shell, bounded in output and time. The processes that it started are ended with it, unless
+they left its process group.
 Everyone who may read the resource can run the command.
 """
 
@@ -42,7 +43,8 @@ TIMEOUT_SECONDS = 10.0
 MIN_INTERVAL_SECONDS = 0.2
 """The smallest value of `every`."""
 REUSE_RATIO = 0.9
-"""The fraction of `every` for which a run is reused. It is below 1, so that each poll runs the command."""
+"""The fraction of `every` for which a run is reused after its end. It is below 1, so that each poll runs the command;
+if a run takes longer than a tenth of `every`, each second poll does."""
 GRACE_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
@@ -81,14 +83,15 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches. For nearly as long, reads return the last result and do not
-            run the command. Without `every`, the resource cannot be watched.
-        timeout: Seconds after which the command is ended, with all processes that it started.
+        every: Seconds between runs while a client watches (more if the command is slow). For nearly as long, reads
+            return the last result and do not run the command. Without `every`, the resource cannot be watched.
+        timeout: Seconds after which the command is ended, with its process group.
         max_bytes: Bytes of output after which the command is ended.
         cwd: The folder in which the command runs. Default: the current one.
 
     Raises:
-        UnusableSource: there is no such program or folder, or a number is out of bounds.
+        UnusableSource: the command cannot be split or is empty, there is no such program or folder, a number is out of
+            bounds, or the label cannot be part of a URI.
     """
     parts = split_command(argv)
     if not timeout > 0 or max_bytes < 1 or (every is not None and every < MIN_INTERVAL_SECONDS):
@@ -117,7 +120,7 @@ def split_command(argv: str | Sequence[str]) -> list[str]:
     """Split a command into the program and its arguments, as a shell would.
 
     Raises:
-        UnusableSource: it cannot be split, or is empty.
+        UnusableSource: it cannot be split, is empty, or contains a null character.
     """
     try:
         parts = shlex.split(argv) if isinstance(argv, str) else list(argv)
@@ -271,7 +274,7 @@ class Command(Watched[Polling], Source):
         return f"runs every {self.every:g} s while watched" if self.every else "runs for each read"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Run the command every `every` seconds (if set), and call `changed` when its output differs."""
+        """Run the command every `every` seconds (if set), and call `changed` when its result differs."""
         if uri == self.uri and self.every is not None:
             super().watch(uri, changed)
 

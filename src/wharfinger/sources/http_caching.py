@@ -23,8 +23,8 @@ def conditional_headers(etag: str, last_modified: str) -> dict[str, str]:
 def dated_validator(headers: Mapping[str, str]) -> str:
     """Return the `Last-Modified` of an answer if a later request can use it to ask for changes.
 
-    Returns an empty string if the answer has no such header, or was sent less than a second after the change: a later
-    change in the same second would have the same date (RFC 9110 §8.8.2.2).
+    Returns an empty string if the answer has no such header with a valid date, or was sent less than a second after the
+    change: a later change in the same second would have the same date (RFC 9110 §8.8.2.2).
     """
     last_modified = headers.get("last-modified", "").strip()
     modified = unix_time(last_modified)
@@ -33,7 +33,7 @@ def dated_validator(headers: Mapping[str, str]) -> str:
 
 
 def fresh_seconds(headers: Mapping[str, str]) -> int | None:
-    """Return for how many seconds an answer may be reused without a request; None if its headers do not say."""
+    """Return for how many seconds an answer may be reused without a request; None if `Cache-Control` does not say."""
     control = headers.get("cache-control", "").lower()
     if {directive.partition("=")[0].strip() for directive in control.split(",")} & {"no-cache", "no-store"}:
         return 0

@@ -21,7 +21,8 @@ def complete_path(
 ) -> list[str]:
     """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
 
-    With a view, only paths that it shows are returned; with `accepts`, only files whose names it accepts.
+    With a view, only paths that it shows are returned; with `accepts`, only directories, and files whose names it
+    accepts.
     """
     head, _, typed = value.rpartition("/")
     try:

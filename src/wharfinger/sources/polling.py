@@ -11,8 +11,8 @@ no effect, because a busy machine may have delayed it. If a look mostly waits fo
 shortens the sleep. The thread runs from the first `watch` to the last `unwatch`.
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
-once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. Until a look succeeds
-again, each round looks at one URI at most. Then every watcher is notified again, and can read the current content.
+once, and the round ends, so that a silent peer costs one timeout instead of one for each URI. When looks succeed again,
+every watcher is notified again, and can read the current content.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Polling:
     Args:
         name: The name of the thread, and of the source in the log.
         look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
-            time. ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI; any other error
+            time, except that the last look of a watch that ended may overlap with the first look of a new one.
+            ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI; any other error
             is logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.

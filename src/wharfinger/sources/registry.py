@@ -336,7 +336,7 @@ def parse_word(argument: str) -> ParsedSource:
     """Parse a word. A path that exists is always a path, whatever its name contains.
 
     Raises:
-        UnusableSource: it starts with an unknown scheme, and is not a path.
+        UnusableSource: it starts with an unknown scheme, and there is no such path.
     """
     word, label = split_label(argument)
     match = None if os.path.lexists(word) else _SCHEME(word)

@@ -1,6 +1,6 @@
 """The screens of this machine as pictures, taken when they are read (extra `screen`).
 
-The log says when a screen was captured. No picture is stored, and none can be searched.
+The log says when a screen is read or watched. No picture is stored, and none can be searched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Screen", "screen"]
 
 TOP = "screen:///"
 POLL_SECONDS = 2.0
-"""Time between two captures of a screen that is watched."""
+"""Shortest time between two captures of a screen that is watched."""
 MAX_CAPTURED_PIXELS = 64_000_000
 """Maximum number of pixels of a screen that is captured. Each takes four bytes."""
 MAX_PIXELS = 2_400_000
@@ -84,7 +84,11 @@ class Screen(Watched[Polling], Source):
                 raise InternalError(f"No display can be captured: {str(error).rstrip('.')}.") from None
 
     def monitors(self) -> dict[str, dict[str, int]]:
-        """Return each screen by name, `all` first, with left, top, width and height in pixels."""
+        """Return each screen by name, `all` first, with left, top, width and height in pixels.
+
+        Raises:
+            InternalError: no display can be captured.
+        """
         with self._display() as display:
             return {str(number or "all"): monitor for number, monitor in enumerate(display.monitors)}
 
@@ -161,7 +165,11 @@ class Screen(Watched[Polling], Source):
         return [], None
 
     def describe(self) -> str:
-        """Return the number and sizes of the screens, and how changes are found."""
+        """Return the number and sizes of the screens, and how changes are found.
+
+        Raises:
+            InternalError: no display can be captured.
+        """
         sizes = [f"{monitor['width']} x {monitor['height']}" for monitor in self.monitors().values()][1:]
         return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._watches.means}"
 

@@ -396,7 +396,7 @@ class Skills(Watched[TreeWatch], Source):
         return resources, None
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a file or directory of a skill, without reading it.
+        """Return the resource of a file of a skill, or of a directory in or above it.
 
         Raises:
             ResourceNotFound: it does not exist, or is neither part of a skill nor a directory that contains skills. The

@@ -29,7 +29,7 @@ __all__ = ["System", "system"]
 
 TOP = "system:///"
 POLL_SECONDS = 2.0
-"""Time between two measurements for watchers. It is also the `ttlMs` of results."""
+"""Shortest time between two measurements for watchers. It is also the `ttlMs` of measurements."""
 CACHE_SECONDS = 0.5
 """Time for which all readers share a measurement."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
@@ -107,7 +107,7 @@ class System(Watched[Polling], Source):
         return [_describe(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource with its version.
+        """Return the resource with its version. The directory has none.
 
         Raises:
             ResourceNotFound: there is no such resource.

@@ -32,7 +32,7 @@ from wharfinger.sources.windows.window_budget import first_that_fit, within_budg
 __all__ = ["BlameAnswer"]
 
 DEFAULT_LINES = 200
-"""Lines of a window if the URI has no `lines`."""
+"""Lines of a window if the URI has neither `lines` nor `tail`, or if its `lines` has no end."""
 MAX_LINES = 5_000
 """Maximum number of lines of any window."""
 DEFAULT_CHARACTERS, MAX_CHARACTERS = 32_000, 256_000
@@ -79,7 +79,10 @@ class BlameAnswer(GitAnswer):
         self.modified = self._commit.committer.seconds
 
     async def _last_change(self) -> str:
-        """Return the last commit that changed the file, followed by `boundary_version` if that is not 0."""
+        """Return the last commit that changed the file, followed by `boundary_version` if that is not 0.
+
+        If git does not find the commit in time, the commit of the revision takes its place.
+        """
         cache, boundary_version = self.repository.last_changes, self.repository.references.boundary_version
         key = (self._commit.oid, self.path, boundary_version)
         last_change = cache.get(key)

@@ -142,9 +142,10 @@ class ChangesAnswer(GitAnswer):
         path: bytes = b"",
         options: Sequence[str] = ("--directory", "--no-empty-directory"),
     ) -> tuple[list[bytes], bool]:
-        """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder.
+        """Return the files that are neither in the index nor ignored by a `.gitignore`.
 
-        The second value is whether git ended before it had found all.
+        With the default options, a folder of such files is returned in their place. The second value is whether git
+        ended before it had found all.
         """
         arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
         path = path or self.path

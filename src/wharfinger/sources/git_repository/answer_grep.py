@@ -189,7 +189,7 @@ def _end_of_search(cut: str) -> str:
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:
-    r"""Parse the output of `git grep -n -z` for a tree: `TREE:path\0number\0line\n`. The last line may be cut."""
+    r"""Parse the output of `git grep -n -z` for a tree: `TREE:path\0number\0line\n`. A cut last line is dropped."""
     pattern = re.compile(tree.encode() + rb":([^\0]*)\0(\d+)\0([^\n]*)\n")
     lines: list[FoundLine] = []
     position = 0

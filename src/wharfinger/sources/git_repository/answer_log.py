@@ -152,7 +152,7 @@ class LogAnswer(GitAnswer):
         return []
 
     def _log_uri(self, rev: str, changed: dict[str, str]) -> str:
-        """Return the URI of the log of `rev`, with the parameters of this URI, some of them replaced by `changed`."""
+        """Return the URI of the log of `rev` with the parameters of this URI except `after`, updated by `changed`."""
         query = {name: value for name, value in self.address.query.items() if name != "after"}
         for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
             if _AGE(query.get(name, "")):  # an age would mean another time in the next window

@@ -30,7 +30,7 @@ __all__ = ["GitAnswer", "Repository"]
 MAX_LAST_CHANGES = 10_000
 """Maximum number of paths whose last change is kept."""
 MOVING_MS = 10_000
-"""Longest time in ms for which clients may reuse an answer about a branch or tag, which may move at any time."""
+"""Longest time in ms for which clients may reuse an answer that may change, such as one about a branch."""
 
 
 class Repository:
@@ -114,7 +114,7 @@ class GitAnswer:
         self.fixed = False
         """Whether the content of this URI can never change. `contents` sets it to False if git was ended too early."""
         self.modified: float | None = None
-        """When the content last changed, in seconds since 1970."""
+        """The time of the commit that the URI names, in seconds since 1970; None if it names none."""
 
     @property
     def path(self) -> bytes:
@@ -170,7 +170,11 @@ class GitAnswer:
         raise NotImplementedError
 
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Return the entries of a directory."""
+        """Return the entries of a directory.
+
+        Raises:
+            ResourceNotFound: the URI does not name a directory.
+        """
         raise ResourceNotFound(self.uri)
 
     def ttl_ms(self) -> int:

@@ -37,7 +37,7 @@ async def complete(
 
 
 async def _revisions(repository: Repository, references: References, value: str) -> list[str]:
-    """Return names that begin with `value`, then others that contain it, then short names of commits.
+    """Return names that begin with `value`, then others that contain it, then names of commits.
 
     Among the tags, newer ones come first.
     """

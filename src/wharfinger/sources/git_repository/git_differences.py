@@ -152,7 +152,7 @@ async def changes(
     seconds: float = DIFF_SECONDS,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> tuple[list[TreeChange], bool]:
-    """Return the paths that differ between two trees or commits, in order, and whether there are more.
+    """Return the paths that differ between two trees or commits, in order, and whether there may be more.
 
     Args:
         private_directory: The directory of the repository.
@@ -205,8 +205,8 @@ async def patches(
     """Return one text for each of the first changes, with its patches: at least one text, and more while `room` lasts.
 
     `room` is a number of characters. The second value is whether git ended too early, so that another call may return
-    more texts. `git apply` accepts the texts. Patches of binary files have the full names of objects, other patches
-    abbreviate them.
+    more texts. `git apply` accepts the texts, except those of contents that are too large or not in UTF-8. Patches of
+    binary files have the full names of objects, other patches abbreviate them.
 
     Raises:
         GitFailed: git cannot compare them.

@@ -1,8 +1,8 @@
 """Determines the repository at a path, and opens files of its git directory so that no link leads out of it.
 
 A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
-They differ only in a linked worktree. A repository is refused if one of them has a symbolic link, or if parts of it are
-elsewhere. Its configuration is read only for its format, and for the working tree of a submodule.
+They differ only in a linked worktree. A repository is refused if a part of it is a symbolic link, or is elsewhere. Its
+configuration is read only for its format, and for the working tree of a submodule.
 
 A `.git` file leads to another directory. It is followed if that directory is inside the published folder, or if the
 operator named the directory (as the path itself, or as `git_dir`) and the directory points back to this folder.
@@ -65,7 +65,7 @@ class GitDirectory:
         """Return the bytes of a regular file, at most `max_bytes` of them.
 
         Raises:
-            NotServed: the file is missing, or a link is in its place.
+            NotServed: the file is missing, or something else is in its place.
         """
 
         def read(directory: Handle) -> bytes:
@@ -172,7 +172,7 @@ def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
 
 
 def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
-    """Return the git directory that the operator named: that of a bare repository, a worktree or a submodule."""
+    """Return the git directory that the operator named: of a repository, bare or not, a worktree or a submodule."""
     root = top.root
     above = _repository_above(root)
     linked = top.status("commondir") is not None

@@ -42,8 +42,8 @@ def git(
         max_clone_size: The size in bytes of the largest clone of a remote repository, 2 GiB by default.
 
     Raises:
-        UnusableSource: `path` is not a repository, parts of it are stored elsewhere, the address or the cache folder
-            cannot be used, or git is missing or too old.
+        UnusableSource: `path` is not a repository, parts of it are stored elsewhere, the address, the label or the
+            cache folder cannot be used, or git is missing or too old.
     """
     # Imported on use: a repository of this machine needs no network.
     from wharfinger.sources.git_remote.remote_address import is_remote

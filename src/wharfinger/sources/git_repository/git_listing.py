@@ -1,4 +1,4 @@
-"""The list of a repository in pages: its top, branches, tags, the newest commits of HEAD, and HEAD's files.
+"""The list of a repository in pages: its top, HEAD's tree and log, branches, tags, HEAD's newest commits and its files.
 
 A key contains the commit that HEAD named when the first page was requested, so that no entry is lost or repeated while
 commits arrive.
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
 
 
 class _List:
-    """The list as of one moment. `tip` is HEAD's commit at that time, None in a repository without commits."""
+    """The list as of one moment. `tip` is the commit of HEAD that the caller may read at that time, or None."""
 
     def __init__(self, repository: Repository, references: References, tip: str | None) -> None:
         self.repository = repository
@@ -100,7 +100,7 @@ class _List:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
     async def commits(self, after: str, limit: int = LISTED_COMMITS) -> AsyncIterator[_Row]:
-        """Yield the newest commits. A position is the number of commits up to it, and the name of the last one."""
+        """Yield the newest commits. A position is the number and the name of its commit."""
         if self.tip is None:
             return
         number, _, oid = after.partition(":")

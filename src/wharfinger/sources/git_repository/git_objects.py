@@ -118,7 +118,7 @@ class GitObjects:
         """Return a commit.
 
         Raises:
-            MissingObject: no object has this name.
+            MissingObject: no commit has this name.
             DamagedObject: it cannot be read.
         """
         cached = self._commits.get(oid)
@@ -179,7 +179,7 @@ class GitObjects:
         Raises:
             MissingObject: no object has this name.
             DamagedObject: it cannot be read.
-            GitFailed: it is too large.
+            GitFailed: it is too large, or git cannot print it.
         """
         info = await self.reader.info(oid)
         if info.size <= WHOLE_BYTES:
@@ -250,10 +250,12 @@ class GitObjects:
     ) -> AsyncIterator[tuple[Parts, GitTreeEntry]]:
         """Yield all entries below a tree, each folder before its entries. If `after` is given, begin after this path.
 
-        Folders for which `should_enter` returns False are yielded without their entries.
+        Folders for which `should_enter` returns False are yielded without their entries. So are folders that cannot be
+        read, and those at level `MAX_FOLDER_LEVELS`.
 
         Raises:
             NoSuchPath: the tree has no path `after`.
+            MissingObject: `tree`, or a tree on the way to `after`, is missing.
         """
         stack: list[tuple[Parts, GitTree, int]] = []
         oid = tree

@@ -61,9 +61,9 @@ MEMORY_BYTES = 512 << 20
 ALLOCATION_BYTES = 256 << 20
 """Maximum bytes of a single allocation."""
 COMMAND_SECONDS = 20.0
-"""Maximum time, and also processor time, of a command."""
+"""Default maximum time, and also processor time, of a command."""
 OUTPUT_BYTES = 64 << 20
-"""Maximum output of one command."""
+"""Default maximum output of one command."""
 QUICK_SECONDS = 5.0
 """Commands with at most this deadline do not wait for longer ones."""
 MAX_COMMANDS = 8
@@ -100,7 +100,7 @@ class GitPlace(Protocol):
 class GitFailed(InvalidArgument):
     """A command of git failed or was ended; the message says why.
 
-    `why` is git's own message, or empty if git was ended.
+    `why` is git's own message if the command failed, otherwise empty.
     """
 
     def __init__(self, message: str, why: str = "") -> None:
@@ -129,7 +129,7 @@ def find_git() -> GitProgram:
     """Return the git in PATH.
 
     Raises:
-        UnusableSource: PATH has no git, or only one that is older than `MIN_GIT_VERSION`.
+        UnusableSource: PATH has no git, or its version is unknown or older than `MIN_GIT_VERSION`.
     """
     path = program_path("git")
     if path is None:
@@ -233,7 +233,7 @@ async def run_git(
         max_file_bytes: Maximum size of a file that git writes (Linux).
 
     Raises:
-        GitFailed: the command failed, or was ended and `partial` is false.
+        GitFailed: the command cannot be started, failed, or was ended and `partial` is false.
         Overloaded: too many commands run.
     """
     name = os.fsdecode(arguments[2 if arguments[0] == "-c" else 0])
@@ -277,6 +277,7 @@ async def run_git(
 
 
 _lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]] = WeakKeyDictionary()
+"""The slots of slow and of quick commands, for each event loop."""
 
 
 class _Command(asyncio.SubprocessProtocol):

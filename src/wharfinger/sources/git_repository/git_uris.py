@@ -162,7 +162,7 @@ def plain_path(text: str) -> Parts:
 
 
 def quote_rev(rev: str) -> str:
-    """Write a revision as one part of a URI's path: escape `..`, and all but letters, digits and `-._~`."""
+    """Write a revision as one part of a URI's path: escape `..`, and all except ASCII letters, digits, `-._~`."""
     if _PLAIN(rev) and ".." not in rev:  # most revisions need no escapes
         return rev
     return "".join([

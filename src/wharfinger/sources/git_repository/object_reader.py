@@ -50,7 +50,7 @@ MAX_PROCESS_REQUESTS = 64
 BUSY_REQUESTS = 8
 """If all processes have this many requests, another one is started."""
 BYTES_AHEAD = 64 << 20
-"""Maximum number of bytes that were requested from one repository's processes and have not arrived."""
+"""Bytes of one repository that were requested and have not arrived. Beyond these, only idle processes get requests."""
 MAX_WAITING_REQUESTS = 20_000
 """Maximum number of requests that wait."""
 OBJECT_SECONDS = 10.0
@@ -302,7 +302,7 @@ class ObjectReader:
         return sum([process.bytes_ahead for process in self._processes])
 
     def ended(self, process: _CatFile, reason: str) -> None:
-        """Repeat the requests that a process has not answered."""
+        """Repeat or fail the requests that a process has not answered."""
         if process not in self._processes:
             return
         self._processes.remove(process)
@@ -504,7 +504,7 @@ class _CatFile(asyncio.SubprocessProtocol):
                 self._processes.call_waiting()
 
     def _answer(self) -> bool:
-        """Take one answer, or its header, out of the received bytes. Returns whether there was one."""
+        """Take the next answer, or only its header, out of the received bytes. Returns whether the answer was complete."""
         request = self.requests[0]
         received = self._received
         if self._info is None:

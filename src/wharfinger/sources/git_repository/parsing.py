@@ -155,7 +155,7 @@ def parse_tag(oid: str, data: bytes) -> Tag:
 
 
 def _fields(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Split data into the fields before the first empty line, without continued lines, and the message after it."""
+    """Split data into the fields before the first empty line, without continuation lines, and the message after it."""
     head, _, message = data.partition(b"\n\n")
     lines = [line.partition(b" ") for line in head.split(b"\n") if not line.startswith(b" ")]
     return [(name, value) for name, _, value in lines], message

@@ -64,7 +64,7 @@ _DRIVERS = {
     "matlab": "m", "pascal": "pas", "perl": "pl pm", "php": "php", "python": "py pyi", "ruby": "rb", "rust": "rs",
     "tex": "tex",
 }  # fmt: skip
-"""git's own patterns for the headings of hunks (gitattributes(5)), by the suffixes of files."""
+"""git's own patterns for the headings of hunks (gitattributes(5)), and the suffixes of the files that get them."""
 _FILES = frozenset(("config", "attributes", "HEAD", "refs", "packed-refs", "objects"))
 _OBJECTS = frozenset(("pack", *[f"{number:02x}" for number in range(256)]))
 """The names in `objects`."""
@@ -95,7 +95,8 @@ class PrivateDirectory:
         """Make the directory, unless it exists. Blocks.
 
         Raises:
-            UnusableSource: it cannot be made, or something among the objects is a symbolic link.
+            UnusableSource: it cannot be made, or something among the objects is a symbolic link, or neither a file nor
+                a folder.
         """
         with self._lock:
             if self._is_complete():

@@ -179,7 +179,7 @@ class ReadableHistory:
         raise UnknownRevision(rev or oid)
 
     async def without_hidden(self, commit: Commit) -> Commit:
-        """Return a commit whose parents are shown commits, and without its message if any of its files is hidden."""
+        """Return a commit whose parents are shown commits, and without its message if it changed a hidden file."""
         parents: list[str] = []
         for parent in commit.parents:
             try:

@@ -47,7 +47,7 @@ class References:
         self.names = names
         """The object of each full name, such as `refs/tags/v1`."""
         self.head = names.get(self.branch) if self.branch is not None else head if _OID(head) else None
-        """The object of HEAD; None in a repository without commits."""
+        """The object of HEAD; None if its branch has no commits yet."""
         self.tag_times: dict[str, int] | None = None
         """The time of each tag in seconds since 1970, by its full name; None if they were not read."""
 
@@ -86,11 +86,12 @@ class References:
 
 
 async def read_references(private_directory: PrivateDirectory, links: frozenset[str] = frozenset()) -> References:
-    """Read all references, except those that are reached through a symbolic link in `links`.
+    """Read HEAD, branches, tags and remote branches, except those reached through a symbolic link in `links`.
 
     Raises:
         RepositoryGone: the repository was moved or removed.
         GitFailed: git cannot read them.
+        UnusableSource: the private directory cannot be made again.
     """
     await asyncio.to_thread(private_directory.open)
     head = await asyncio.to_thread(private_directory.found.own.text, "HEAD")
@@ -138,6 +139,8 @@ class ReferenceReader:
         Raises:
             RepositoryGone: the repository was moved or removed.
             GitFailed: git cannot read them.
+            InvalidArgument: something in the repository is a link that leads out of it, or would block git.
+            UnusableSource: the private directory cannot be made again.
         """
         if self._last is not None and within and time.monotonic() - self._checked_at < within:
             return self._last
@@ -166,7 +169,7 @@ class ReferenceReader:
             return self._last
 
     def forget(self) -> None:
-        """Read the references again at the next call."""
+        """Check the references at the next call, whatever its `within`."""
         self._checked_at = 0.0
 
     async def tags(self, references: References) -> list[str]:
@@ -204,7 +207,8 @@ class ReferenceReader:
         The status is None if a file just changed.
 
         Raises:
-            InvalidArgument: a link is among the objects.
+            InvalidArgument: a link is among the objects, or a file would block git.
+            UnusableSource: the private directory cannot be made again.
         """
         private_directory = self._private_directory
         private_directory.check_links()

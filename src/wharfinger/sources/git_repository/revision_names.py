@@ -59,7 +59,8 @@ async def resolve(
     With `nearest`, only commits are found, and each is replaced by the one that `nearest` returns (`readable_history`).
 
     Raises:
-        UnknownRevision: no object has this name, or it cannot be a name.
+        UnknownRevision: nothing has this name, or it cannot be a name. The full name of an object is not checked.
+        MissingObject: the steps lead to no object.
         InvalidArgument: several objects could be meant, or the name goes back too far.
     """
     parsed = _PARSED(name)

@@ -89,7 +89,7 @@ class GitSource(Watched[Polling], Source):
     # Listing
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """Return the top, branches, tags, the newest commits of HEAD, and HEAD's files."""
+        """Return the top, HEAD's tree and log, branches, tags, HEAD's newest commits and its files."""
         return await git_listing.page(self.repository, await self._current(), after, limit)
 
     async def children(
@@ -145,7 +145,7 @@ class GitSource(Watched[Polling], Source):
     def shown_documents(self) -> Callable[[str], bool] | None:
         """Return a filter that leaves out commits, whose messages may describe any file.
 
-        For a caller who may read all files, return None.
+        For a caller who may read everything, return None.
         """
         if self.repository.readable_history() is None:
             return None

@@ -50,8 +50,9 @@ def openapi(
 ) -> HttpApi:
     """Publish an HTTP API: `server.include(openapi("https://shop.example/openapi.json"))`.
 
-    GET operations become resources and resource templates. Requests go to the host of the document, or to `base_url`,
-    and to no other. Credentials are read from variables whose names begin with `WHARFINGER_OPENAPI_<LABEL>_`.
+    GET operations become resources and resource templates. Requests go to the host of the document (of a file: the
+    host that it names), or to `base_url`, and to no other. Credentials are read from variables whose names begin with
+    `WHARFINGER_OPENAPI_<LABEL>_`.
 
     Args:
         spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. With `app`: its path
@@ -68,7 +69,7 @@ def openapi(
         timeout: Seconds that one request may take.
 
     Raises:
-        UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
+        UnusableSource: the document or an argument cannot be used, or an operation does not exist.
         MissingExtra: a library that this needs is not installed.
     """
     seconds = DEFAULT_EVERY_SECONDS if every is None else every

@@ -1,10 +1,11 @@
 """The credentials of an HTTP API: which variable of the environment goes into which header, query or cookie.
 
 `WHARFINGER_OPENAPI_<LABEL>_<SCHEME>` is the value for the security scheme of that name in the document, and
-`WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. HTTP Basic takes
-`…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
+`WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. If the document has no
+schemes, that is sent as a bearer token. HTTP Basic takes `…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
 
-Values are never shown: if an answer of the API repeats a value, as those of echo servers do, it is replaced (`hidden`).
+Values are not shown: if an answer of the API repeats a value of at least `MIN_HIDDEN_CHARACTERS`, as those of echo
+servers do, it is replaced (`hidden`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def parse_document(data: bytes, name: str) -> JsonObject:
     """Return the document as JSON values. `name` says in errors where it comes from.
 
     Raises:
-        UnusableSource: it is too large, or is neither JSON nor YAML.
+        UnusableSource: it is too large, or is not an object in JSON or YAML.
         MissingExtra: it is YAML, and PyYAML is not installed.
     """
     if len(data) > MAX_DOCUMENT_BYTES:

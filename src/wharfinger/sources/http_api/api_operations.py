@@ -123,7 +123,7 @@ class ApiDocument(NamedTuple):
     """Descriptions of tags."""
     operations: tuple[ApiOperation, ...]
     skipped: Sequence[str]
-    """Operations that were left out, each with the reason."""
+    """The first `MAX_SKIPPED` operations that were left out, each with the reason."""
     skipped_count: int
     schemes: Mapping[str, JsonObject]
     """The security schemes."""
@@ -140,7 +140,7 @@ def read_document(root: JsonObject, name: str) -> ApiDocument:
     """Return the operations of a document, in its order.
 
     Raises:
-        UnusableSource: it is not an OpenAPI document of version 3.0 or 3.1, or has no operations.
+        UnusableSource: it is not an OpenAPI document of version 3.0 or 3.1, or has no operations that can be used.
         MissingExtra: openapi-pydantic is not installed.
     """
     dialect = check_version(root, name)
