@@ -41,7 +41,8 @@ def unquote(part: str) -> str:
     """Read one part of a URI's path as a file name; escapes are decoded once.
 
     Raises:
-        UnreadableUri: an invalid escape, a lone surrogate, or not a file name (empty, `.`, `..`, with `/` or NUL).
+        UnreadableUri: an invalid escape, a lone surrogate, or not a file name: empty, `.`, `..`, with `/` or NUL, or
+            special on Windows.
     """
     try:
         raw = part.encode()

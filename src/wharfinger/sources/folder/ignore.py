@@ -1,6 +1,6 @@
 """Decides which names in a folder are published, by .gitignore files, the operator's choice, and the names themselves.
 
-Hidden and credential-like names are withheld. Does no I/O.
+Hidden and credential-like names are withheld by default. Does no I/O.
 """
 
 from __future__ import annotations

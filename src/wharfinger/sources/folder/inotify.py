@@ -45,6 +45,8 @@ class StopSignal(Protocol):
 class InotifyNotifier:
     """Watches directories and their entries, but not the entries of sub-directories.
 
+    A directory that this process may not read is left out.
+
     Raises:
         FileNotFoundError: one of the directories is gone.
         OSError: a limit is reached (EMFILE for instances, ENOSPC for watches), or the system has no inotify.

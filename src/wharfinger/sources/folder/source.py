@@ -74,7 +74,9 @@ def files(
 
     Raises:
         UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home
-            folder of the user, or to a folder above it.
+            folder of the user, or to a folder above it; or `label` cannot be part of a URI.
+        UnusableSource: there are too many patterns, or one is too long.
+        TypeError: `include` or `exclude` is a single text.
     """
     return Folder(
         resolve_root(path),
@@ -171,7 +173,8 @@ class Folder(Watched[TreeWatch], Source):
         """Return at most `limit` resources after the key, and the key of the next page.
 
         Raises:
-            SourceUnavailable: the folder itself is missing. The other methods raise it too.
+            SourceUnavailable: the folder itself is missing. `children`, `stat`, `read`, `documents` and `describe`
+                raise it too.
         """
         result = self.files.page(after, limit)
         if not result[0]:  # the list of a folder that exists begins with the folder itself
@@ -194,7 +197,7 @@ class Folder(Watched[TreeWatch], Source):
 
     @brief
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading it. A window has the resource of its file, without a size.
+        """Return the resource of a URI, without reading all of it. For a window: that of its file, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -234,7 +237,7 @@ class Folder(Watched[TreeWatch], Source):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`.
 
-        In the template of pages, return the paths of documents only, and ranges of the pages of a document.
+        In the template of pages, return only documents and folders, and ranges of a document's pages.
         """
         of_pages = template == self.pages_template
         if argument == "path":

@@ -77,7 +77,7 @@ __all__ = ["TreeResources", "not_served_as_not_found"]
 COMPARED_BYTES = 1 << 20
 """Maximum bytes of a watched window that are read to detect a change."""
 COMPARED_WINDOWS = 64
-"""Maximum number of watched windows that are compared. With more, any change of a file counts for all its windows."""
+"""If more URIs are watched, windows are not compared: any change of a file counts for all its windows."""
 
 MAX_KEPT_FILE_BYTES = 16 << 10
 """Maximum bytes of a file whose contents are kept. A read of a larger one spends most of its time on the bytes."""
@@ -325,7 +325,7 @@ class TreeResources:
     # Reading
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading it. A window has the resource of its file, without a size.
+        """Return the resource of a URI, without reading all of it. For a window: that of its file, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -476,6 +476,8 @@ class TreeResources:
 
     def window_digest(self, uri: str, watched_count: int) -> bytes | None:
         """Return a digest of the content of a window; None if the URI has no such window, or too much would be read.
+
+        If the window cannot be read, the result is the name of the error.
 
         Args:
             uri: The URI of a window of lines or bytes.

@@ -3,6 +3,7 @@
     FOLDER/lock             held while a server fetches, also by its child processes
     FOLDER/state.json       the result of the last fetch
     FOLDER/repository.git   a bare repository
+    FOLDER/aside            packs that git does not read for a while (`set_aside`)
 
 Several servers may read a clone, but only one at a time fetches. The lock belongs to an open file, which the processes
 of git inherit: if a server is killed, no other server writes until the git of the killed one has ended too. Each fetch

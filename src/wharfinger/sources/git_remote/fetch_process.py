@@ -3,13 +3,15 @@
 They differ from the commands that only read (`git_repository.git_process`): they start other programs of git itself,
 write packs, and may take an hour. They are confined as follows:
 
-- The environment contains only our own variables. Only the address that the operator gave is reached, without
-  redirects. This also rules out alternates that a server names (http-alternates), which git treats like redirects. No
-  configuration of the system or the user, hook, credential helper, `.netrc`, submodule or filter is used.
+- The environment contains only our own variables, the proxy, and the operator's certificates (`_PASSED`). Only the
+  address that the operator gave is reached, without redirects. This also rules out alternates that a server names
+  (http-alternates), which git treats like redirects. No configuration of the system or the user, hook, credential
+  helper, `.netrc`, submodule or filter is used.
 - The address and the token are in variables of the process (git-config(1), GIT_CONFIG_COUNT): every user of the machine
   can read arguments. Processes that read the clone never get them.
-- Each process starts through `sh`, which sets the limits of memory, processor time and the size of a file before git
-  runs, so that the processes that git starts inherit them. prlimit(2) after the start would be too late for them.
+- Except on Windows, each process starts through `sh`, which sets the limits of memory, processor time and the size of
+  a file before git runs, so that the processes that git starts inherit them. prlimit(2) after the start would be too
+  late for them.
 - A command is a process group of its own. The group is killed at the deadline, if the clone grows beyond its bound, or
   if the server ends.
 - `transfer.fsckObjects` refuses malformed objects, except for harmless mistakes of old tools, such as times without a
@@ -288,7 +290,7 @@ async def _collect(stream: asyncio.StreamReader, kept: bytearray, max_output_byt
 
 
 def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """End a process and all processes that it started, unless it succeeded."""
+    """End a process and its group (on Windows, only the process), unless it succeeded."""
     if process.returncode == 0:
         return
     if sys.platform == "win32":

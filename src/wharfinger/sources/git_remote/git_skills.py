@@ -43,7 +43,7 @@ log = logging.getLogger("wharfinger.sources")
 CHECK_SECONDS = 1.0
 """Default time between two checks of a repository of this machine."""
 RETRY_SECONDS = 10.0
-"""Time after which files that could not be written are written again."""
+"""Time after which skills of a clone that could not be read or written are tried again."""
 MAX_FILES = 50_000
 """Maximum number of files of skills that are written."""
 MAX_TOTAL_BYTES = 256 << 20

@@ -11,7 +11,8 @@ the whole clone would exceed its bound, the parts stay and can be read.
 git 2.39 checks the packs of a partial clone strictly, and refuses even the harmless mistakes of old tools in them. A
 repository with such objects is therefore cloned as a whole.
 
-While rounds fail, the wait for the next round becomes longer each time, up to `MAX_WAIT_SECONDS`.
+While rounds fail, the wait for the next round becomes longer each time, up to `MAX_WAIT_SECONDS`, or `every`
+if that is more.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ BUSY_SECONDS = 1.0
 """Time after which a server checks the lock again while another server fetches."""
 MIN_WAIT_SECONDS = 1.0
 MAX_WAIT_SECONDS = 900.0
-"""Maximum time between two rounds after failures."""
+"""Maximum time between two rounds after failures, unless `every` is more."""
 MAX_REFERENCES = 200_000
 MAX_PACKS = 20
 """If there are more packs, they are joined."""

@@ -57,7 +57,7 @@ class RemoteAddress(NamedTuple):
         The variable of the host is used first. In this process, the token of a variable is sent to one host only.
 
         Raises:
-            UnusableSource: the token was already used for another host, or is malformed.
+            UnusableSource: the token was already used for another host, or it or the user name cannot be sent.
         """
         variable = self.token_variable if self.token_variable in os.environ else TOKEN_VARIABLE
         token = os.environ.get(variable)

@@ -31,7 +31,7 @@ def open_clone(
     """Return the clone of a remote repository, and its mirror, which is not started yet. For None, a default is used.
 
     Raises:
-        UnusableSource: the address cannot be used, the clone cannot be kept, or git is missing or too old.
+        UnusableSource: an argument or the token cannot be used, the clone cannot be kept, or git is missing or too old.
     """
     every = EVERY_SECONDS if every is None else every
     if not every >= MIN_EVERY_SECONDS:

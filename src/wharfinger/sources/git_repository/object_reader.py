@@ -50,7 +50,7 @@ MAX_PROCESS_REQUESTS = 64
 BUSY_REQUESTS = 8
 """If all processes have this many requests, another one is started."""
 BYTES_AHEAD = 64 << 20
-"""Bytes of one repository that were requested and have not arrived. Beyond these, only idle processes get requests."""
+"""Bytes that were requested and have not arrived, beyond which only idle processes of a repository get requests."""
 MAX_WAITING_REQUESTS = 20_000
 """Maximum number of requests that wait."""
 OBJECT_SECONDS = 10.0
@@ -504,7 +504,7 @@ class _CatFile(asyncio.SubprocessProtocol):
                 self._processes.call_waiting()
 
     def _answer(self) -> bool:
-        """Take the next answer, or only its header, out of the received bytes. Returns whether the answer was complete."""
+        """Take the next answer, or only its header, out of the received bytes. Returns whether it was complete."""
         request = self.requests[0]
         received = self._received
         if self._info is None:

@@ -2,7 +2,8 @@
 
 `WHARFINGER_OPENAPI_<LABEL>_<SCHEME>` is the value for the security scheme of that name in the document, and
 `WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. If the document has no
-schemes, that is sent as a bearer token. HTTP Basic takes `…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
+schemes, that is sent as a bearer token. HTTP Basic takes `…_USER` and `…_PASSWORD`. The label is part of each name, so
+that with two APIs, neither gets the token of the other.
 
 Values are not shown: if an answer of the API repeats a value of at least `MIN_HIDDEN_CHARACTERS`, as those of echo
 servers do, it is replaced (`hidden`).

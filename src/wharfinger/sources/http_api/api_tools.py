@@ -1,8 +1,8 @@
 """Operations as tools: those that the operator allowed by name.
 
 The arguments become a request, and its answer becomes the result. The arguments are the parameters by name, and `body`.
-They are checked by the schemas of the document. An answer of text is cut to the budget of all tools. An answer of JSON
-that was not cut is also structured content.
+They are checked by the schemas of the document. An answer of text is cut to the default size of a
+tool's answer. An answer of JSON that was not cut is also structured content.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class ApiUris:
         return self.top + _literal(operation.path)
 
     def template(self, operation: ApiOperation) -> str:
-        """Return the URI template of the answers; empty if the operation has no parameters."""
+        """Return the URI template of the answers; empty if it would have no variables."""
         names = [
             parameter.variable + ("*" if parameter.explode and _is_array(parameter) else "")
             for parameter in operation.parameters_in("query")

@@ -50,7 +50,7 @@ class AsgiTransport:
         """Call the application, and return its answer.
 
         Raises:
-            ConnectionFailed: it does not start, or does not answer within the bounds.
+            ConnectionFailed: it does not start, does not answer within the bounds, or redirects elsewhere or too often.
         """
         await self._start()
         try:

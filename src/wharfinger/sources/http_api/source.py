@@ -67,7 +67,7 @@ log = logging.getLogger("wharfinger.sources.http_api")
 MAX_WHOLE_BYTES = 1 << 20
 """Largest answer that is read at once; a larger one has windows."""
 LOOK_SECONDS = 45.0
-"""Time that the thread that looks for changes waits for one request."""
+"""Time that the thread that looks for changes waits for the result of one look."""
 DOCUMENT_ROUNDS = 12
 """The document is checked at most once in this number of polling intervals."""
 MAX_SEEN_URIS = 10_000
@@ -144,6 +144,7 @@ class HttpApi(Watched[Polling], Source):
 
         Raises:
             SourceUnavailable: it cannot be fetched, or cannot be used.
+            MissingExtra: a library that reads it is not installed.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # the thread that looks for changes hands its requests to this loop
@@ -182,8 +183,9 @@ class HttpApi(Watched[Polling], Source):
         """Parse a document, and make all that depends on it. A large one takes a second, so this may run in a thread.
 
         Raises:
-            UnusableSource: it has no operations that can be used, names a host that the operator did not name, or lacks
-                an operation that was allowed.
+            UnusableSource: it or a variable with credentials cannot be used, it names a host that the operator did not
+                name, or it lacks an operation that was allowed.
+            MissingExtra: a library that reads it is not installed.
         """
         settings = self._settings
         root = parse_document(document, settings.location) if isinstance(document, bytes) else document
@@ -530,7 +532,7 @@ class HttpApi(Watched[Polling], Source):
         return (loaded.catalogue.about_text(target.operation),)
 
     def describe(self) -> str:
-        """Return a summary of the API, as in `12 operations, 1 tool, OpenAPI 3.1`."""
+        """Return a summary of the API, as in `12 operations, 1 tool, OpenAPI 3.1, polling every 5 s`."""
         if self._client.down_reason:
             return printable(self._client.down_reason, 190)
         if self._loaded is None:

@@ -1,8 +1,8 @@
 """The budget of an answer: how much text one call of a tool returns, and where a longer text is cut.
 
-An answer has at most 10,000 tokens, unless the caller asks for more. A source with windows ends them within the budget,
-and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph, line,
-JSON element or word; lists and rows after an element. An answer that was cut ends with the call that continues.
+An answer has at most 10,000 tokens, unless the caller sets another number. A source with windows ends them within the
+budget, and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph,
+line, JSON element or word; lists and rows after an element. An answer that was cut ends with the call that continues.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
     """Return the contents as blocks, without summaries of other contents, beginning with character `start`.
 
     Raises:
-        ToolError: the contents end before `start`.
+        ToolError: `start` is not within the text.
     """
     answered_contents = [content for content in contents if SUMMARY not in _meta(content)]
     length = sum(len(content.text or "") for content in answered_contents)

@@ -68,7 +68,7 @@ def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> Inde
 
 
 def _lock(path: Path) -> sqlite3.Connection | None:
-    """Lock a path and return the lock; None if another process holds it. SQLite's lock ends with its process."""
+    """Lock a path and return the lock; None if another server holds it. SQLite's lock ends with its process."""
     lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None, check_same_thread=False)
     try:
         lock.execute("BEGIN EXCLUSIVE")

@@ -99,7 +99,7 @@ class IndexedSearch:
         return hits
 
     def _read(self, rows: Iterable[IndexRow], ranking: Ranking) -> int:
-        """Read the documents until there are enough hits, and return how many were tried."""
+        """Read the documents until there are enough hits or the time is over, and return how many were tried."""
         rows = sorted(rows, key=lambda row: SECONDARY_PENALTY * is_secondary(row.title) - row.promise)
         quick_until = time.monotonic() + QUICK_SECONDS
         enough = ENOUGH_FACTOR * self._limit

@@ -99,8 +99,8 @@ def upstream(
         revision: The revision of the protocol. By default, it is negotiated.
 
     Raises:
-        UnusableSource: the target is not an http(s) URL or is at a private address; there is no such program or folder;
-            or an option does not apply to this kind of target.
+        UnusableSource: the target is not an http(s) URL or is at a private address; the command is empty, or there is
+            no such program or folder; or an option does not apply to this kind of target.
     """
     if isinstance(target, str):
         if env is not None or cwd is not None:
@@ -152,7 +152,7 @@ def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
 
 
 class UpstreamSource(Source):
-    """The source that `upstream()` returns. Its methods are coroutine functions of the server's event loop."""
+    """The source that `upstream()` returns. Its methods run on the server's event loop."""
 
     cache_scope = "private"
     noun = "server"
@@ -260,7 +260,7 @@ class UpstreamSource(Source):
         """Return the resource as the other server lists it, or else as its content describes it.
 
         Raises:
-            ResourceNotFound: the other server has no resource with this URI.
+            ResourceNotFound, InvalidArgument, UpstreamUnreachable, InternalError: as for `read`.
         """
         if uri == self.status:
             title = f"{self.name} cannot be reached now" if self._client.down_reason else f"{self.name} is reachable"
@@ -275,7 +275,7 @@ class UpstreamSource(Source):
         """Return the version that the other server states, or an empty string if it states none.
 
         Raises:
-            ResourceNotFound: the other server has no resource with this URI.
+            ResourceNotFound, InvalidArgument, UpstreamUnreachable, InternalError: as for `read`.
         """
         return version_of(await self._find_listed(uri) or await self._stat_by_reading(uri))
 
@@ -329,6 +329,7 @@ class UpstreamSource(Source):
             ResourceNotFound: the other server has no resource with this URI.
             InvalidArgument: the other server refuses the request; the message is its own.
             UpstreamUnreachable: the other server cannot be reached now.
+            InternalError: the request failed, or its result cannot be used.
         """
         if uri == self.status:
             text = f"{self.location}: {self.describe()}\n"

@@ -40,7 +40,7 @@ def web(
         max_crawled_pages: Maximum number of pages whose text is searched; others are found by title.
 
     Raises:
-        UnusableSource: the URL cannot be published.
+        UnusableSource: the URL cannot be published, or another argument cannot be used.
         MissingExtra: the extra `web` is not installed.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:

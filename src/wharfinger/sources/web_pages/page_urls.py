@@ -1,7 +1,7 @@
 """The URLs of a site's pages: one spelling for each, and which of them are below the operator's URL.
 
 A policy needs URIs that can be written in one way only (`policy.patterns`). So every URL is normalized when it enters
-the list (RFC 3986 §6.2.2: letters of the host, percent-encoding, dots), and a request must use that spelling.
+the list (RFC 3986 §6.2.2: case of the host, percent-encoding, dots), and a request must use that spelling.
 """
 
 from __future__ import annotations

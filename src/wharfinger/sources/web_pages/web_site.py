@@ -1,14 +1,14 @@
 """One web site over HTTP: its robots.txt, the list of its pages, and the pages as text.
 
 The only host that is contacted is that of the operator's URL, whatever its address; redirects of pages must stay below
-that URL. A URL is requested again at most once a second, with a conditional request, and not while its `Cache-Control`
-says that the answer is fresh (for `MAX_FRESH_SECONDS` at most).
+that URL. A page is requested again at most once a second (or once in `every` seconds, if that is less), with a
+conditional request, and not while its `Cache-Control` says that it is fresh (for `MAX_FRESH_SECONDS` at most).
 
 The list is the first of these that has pages: `llms.txt` below the URL, or at the root of the site (llmstxt.org);
 `sitemap.xml` below the URL, the sitemaps that robots.txt names, or `sitemap.xml` at the root (sitemaps.org). Of the
 listed pages, those below the operator's URL that robots.txt allows are kept.
 
-Methods block. Requests run in an event loop of their own, so that one connection serves all threads.
+Methods block. Requests run in an event loop of their own, so that all threads share its connections.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class PageFailed(InternalError):
 
 
 class SiteUnavailable(SourceUnavailable):
-    """The site does not answer, or no longer lists pages."""
+    """The site does not answer, lists no pages that may be read, or its rules for robots cannot be read."""
 
 
 class WebPage(NamedTuple):
@@ -133,7 +133,7 @@ class SitePages(NamedTuple):
 
 
 class _KeptPage(msgspec.Struct):
-    """A page, and when it was received."""
+    """A page, and when the site last sent or confirmed it."""
 
     etag: str
     modified: str
@@ -157,7 +157,7 @@ def listed_type(url: str) -> str:
 
 
 def shown_type(mime_type: str) -> str:
-    """Return the type under which content is shown, which no program renders or runs."""
+    """Return the type under which content is shown: for text, one that no program renders or runs."""
     if mime_type == mime.MARKDOWN or mime_type == "text/x-markdown":
         return mime.MARKDOWN
     return mime.TEXT if mime.is_text(mime_type) and mime_type not in _PLAIN else mime_type
@@ -256,7 +256,7 @@ class WebSite:
         return float((self._robots and self._robots.crawl_delay(ROBOT)) or 0)
 
     def pause(self) -> float:
-        """Return the seconds until the site accepts requests again (429 and 503, with `Retry-After`); 0 if it does."""
+        """Return the seconds until the site accepts requests again after 429 or 503; 0 if it does."""
         return max(0.0, self._pause_until - time.monotonic())
 
     def close(self) -> None:
@@ -416,7 +416,7 @@ class WebSite:
         return listed_pages
 
     async def _list_file(self, url: str, remarks: list[str]) -> SiteList | None:
-        """Return the entries of a list file, or None if it does not exist. Adds a remark about each fault in it."""
+        """Return the entries of a list file; None if it does not exist or cannot be used. Adds a remark on a fault."""
         self._seen_files.add(url)
         cached = self._files.get(url)
         headers = {} if cached is None else conditional_headers(cached.etag, cached.modified)
