@@ -1,4 +1,4 @@
-"""Makes the result of reading a directory, for all sources: a text that lists the children, and a content for each."""
+"""Makes the result of reading a directory: a text that lists the children, and a content for each of them."""
 
 from __future__ import annotations
 

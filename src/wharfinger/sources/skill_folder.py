@@ -103,9 +103,9 @@ def skills(
 ) -> Skills:
     """Publish skills: `server.include(skills("skills"))`, or `skills("git:https://git.example.org/skills.git")`.
 
-    The folder has skills at any depth, or is a skill itself. Files that `.gitignore` files exclude, files with
-    credential-like names, symbolic links and special files are not published, and do not belong to a skill. The same
-    holds for hidden files, unless `hidden` is true.
+    The folder has skills at any depth, or is a skill itself. Files that `.gitignore` files exclude (in a folder, not in
+    a repository), files with credential-like names, symbolic links and special files are not published, and do not
+    belong to a skill. The same holds for hidden files, unless `hidden` is true.
 
     Args:
         path: The folder, or `git:` with the path or address of a git repository, whose skills at HEAD are published.

@@ -44,7 +44,7 @@ NOT_SERVED_ERRNOS = frozenset(
 """Errors of files that are missing or forbidden. Clients get one error for all, so they cannot probe for names."""
 
 HAS_DIRECTORY_HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and os.scandir in os.supports_fd
-"""Whether this platform opens relative to a directory handle; without it paths are checked, then opened (Windows)."""
+"""Whether files can be opened relative to a directory handle. If not (Windows), a path is checked, and then opened."""
 
 _DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK_FLAG = getattr(os, "O_NOFOLLOW", 0)

@@ -127,7 +127,7 @@ class ApiCatalogue:
         )
 
     def _version(self, uri: str, text: Callable[[], str]) -> str:
-        """Return the version of a whole text made from the document, also to callers who may see only a part of it."""
+        """Return the version of a text made from the document: of the whole text, whatever part the caller may see."""
         if uri not in self._versions:
             self._versions[uri] = digest(unrestricted(text))
         return self._versions[uri]

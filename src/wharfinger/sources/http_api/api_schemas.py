@@ -170,7 +170,10 @@ class _Writer:
         return self._from_3_0(schema, result) if self._is_3_0 else result
 
     def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
-        """Write the members of an object, the required ones first. If the budget is used up, only they are written."""
+        """Write the members of an object except read-only ones, the required ones first.
+
+        When the budget is used up, the other members are left out.
+        """
         result: JsonObject = {}
         for name, value in sorted(members.items(), key=lambda member: member[0] not in required):
             if as_object(value).get("readOnly") is True:

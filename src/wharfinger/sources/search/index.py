@@ -130,7 +130,7 @@ class SearchIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether any source has not been walked completely since the server started, or its last walk failed."""
+        """Whether a source has not been walked completely since the server started, or failed in its last walk."""
         return self._indexing is None or bool(self._indexing.progress.pending)
 
     def refresh(self, uri: str | None = None) -> None:

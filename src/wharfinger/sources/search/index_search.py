@@ -150,7 +150,7 @@ class IndexedSearch:
         return not (ranking.added or self._down or self._unreadable)
 
     def _nearest_spelling(self, word: Word) -> str:
-        """Return the word most similar to this one in the documents that may have such a word."""
+        """Return the most similar word in the documents that may have such a word; empty if there is none."""
         near_words = NearWords(word.text)
         now = time.monotonic()
         # At most half of the remaining time, so that some is left to read the documents with the new spelling.

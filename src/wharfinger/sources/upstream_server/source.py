@@ -92,7 +92,7 @@ def upstream(
             `["python", "server.py"]`.
         label: The name in errors, and for narrowing a search; by default the host, or the program's name.
         allow_private_networks: Also connect to this machine and to private networks (URLs only).
-        headers: Sent with each request to the server (URLs only). No data of the caller is sent.
+        headers: Sent with each request to the server (URLs only). No headers of the caller are sent.
         env: Environment variables of the command, added to the few that every program needs. No others are inherited.
         cwd: The folder in which the command runs; by default the current folder.
         timeout: Seconds that one request may take.

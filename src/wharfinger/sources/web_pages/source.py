@@ -1,7 +1,7 @@
 """The pages of a web site as live resources: listed, read in windows, completed, searched and watched.
 
 A page has its own `https://` URL as URI, so that links in texts are URIs that can be read, and an answer can cite them.
-A directory is not a page: its URI is that of its path with `?list=pages`, which no page has.
+A directory is not a page: its URI is that of its path with `?list=pages`, unless a listed page has that URL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from wharfinger.sources.windows.window import (
 __all__ = ["WebPages"]
 
 DIRECTORY_QUERY = "?list=pages"
-"""Follows the URL of a path in the URI of the directory of the pages below that path."""
+"""`PATH?list=pages` is the URI of the directory of the pages below a path."""
 PATIENCE_SECONDS = 10.0
 """Longest time that a list waits for the site: the first list takes several requests."""
 LAST_CHARACTER = "\U0010ffff"

@@ -193,7 +193,7 @@ class WebSite:
         self._children = ChildProcesses()
         self._loop = LoopThread("wharfinger-web")
         self._running: dict[str, asyncio.Task[Any]] = {}
-        """The requests that readers wait for, by URL; that for the list of pages has an empty one."""
+        """The requests that readers wait for, by URL; the key of the request for the list of pages is empty."""
         self._pause_until = 0.0
         self._fetcher = self._make_fetcher(headers, same_origin)
         self._page_fetcher = self._make_fetcher(
