@@ -250,6 +250,12 @@ def test_a_detached_head_is_reported(history: GitRepository, publish: Publish) -
     assert publish(history, label="repo").describe().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
 
 
+def test_a_head_without_a_space_names_its_branch(history: GitRepository, publish: Publish) -> None:
+    """Bug: git accepts any white space after `ref:`, or none, and such a repository seemed to have no commits."""
+    (history.path / ".git" / "HEAD").write_text("ref:refs/heads/main\n")
+    assert publish(history, label="repo").describe().startswith(f"main at {history.head[:7]}")
+
+
 def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: GitRepository, publish: Publish) -> None:
     """gitrevisions(7): the tag has precedence."""
     history.git("branch", "v1", "HEAD")

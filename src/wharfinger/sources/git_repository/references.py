@@ -42,7 +42,7 @@ class References:
     """All references at one moment. If nothing changed, the next check returns the same object."""
 
     def __init__(self, head: str, names: dict[str, str]) -> None:
-        self.branch = head.removeprefix("ref: ").strip() if head.startswith("ref:") else None
+        self.branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
         """The full name of HEAD's branch, such as `refs/heads/main`; None if HEAD is detached."""
         self.names = names
         """The object of each full name, such as `refs/tags/v1`."""
