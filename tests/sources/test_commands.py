@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -193,6 +194,21 @@ def test_the_output_of_a_repeated_command_is_cached_until_the_next_run(tmp_path:
     assert source.read(source.uri).ttl_ms == 60_000
     assert source.read(source.uri).contents[0].text == ""
     assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_watched_command_runs_at_each_interval_if_it_takes_less_than_half_of_it(
+    tmp_path: Path, recorder: Any
+) -> None:
+    """A bug: a run was reused after its end, so only each second poll ran a command that took a tenth of `every`."""
+    begins = tmp_path / "begins"
+    source = python_command(
+        f"import time; open({str(begins)!r}, 'a').write(str(time.time()) + '\\n'); time.sleep(0.2)", every=0.5
+    )
+    source.watch(source.uri, recorder)
+    wait_until(lambda: begins.exists() and begins.read_text().count("\n") == 5, "five runs")
+    source.unwatch(source.uri)
+    times = [float(line) for line in begins.read_text().split()]
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) < 0.9
 
 
 def test_watches_and_searches_do_not_run_a_command_without_an_interval(tmp_path: Path, recorder: Any) -> None:

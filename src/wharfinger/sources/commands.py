@@ -43,8 +43,7 @@ TIMEOUT_SECONDS = 10.0
 MIN_INTERVAL_SECONDS = 0.2
 """The smallest value of `every`."""
 REUSE_RATIO = 0.9
-"""The fraction of `every` for which a run is reused after its end. It is below 1, so that each poll runs the command;
-if a run takes longer than a tenth of `every`, each second poll does."""
+"""The fraction of `every` for which a run is reused, from its beginning: below 1, so that each poll runs it again."""
 GRACE_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
@@ -83,8 +82,9 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches (more if the command is slow). For nearly as long, reads
-            return the last result and do not run the command. Without `every`, the resource cannot be watched.
+        every: Seconds between runs while a client watches (more if the command takes over half of it). For nearly as
+            long, reads return the last result and do not run the command. Without `every`, the resource cannot be
+            watched.
         timeout: Seconds after which the command is ended, with its process group.
         max_bytes: Bytes of output after which the command is ended.
         cwd: The folder in which the command runs. Default: the current one.
@@ -150,8 +150,8 @@ class Command(Watched[Polling], Source):
         self._lock = threading.Lock()
         self._running: _SharedRun | None = None
         self._last_run: tuple[float, Run] | None = None
-        """The last run, after the monotonic time at which it ended."""
-        self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0)
+        """The last run, after the monotonic time at which it began."""
+        self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0, rest=1)
 
     def __repr__(self) -> str:
         return f"command({self.location!r}, label={self.name!r})"
@@ -235,6 +235,7 @@ class Command(Watched[Polling], Source):
             if shared_run is None:
                 shared_run = self._running = _SharedRun()
         if is_first:
+            began = time.monotonic()
             try:
                 shared_run.run = _run(self.argv, self.cwd, self.timeout, self.max_bytes)
             except BaseException as error:
@@ -243,7 +244,7 @@ class Command(Watched[Polling], Source):
                 with self._lock:
                     self._running = None
                     if shared_run.run is not None:
-                        self._last_run = time.monotonic(), shared_run.run
+                        self._last_run = began, shared_run.run
                 shared_run.done.set()
         else:
             shared_run.done.wait()
