@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from msgspec import UNSET
+from starlette.applications import Starlette
 
 from wharfinger import Client, Server
 from wharfinger.errors import ToolError
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.sources import openapi
 from wharfinger.sources.http_api.api_operations import read_document
-from wharfinger.sources.http_api.api_tools import UnknownOperation, allowed_operations, result_of
+from wharfinger.sources.http_api.api_tools import (
+    MAX_TOOL_DESCRIPTION_CHARACTERS,
+    UnknownOperation,
+    allowed_operations,
+    result_of,
+)
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 
 TEXT = {"schema": {"type": "string"}}
@@ -52,6 +58,18 @@ def request_of_call(root: dict[str, Any], arguments: dict[str, Any], tool: str =
 
 def parameter(name: str, location: str, schema: dict[str, Any] = TEXT, **members: Any) -> dict[str, Any]:
     return {"name": name, "in": location, "required": location == "path", **schema, **members}
+
+
+@pytest.mark.parametrize("length", [100, 596, 597, 700])
+async def test_a_description_is_cut_at_its_limit_before_the_operation_however_long_its_path_is(length: int) -> None:
+    root = document("/" + "a" * length, "get", summary="Weigh a ship", description="Long. " * 150)
+    server = Server("quay")
+    server.include(openapi(root, app=Starlette(), label="quay", allow_operations=["act"]))
+    async with Client(server) as client:
+        description = next(tool.description for tool in await client.list_tools() if tool.name == "act")
+    assert isinstance(description, str) and len(description) <= MAX_TOOL_DESCRIPTION_CHARACTERS
+    assert description.startswith("Weigh a ship")
+    assert "\n\nGET /aaa" in description
 
 
 @pytest.mark.parametrize(

@@ -295,5 +295,5 @@ def _short(text: str) -> str:
     full_text = "\n".join(lines)
     if len(full_text) <= MAX_TOOL_DESCRIPTION_CHARACTERS:
         return full_text
-    last = lines[-1]
+    last = printable(lines[-1], MAX_TOOL_DESCRIPTION_CHARACTERS // 2)
     return f"{full_text[: MAX_TOOL_DESCRIPTION_CHARACTERS - len(last) - 3]}…\n\n{last}"
