@@ -37,7 +37,7 @@ MEMORY_BYTES = 1 << 30
 """Address space of the process (Linux)."""
 TOO_MUCH_MEMORY = f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memory: split it"
 XML_ERR_NO_MEMORY = 2
-"""The code of lxml's error, which `xmlerror.h` of libxml2 defines."""
+"""The code of an error of lxml, from `xmlerror.h` of libxml2."""
 PARSE_SECONDS = 20
 """Maximum processor time of one document, and the time that the server waits for the answer."""
 STANDARD_FILES = 3

@@ -75,7 +75,7 @@ class DocumentFiles:
         self.files = files
         self._kept: BoundedCache[Key, DocumentPages | _Failure] = BoundedCache(KEPT_BYTES)
         self._running: dict[Key, tuple[Future[DocumentPages], float]] = {}
-        """The parses that other threads wait for, and until when each waits for a free process (monotonic clock)."""
+        """The running parses, and until when each waits for a free process (monotonic clock)."""
         self._lock = threading.Lock()
 
     # Resources
@@ -98,9 +98,9 @@ class DocumentFiles:
 
         Raises:
             ResourceNotFound: there is no such file.
-            InvalidArgument: the query is not valid, the file is not a document, or its text cannot be read. The
-                message says why.
-            Overloaded: too many documents are being parsed.
+            InvalidArgument: the query is not valid, the file is not a document, it has no such page, or its text cannot
+                be read. The message says why.
+            Overloaded: too many documents are being parsed, or the file changes too often.
         """
         document_uri, query = read_document_query(uri)
         format = self._format(document_uri, self.files.stat(document_uri).mime_type or "")
@@ -142,7 +142,7 @@ class DocumentFiles:
 
         Raises:
             ResourceNotFound: there is no such file.
-            Overloaded: too many documents are being parsed.
+            Overloaded: too many documents are being parsed, or the file changes too often.
         """
         if not can_read_documents():
             return

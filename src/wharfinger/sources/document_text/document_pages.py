@@ -61,7 +61,7 @@ class DocumentPages:
         self.format = format
         self.pages = pages
         self.cut = cut
-        """A sentence about missing text at the end; empty if the text is complete."""
+        """Sentences about text that is missing; empty if none is."""
 
     @property
     def count(self) -> int:
@@ -98,7 +98,7 @@ class DocumentPages:
             )
 
     def page_of_line(self, line: int) -> int:
-        """Return the page with this line of the whole text, both counted from 1."""
+        """Return the page with this line of the whole text, both counted from 1; the last page for a later line."""
         return min(max(1, bisect_right(self._first_lines, line)), self.count)
 
     def lines_of(self, page: int) -> tuple[int, int]:

@@ -26,9 +26,9 @@ from wharfinger.sources.document_text.zip_bounds import open_zip
 __all__ = ["example", "read_docx"]
 
 MAX_COLUMNS = 1_000
-"""Maximum number of columns of a table that are read: a span of cells can state any number."""
+"""Maximum number of columns that one cell may span. A file can state any number."""
 MAX_STYLE_DEPTH = 20
-"""Maximum number of styles that one style inherits from."""
+"""Maximum number of styles that are examined for one style: itself, and those that it inherits from."""
 
 _HEADING = re.compile(r"heading ([1-9])$", re.IGNORECASE).match
 _LIST = re.compile(r"list (?!paragraph|continue)", re.IGNORECASE).match
@@ -51,7 +51,7 @@ _BREAK = "\f"
 
 
 class _Block(NamedTuple):
-    """A paragraph or a table. `level` is that of a heading, from 1, or 0."""
+    """A paragraph, a table or a page break. `level` is the level of a heading, from 1; 0 if it is no heading."""
 
     text: str
     level: int = 0
@@ -68,7 +68,7 @@ def read_docx(data: bytes, pages: PageList) -> None:
     """Add the text of each section.
 
     Raises:
-        Refused: the file is encrypted or damaged, or exceeds a bound.
+        Refused: the archive is encrypted or damaged, or exceeds a bound.
         TooMuchText: it has more pages or text than `pages` takes.
     """
     open_zip(data).close()

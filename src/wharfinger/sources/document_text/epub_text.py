@@ -1,8 +1,8 @@
 """The text of the chapters of an EPUB, as Markdown. Runs in the child process.
 
-The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.7). Each
-is XHTML. `html-to-markdown` reads it as HTML, so empty elements such as `<title/>` are written out first. Entities that
-a document declares are not read.
+The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.7).
+Chapters are XHTML. `html-to-markdown` reads them as HTML, so empty elements such as `<title/>` are written out first.
+Entities that a document declares are not read.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_epub(data: bytes, pages: PageList) -> None:
 
 
 def _chapters(archive: zipfile.ZipFile) -> list[str]:
-    """Return the paths of the chapters in the archive, in the order of reading."""
+    """Return the paths of the chapters in the order of reading, with an empty path for each that is not text."""
     try:
         root = parse_xml(archive.read(_CONTAINER))
         package_path = next(iter(root.iter("{*}rootfile"))).get("full-path", "")

@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class TooMuchText(Exception):
-    """A bound is reached. The pages that were added before are the result."""
+    """A bound is reached. The result is the pages so far, of which the last may be cut."""
 
 
 class ExtractedText(msgspec.Struct, kw_only=True):
@@ -33,7 +33,7 @@ class ExtractedText(msgspec.Struct, kw_only=True):
 
     pages: list[str] = []
     cut: str = ""
-    """A sentence about missing text at the end; empty if the text is complete."""
+    """Sentences about text that is missing; empty if none is."""
     failure: str = ""
     """Why the document has no pages, and what to do, as a clause."""
 
@@ -71,6 +71,9 @@ class PageList:
 
 
 def plain(text: str) -> str:
-    """Return a text with line feeds at line ends, and without control characters and spaces at the ends of lines."""
+    """Return a text without control characters and without spaces at the ends of lines.
+
+    Lines end with line feeds. At most two empty lines follow each other, and none is at the beginning or the end.
+    """
     text = _UNSHOWN.sub("", _LINE_ENDS.sub("\n", text))
     return _MANY_EMPTY_LINES.sub("\n\n\n", _SPACE_AT_ENDS.sub("", text)).strip("\n")

@@ -71,11 +71,11 @@ class _Parser:
             stderr=subprocess.DEVNULL,
             env=environment,
             cwd=os.path.abspath(os.sep),
-            start_new_session=True,  # Ctrl-C is for the server, which decides whether it ends
+            start_new_session=True,  # Ctrl-C is for the server, which ends this process when it ends itself
         )
 
     def parse(self, content: RandomAccess) -> ExtractedText | None:
-        """Return the answer for a document; None if the process ended before it answered.
+        """Return the answer for a document; None if the process ended without one, or its answer is not valid.
 
         Raises:
             OSError: the document cannot be read.
@@ -173,7 +173,7 @@ class ParserPool:
             patience: Seconds to wait for a free process.
 
         Raises:
-            Overloaded: too many documents wait, or `cancel` was called with this owner.
+            Overloaded: too many documents wait, no process was free in time, or `cancel` was called with this owner.
             OSError: the document cannot be read, or no process can be started.
         """
         while True:

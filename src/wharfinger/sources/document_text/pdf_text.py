@@ -32,7 +32,7 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         if getattr(error, "err_code", None) in (_ENCRYPTED, _SECURITY):
             raise Refused("it is encrypted: publish a copy without a password") from None
         raise Refused("it is damaged, or not a PDF: save it again with the program that made it") from None
-    unreadable = readable = 0
+    unreadable = end_of_readable = 0
     for index in range(min(page_count, MAX_PAGES)):
         text = ""
         try:
@@ -42,14 +42,14 @@ def read_pdf(data: bytes, pages: PageList) -> None:
                 text = content.get_text_range(0, min(content.count_chars(), pages.room + 1))
             finally:
                 page.close()
-            readable = index + 1
+            end_of_readable = index + 1
         except _library.PdfiumError:
             unreadable += 1
         pages.add(_HYPHEN.sub(_join, text))
-    if not readable:
+    if not end_of_readable:
         raise Refused("it is damaged: none of its pages can be read")
     if unreadable:
-        del pages.pages[readable:]  # the document only claims to have these pages
+        del pages.pages[end_of_readable:]  # the document only claims to have these pages
         pages_read, rest = f"{page_count:,}", ""
         if page_count > MAX_PAGES:
             pages_read, rest = f"first {MAX_PAGES:,}", " Later pages were not read."

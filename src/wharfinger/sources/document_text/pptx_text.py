@@ -26,7 +26,7 @@ def read_pptx(data: bytes, pages: PageList) -> None:
     """Add the text of each slide.
 
     Raises:
-        Refused: the file is encrypted or damaged, or exceeds a bound.
+        Refused: the archive is encrypted or damaged, or exceeds a bound.
         TooMuchText: it has more pages or text than `pages` takes.
     """
     open_zip(data).close()

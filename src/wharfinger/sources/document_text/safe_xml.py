@@ -20,7 +20,6 @@ def parse_xml(data: bytes) -> Any:
     """Return the root element.
 
     Raises:
-        NotXML: it is not well-formed.
-        ValueError: it is empty, or not text.
+        NotXML: it is not well-formed, for example because it is empty.
     """
     return _etree.fromstring(data, _etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))

@@ -43,7 +43,7 @@ MAX_BLOCKS = 32
 ORDER_PROBES = 16
 """Offsets at which times are compared, to check that they are in order."""
 LATE_SECONDS = 60.0
-"""Times are not in order if an entry is older than an earlier one by more than this."""
+"""Times are not in order if an entry is more than this older than an entry before it."""
 
 
 class LogEntry(NamedTuple):
@@ -177,7 +177,10 @@ def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | No
 
 
 def end_of_last_entry(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
-    """Return the offset at which the last complete entry in `data` ends. The data begins at `offset` of the log."""
+    """Return the offset at which the last complete entry in `data` ends, or the end of `data` if none is complete.
+
+    `data` begins at `offset` of the log.
+    """
     end = offset + len(data)
     head = head_before(content, end, zone, now)
     return head if head > offset else end
@@ -196,7 +199,10 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def _line_after(content: RandomAccess, offset: int) -> int:
-    """Return the offset of the next line, or the end of the content if this line is longer than `MAX_LINE_BYTES`."""
+    """Return the offset of the first line that begins after `offset`, or at 0.
+
+    Returns the end of the content if no line begins within `MAX_LINE_BYTES`.
+    """
     if not offset:
         return 0
     for position in range(offset, min(offset + MAX_LINE_BYTES, content.size), BLOCK_BYTES):

@@ -2,8 +2,8 @@
 
 A position names a file by its inode and a digest of the bytes before the position (`positions`). `locate` finds that
 file under any name. `read_on` reads complete lines from the position on, and continues in the next newer file when the
-older one was read to its end and the newer one has content. After each read, the bytes are compared with
-the file again: if it was truncated or replaced, `LogMoved` is raised and the read is repeated (`with_log`).
+older one was read to its end and the newer one has content. After each read, the bytes at both of its ends are compared
+with the file again: if it was truncated or replaced, `LogMoved` is raised and the read is repeated (`with_log`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
 class LogRead(NamedTuple):
     """The pieces after a position, and the position after them.
 
-    If `lost` is True, bytes between the first position and the pieces are gone. If `more` is True, others follow.
+    If `lost` is True, bytes between the first position and the pieces are gone. If `more` is True, more may follow.
     """
 
     pieces: list[Piece]
@@ -153,12 +153,13 @@ def _lines(
 class Follower:
     """Follows one log file. Each `read()` returns the new lines, every line once.
 
-    It keeps no file open between reads. To continue later, create a follower with the `position` of this one.
+    It keeps no file of the log open between reads. To continue later, create a follower with this one's `position`.
 
     Args:
         path: The file, which may be missing.
-        position: Where to begin. Default: the current end of the file, or the beginning if the file is created later.
-        beginning: Begin at the beginning of the file instead.
+        position: Where to begin. Default: after the last complete line, or at the beginning if the file is created
+            later.
+        beginning: Without a position, begin at the beginning of the file.
     """
 
     def __init__(
@@ -176,7 +177,10 @@ class Follower:
             self.position = self._with_log(self._end)
 
     def read(self) -> list[bytes]:
-        """Read the new complete lines, each with its line end."""
+        """Read the new complete lines, each with its line end.
+
+        A line of more than 1 MiB is returned in parts. The last line of a rotated file may have no line end.
+        """
         lines: list[bytes] = []
         while log_read := self._with_log(self._read_on):
             if log_read.pieces or log_read.lost or self.position is None:

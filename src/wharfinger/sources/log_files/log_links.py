@@ -83,5 +83,5 @@ def uri_before(base: str, position: object, tail: int | None, since: float | Non
 
 
 def is_open(query: LogQuery) -> bool:
-    """Return whether later entries may belong to the window."""
+    """Return whether a link with `after=` can continue the window, which is so unless it has lines or bytes."""
     return query.window is None or query.window.kind == "tail"

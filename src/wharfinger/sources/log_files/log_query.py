@@ -33,7 +33,7 @@ class LogQuery(NamedTuple):
     level: int | None = None
     text: str = ""
     filters: str = ""
-    """The part of the query that also applies to the windows before and after."""
+    """`until`, `level` and `text` as a part of a URI, such as `&level=error`, for the links to other windows."""
 
     @property
     def plain(self) -> bool:
@@ -47,7 +47,7 @@ class LogQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether the window begins at a place and is read forward, instead of backward from the end of the log."""
+        """Whether the window is read forward, from `after` or `since`."""
         return self.after is not None or (self.since is not None and self.window is None and self.before is None)
 
 

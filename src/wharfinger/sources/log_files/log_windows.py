@@ -2,10 +2,10 @@
 
 A query goes forward (from a position, or since a time), backward (the newest entries before a position, a time or the
 end), or names lines or bytes. Filters for level and text must examine every entry, so one read examines at most
-`MAX_SCANNED_BYTES` bytes; a link to the next window continues the search.
+`MAX_SCANNED_BYTES` bytes; a link to the next or previous window continues the search.
 
 An entry of several lines, such as a stack trace, is not cut: a window begins and ends with entries, unless the URI asks
-for lines or bytes, or one entry is larger than a window.
+for a number of lines or bytes, or one entry is larger than a window.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOG_WINDOW_BYTES = 32 << 10
 MAX_RANGE_BYTES = 8 << 20
 """Maximum bytes of a window whose URI states both ends, or a number of lines."""
 MAX_SCANNED_BYTES = 4 << 20
-"""Maximum bytes that are examined for entries in one read."""
+"""Maximum bytes that one read examines for matching entries, unless the URI asks for lines or bytes."""
 SCAN_BYTES = 256 << 10
 """Bytes that are examined at once when reading backward, so that few more are examined than a window needs."""
 MAX_FILTERED_BYTES = 1 << 20
@@ -53,8 +53,8 @@ MAX_FILTERED_BYTES = 1 << 20
 class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
-    `closed`: later entries do not belong to it. `more`: entries after it already exist. `full`: it has the requested
-    number of lines, and there may be others before it. `scanned`: the pieces that were examined for a filter.
+    `closed`: later entries do not belong to it. `more`: a bound ended it, and the log goes on. `full`: it has the
+    requested number of lines, and there may be others before it. `scanned`: the pieces that were examined for a filter.
     """
 
     pieces: list[Piece]
@@ -93,8 +93,7 @@ class LogReader:
 
         Raises:
             InvalidArgument: the window is not possible.
-            NotServed: there is currently no such file.
-            LogMoved: the files changed during the read: select again.
+            LogMoved: the files changed during the read, or the live file is missing: select again.
         """
         if query.forward:
             return self._forward(log, query)
@@ -176,7 +175,10 @@ class LogReader:
     def _matched_entries(
         self, content: LogContent, start: int, data: bytes, entry_filter: EntryFilter
     ) -> Iterator[tuple[int, int, bool, bool]]:
-        """Yield the entries of some bytes: begin, end, whether it matches, and whether it is after the end time."""
+        """Yield the entries of some bytes: begin, end, whether it matches, and whether it is at or after the end time.
+
+        Yields none if it is certain that no entry matches.
+        """
         if entry_filter.until is None and not may_contain(data, entry_filter.text):
             return
         now = content.modified / 1e9
@@ -258,7 +260,7 @@ class LogReader:
                 head = self._next_head(content, begin, pieces[0].data)
                 begin = begin if head is None else head
                 pieces = [Piece(content.file, begin, pieces[0].data[begin - pieces[0].start :])]
-            full = requested_lines is not None and _lines_of(pieces) >= requested_lines
+            full = requested_lines is not None and _count_lines(pieces) >= requested_lines
         before = self._before(log, index, begin) if begin > low or not low else None
         after = self._position_after(content, pieces, high)
         return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes), scanned=scanned)
@@ -278,7 +280,10 @@ class LogReader:
         return place.at, place.offset
 
     def _position_after(self, content: LogContent, pieces: list[Piece], high: int) -> LogPosition:
-        """Return the position after the last complete line, so that an unfinished line is returned whole later."""
+        """Return the position at `high`, or if the file ends there, after its last complete line.
+
+        So an unfinished line is returned whole later.
+        """
         if high < content.size:
             return position_of(content, high)
         is_selected = pieces and pieces[-1].end == high
@@ -300,7 +305,8 @@ class LogReader:
     ) -> tuple[list[Piece], int, bool, Piece]:
         """Select the newest matching entries between two offsets.
 
-        Returns them, their start, whether they have the requested number of lines, and the examined piece.
+        Returns them, where the search ended, whether the next one would exceed the number of lines, and a piece of the
+        examined bytes, which has all of them if nothing matched.
         """
         lowest, max_bytes = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
         end = high
@@ -318,7 +324,7 @@ class LogReader:
                 if selected and (full or size + len(part) > max_bytes):
                     return _joined(selected[::-1]), selected[-1].start, full, Piece(content.file, begin, data)
                 if len(part) > max_bytes:  # one entry: its last lines; the previous window has the others
-                    first = _last_lines(part, max_bytes)
+                    first = _begin_of_last_lines(part, max_bytes)
                     first_piece = Piece(content.file, start + first, part[first:])
                     return [first_piece], first_piece.start, full, first_piece
                 size, lines = size + len(part), lines + part.count(b"\n")
@@ -467,14 +473,14 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
     return ([Piece(content.file, start, data)] if data else []), start
 
 
-def _last_lines(data: bytes, size: int) -> int:
+def _begin_of_last_lines(data: bytes, size: int) -> int:
     """Return the offset of the first line in the last `size` bytes, or of these bytes if no line begins in them."""
     begin = len(data) - size
     next_line = data.find(b"\n", begin) + 1
     return next_line if 0 < next_line < len(data) else begin
 
 
-def _lines_of(pieces: list[Piece]) -> int:
+def _count_lines(pieces: list[Piece]) -> int:
     """Count the lines in the pieces. The last one may lack its line end."""
     number = sum(piece.data.count(b"\n") for piece in pieces)
     return number + bool(pieces and not pieces[-1].data.endswith(b"\n"))

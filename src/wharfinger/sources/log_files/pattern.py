@@ -23,7 +23,7 @@ class Pattern(NamedTuple):
 
 
 def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
-    """Split a pattern into a folder and the rest, which begins with the first wildcard or is only the file's name.
+    """Split a pattern into a folder and the rest: the parts from the first with a wildcard, or else the file's name.
 
     Raises:
         UnusableSource: the folder is missing or may not be read, or the pattern is a folder or cannot be matched.

@@ -93,7 +93,7 @@ def locate(log: LogFiles, position: LogPosition) -> LogPlace:
         return _locate_beginning(log, position)
     same_inode = [file.identity[1] == position.inode for file in files]
     for at in sorted(range(len(files)), key=lambda at: (not same_inode[at], at)):
-        # The length of a compressed file of several parts is estimated as that of its last part.
+        # The length of a compressed file of several parts is estimated as the length of its last part.
         may_contain = same_inode[at] or log.length(at) >= position.offset
         if may_contain and contains_position(log.content(at), position):
             return LogPlace(at, position.offset)
@@ -104,7 +104,7 @@ def locate(log: LogFiles, position: LogPosition) -> LogPlace:
 
 
 def _locate_beginning(log: LogFiles, position: LogPosition) -> LogPlace:
-    """Return the file that was empty when the position was made, or a copy of it from before it was truncated."""
+    """Return the beginning of the file of a position at offset 0, or of a copy made before the file was truncated."""
     since = [
         at
         for at, one in enumerate(log.files)

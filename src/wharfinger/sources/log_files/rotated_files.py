@@ -35,11 +35,11 @@ __all__ = [
 T = TypeVar("T")
 
 MAX_INFLATED_BYTES = 64 << 20
-"""Maximum decompressed bytes of a log that are read. A remark reports the omission of the rest."""
+"""Maximum decompressed bytes of one compressed file that are read. A remark says that the rest is left out."""
 MAX_GZIP_MEMBERS = 10_000
 """Maximum number of members of a compressed log that are read. A program adds one each time it appends to the file."""
-MAX_ROTATED_FILES = 1_000
-"""Maximum number of rotated files of one log that are read, newest first."""
+MAX_FILES = 1_000
+"""Maximum number of files of one log that are read, newest first: the live file and its rotated ones."""
 MAX_LISTINGS = 50
 """Maximum number of listings of a directory until two agree: files may be renamed in between."""
 LISTING_PAUSE_SECONDS = 0.002
@@ -53,7 +53,7 @@ _DATE_BEFORE_ENDING = re.compile(r"[.-]([0-9]{4}[0-9T_:.-]{4,26})").fullmatch
 
 
 class LogMoved(Exception):
-    """A file was renamed or replaced after its directory was listed: list it again."""
+    """A file was renamed, replaced or truncated after its directory was listed: list the directory again."""
 
 
 class LogFile(NamedTuple):
@@ -214,6 +214,7 @@ def open_log(
 
     Raises:
         NotServed: the log and its rotated files do not exist, or may not be read.
+        LogMoved: the files are renamed too often to be listed.
     """
     if not parts:
         raise NotServed
@@ -286,7 +287,7 @@ def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[L
     # While gzip compresses a file, both files exist, and the compressed one is not complete.
     plain = {file.name for _, file in keyed if not file.is_compressed}
     files = [one for _, one in keyed if not (one.is_compressed and one.name.removesuffix(".gz") in plain)]
-    return files[:MAX_ROTATED_FILES]
+    return files[:MAX_FILES]
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:

@@ -85,7 +85,8 @@ def logs(
             reports no changes.
 
     Raises:
-        UnusableSource: the folder is missing or may not be read, or the zone is unknown.
+        UnusableSource: the folder is missing or may not be read, the pattern or the label is not usable, or the zone is
+            unknown.
     """
     try:
         zone = None if timezone is None else ZoneInfo(timezone)
@@ -127,7 +128,7 @@ class Logs(Watched[TreeWatch], Source):
         return f"logs({self.location!r}, label={self.label!r})"
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the pattern for a folder below that of the logs."""
+        """Return the pattern for the logs in a folder below the folder of these logs."""
         return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
@@ -151,7 +152,7 @@ class Logs(Watched[TreeWatch], Source):
     # One log
 
     def _file_check(self, parts: Parts) -> Callable[[str], bool] | None:
-        """Return a function that checks by its name whether the caller may read a file; None if all may be read."""
+        """Return a function that tells from a file's name whether the caller may read it; None if all may be read."""
         view = self.files.view()
         return None if view is None else view.name_filter(parts[:-1])
 
@@ -173,7 +174,7 @@ class Logs(Watched[TreeWatch], Source):
         return base, parts, is_directory, read_query(written, self.zone)
 
     def stat(self, uri: str) -> t.Resource:
-        """Describe a URI as a resource. The version of a window is that of its content, so the window is read.
+        """Describe a URI as a resource. The version of a window comes from its content, so the window is read.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -258,7 +259,7 @@ class Logs(Watched[TreeWatch], Source):
             return [continuation(str(next_uri), " ".join([*notes, "More follows."]))]
         if not query.forward and not selection.full and selection.before and previous_uri:
             notes.append(f"For earlier lines, read {previous_uri}")
-        if query.plain and not has_budget():  # the tool gives this hint itself
+        if query.plain and not has_budget():  # a tool that reads within a budget gives this hint itself
             notes.append(f"Parts of it: {HOW_TO_ASK}")
         return [remark(str(next_uri or previous_uri or uri), " ".join(notes))] if notes else []
 
@@ -274,8 +275,9 @@ class Logs(Watched[TreeWatch], Source):
         return complete_path(self.files.tree, value, self.files.view())
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return a page of logs. A large log is divided into windows of about 32 KiB, of which only the last changes.
+        """Return a page of logs.
 
+        A large log that is not compressed is divided into windows of about 32 KiB, of which only the last changes.
         The newest window of each log comes first, so that a search finds the latest entries.
 
         A small log has the same text as a read of it, so that a hit leads to its line.
@@ -331,7 +333,9 @@ class Logs(Watched[TreeWatch], Source):
             return
 
     def text(self, uri: str) -> Iterator[str]:
-        """Yield the text of one of `documents` in pieces, redacted like a read. The last line of a window is complete.
+        """Yield the text of one of `documents` in pieces, redacted like a read.
+
+        The last line of a piece is completed by up to 4,096 bytes, with which the next piece begins again.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -420,7 +424,7 @@ _LAST = window.Window("tail", 1)
 
 
 def _boundary(content: LogContent, offset: int) -> int:
-    """Return the start of a window of `documents` near `offset`: an entry with a time, or else a line."""
+    """Return the start of a window of `documents` from `offset`: an entry with a time, else a line, else `offset`."""
     if not 0 < offset < content.size:
         return offset
     data = content.read(offset - 1, BOUNDARY_BYTES)

@@ -15,9 +15,10 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LINE_START_BYTES", "read_moment", "time_of"]
 
 LINE_START_BYTES = 512
-"""Bytes at the beginning of a line that are searched for its time and level."""
+"""Bytes at the beginning of a line that are searched for its time."""
 TIME_START_BYTES = 96
-"""Bytes of a line in which its time must begin, unless the line is JSON."""
+"""Bytes of a line in which its time must begin, unless the line is JSON. Forms other than ISO 8601 may begin later,
+but must end within 40 bytes more."""
 
 _MONTHS = {
     name: number
@@ -57,7 +58,7 @@ def time_of(line: bytes, zone: tzinfo | None = None, now: float | None = None) -
     Args:
         line: The line, or its first `LINE_START_BYTES` bytes.
         zone: The zone of times without one. Default: the zone of the system.
-        now: The latest time that the line can have, for formats without a year. Default: the current time.
+        now: For formats without a year: the line is at most a day later than this. Default: the current time.
     """
     first = line[:1]
     if first in (b" ", b"\t", b"", b"\n", b"\r") or (first.isalpha() and _EXCEPTION(line)):

@@ -67,7 +67,7 @@ class JournalRun:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """Wait for the end of the process, and raise an error if it failed."""
+        """Wait for the end of the process, and raise an error if it failed before its time was over."""
         code = self._process.wait()
         if self.timed_out or not code:
             return
@@ -102,7 +102,11 @@ class Journalctl:
 
     @contextmanager
     def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
-        """Run journalctl, which writes these fields of each entry (default: all). It ends with the `with` block."""
+        """Run journalctl, which writes these fields of each entry (default: all). It ends with the `with` block.
+
+        Raises:
+            Overloaded: `MAX_RUNS` others ran for all of `RUN_SECONDS`.
+        """
         output_fields = [f"--output-fields={','.join(fields)}"] if fields else []
         with self._start([*self._command, "--output=export", *output_fields, *arguments]) as run:
             yield run

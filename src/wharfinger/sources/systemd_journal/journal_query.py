@@ -74,7 +74,7 @@ def position_of_cursor(cursor: str) -> str:
 
 
 def time_of_cursor(cursor: str) -> float:
-    """Return the Unix time of the entry that a cursor names."""
+    """Return the Unix time of the entry that a cursor names; 0.0 if the text is not a cursor."""
     match = _CURSOR(cursor)
     return int(match[5], 16) / 1e6 if match else 0.0
 

@@ -40,16 +40,16 @@ EntryCheck = Callable[[ExportedEntry], bool]
 class JournalSelection(NamedTuple):
     """The lines of a window, oldest first, and the entries at its ends.
 
-    `after` and `before` name entries that the caller may read, unless the window ends at a limit.
+    Entries that the caller may not read do not count as examined, unless the window ends at a limit.
     """
 
     lines: Sequence[bytes]
     cursors: Sequence[str]
     """The cursors of the entries, one for each of `lines`."""
     after: str = ""
-    """The cursor of the newest examined entry. If none was examined, the `after` of the query."""
+    """The cursor of the newest examined entry; if there is none, the `after` of the query."""
     before: str = ""
-    """The cursor of the oldest examined entry; empty if none was examined, or the window has no earlier one."""
+    """The cursor of the oldest examined entry; empty if there is none, or nothing is before the window."""
     closed: bool = False
     """Whether no later entry can belong to the window."""
     more: bool = False
@@ -73,7 +73,10 @@ class JournalReader:
         self.redact = redact
 
     def newest(self, log: str, may_read: EntryCheck) -> str:
-        """Return the cursor of the newest entry that the caller may read in a log, or an empty string."""
+        """Return the cursor of the newest entry of a log that the caller may read.
+
+        Returns an empty string if there is none in the newest `MAX_SCANNED_BYTES`.
+        """
         with self.journalctl.run([*_log_arguments(log), "--reverse"], FIELDS[1:]) as run:
             size = 0
             for entry in run.entries():
@@ -88,7 +91,7 @@ class JournalReader:
         """Return one entry with all its fields.
 
         Raises:
-            InvalidArgument: the entry is not, or no longer, in this log.
+            InvalidArgument: the entry is not in this log (any more), or the caller may not read it.
         """
         with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}"]) as run:
             entry = next(run.entries(), None)
@@ -114,7 +117,7 @@ class JournalReader:
         max_message_bytes = min(max(MIN_MESSAGE_BYTES, max_bytes - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
         lines: list[bytes] = []
         cursors: list[str] = []
-        first = last = examined = ""  # a link names no entry that the caller may not read, unless a limit is reached
+        first = last = examined = ""  # links name only entries that the caller may read, unless a limit is reached
         size = line_count = scanned = 0
         more = closed = full = anchor_checked = anchor_missing = False
         notes: list[str] = []
@@ -176,7 +179,7 @@ class JournalReader:
             raise _missing_entry("after" if query.after else "before", cursor)
 
     def text(self, log: str, selection: JournalSelection) -> str:
-        """Return the lines of a window, without the secrets that begin in it, or in the entries before it."""
+        """Return the lines of a window. `redact` leaves out secrets that begin in it, or in the entries before it."""
         data = b"".join(selection.lines)
         before = self._text_before(log, selection.cursors[0]) if data and self.redact else b""
         return render(data, len(before), BytesContent(before + data), redact=self.redact, cut=False)
@@ -205,7 +208,10 @@ def _log_arguments(log: str) -> list[str]:
 
 
 def _condition_arguments(query: JournalQuery) -> list[str]:
-    """Return the arguments for the conditions that journalctl checks. With a cursor, `select` checks the times."""
+    """Return the arguments for the conditions that journalctl checks.
+
+    Among them is the time at which reading begins, unless it begins at a cursor. `select` checks all times again.
+    """
     arguments: list[str] = []
     if query.priority is not None:
         arguments.append(f"--priority=0..{query.priority}")

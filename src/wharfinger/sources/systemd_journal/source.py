@@ -55,8 +55,8 @@ MAX_FILES = 10_000
 MAX_RECENT_ENTRIES = 20_000
 """Number of newest entries from which the versions of the searched logs are taken."""
 MAX_RECENT_BYTES = 32 << 20
-MAX_SEARCHED_BYTES = 256 << 10
-"""Bytes of the newest entries of each log that are searched."""
+MAX_SEARCHED_CHARACTERS = 256 << 10
+"""Characters of the newest entries of each log that are searched, about."""
 KEY_PREFIX = "k:"
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?boot=-1"
 """The parameters of a journal, as people and models read them."""
@@ -85,15 +85,15 @@ def journal(
     Entries are read by journalctl, with the rights of this account.
 
     Args:
-        unit: Publish only the entries of this unit. A name without a type, such as `nginx`, is that of a service.
+        unit: Publish only the entries of this unit. A name without a type, such as `nginx`, names a service.
         directory: Read the journal files in this directory instead of those of this machine.
         label: The name in URIs, `journal://<label>/…`. Default: the name of the unit, or `journal`.
         redact: Leave out secrets: passwords and tokens by their names or forms, Authorization headers, private keys.
         poll: Seconds between two checks for new entries.
 
     Raises:
-        UnusableSource: journalctl is not installed, there is no journal, this account may not read it, or the name of
-            the unit is not valid.
+        UnusableSource: journalctl is not installed, there is no journal, this account may not read it, or an argument
+            is not valid.
     """
     if not poll > 0:
         raise UnusableSource("poll= must be positive: it is the number of seconds between two checks for new entries.")
@@ -181,7 +181,7 @@ class Journal(Watched[Polling], Source):
         systemd changes the times of a file when it has written entries into it, so that readers notice them.
 
         Raises:
-            SourceUnavailable: the directory no longer exists.
+            SourceUnavailable: the directory no longer exists, or cannot be read.
         """
         files: list[tuple[str, int, int, int]] = []
         directories = (
@@ -268,7 +268,7 @@ class Journal(Watched[Polling], Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List the directory and at most `limit` logs."""
+        """List at most `limit` resources after a key: the directory, then the logs. Returns them and the next key."""
         names = self._names_after(["", *self._readable_logs()], after)
         resources = [self._resource(name) for name in names[:limit]]
         return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
@@ -276,7 +276,7 @@ class Journal(Watched[Polling], Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """List the logs.
+        """List at most `limit` logs after a key. Returns them and the key of the next page.
 
         Raises:
             ResourceNotFound: this is not the URI of the directory.
@@ -302,7 +302,7 @@ class Journal(Watched[Polling], Source):
         return t.Resource(uri=uri or self.uri_of(log), name=log, title=titles.get(log, log), mime_type=mime.TEXT)
 
     def stat(self, uri: str) -> t.Resource:
-        """Describe a URI as a resource. The version of a window is that of its entries, so the window is read.
+        """Describe a URI as a resource. The version of a window comes from its entries, so the window is read.
 
         Raises:
             ResourceNotFound: there is no such log.
@@ -411,7 +411,7 @@ class Journal(Watched[Polling], Source):
         return versions
 
     def text(self, uri: str) -> Iterator[str]:
-        """Yield the text of the newest entries of a log, without secrets.
+        """Yield the text of the newest entries of a log, redacted like a read.
 
         Raises:
             ResourceNotFound: there is no such log.
@@ -422,7 +422,7 @@ class Journal(Watched[Polling], Source):
         may_read = self._entry_check()
         windows: list[str] = []
         size, query = 0, JournalQuery()
-        while size < MAX_SEARCHED_BYTES:
+        while size < MAX_SEARCHED_CHARACTERS:
             selection = self._reader.select(log, query, may_read)
             windows.append(self._reader.text(log, selection))
             size += len(windows[-1])

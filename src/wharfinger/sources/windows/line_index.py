@@ -75,7 +75,7 @@ class NotReached(Exception):
 class LineStart(NamedTuple):
     """`offset` is the position at which line number `line` begins.
 
-    If the content has fewer lines, these are its end and the number of a line after its last one.
+    If the content has fewer lines, these are its end and the number of the line that would follow its last one.
     """
 
     offset: int

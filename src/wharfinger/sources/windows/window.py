@@ -1,7 +1,7 @@
 """Windows of bytes and text: `?lines=1-200`, `?bytes=0-65535`, `?tail=200`, and the windows before and after them.
 
-A window is read from a `RandomAccess`, which is never loaded as a whole (see `window_reader`). Joined, all windows
-give the whole content.
+A window is read from a `RandomAccess`, which is never loaded as a whole (see `window_reader`). The first window and all
+that follow it, joined, give the whole content.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ GUESSED = "wharfinger/encoding-guessed"
 SUMMARY = "wharfinger/summary"
 """In `_meta` of a content that only describes the content of its URI: true."""
 REMARK = "wharfinger/remark"
-"""In `_meta` of a content that is a remark about the read: its text, without brackets and the hint how to continue."""
+"""In `_meta` of a content that is a remark about the read: its text, without the brackets and how to continue."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "lines": UriParameter("1-200", "these lines"),
@@ -83,7 +83,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
 """Parameters for a window of a file, for `Source.parameters`."""
 
 MAX_READ_BYTES = 32 << 20
-"""Maximum number of bytes that are read at once: as a whole content, or as a window with both ends."""
+"""Maximum number of bytes that are read at once: as a whole content, a window with both ends, or a tail."""
 STREAM_ABOVE_BYTES = 1 << 20
 """A blob of more bytes can be read while it is sent."""
 
@@ -110,10 +110,10 @@ class BytesContent:
 def split_query(uri: str, errors: str = "replace") -> tuple[str, dict[str, str]]:
     """Return a URI without its query, and the query: `("file:///x", {"lines": "1-200"})`.
 
-    `errors` says how to decode bytes that are not UTF-8; with `surrogateescape`, a value may be any path.
+    `errors` says how to decode bytes of a value that are not UTF-8; with `surrogateescape`, a value may be any path.
 
     Raises:
-        InvalidArgument: a name has no value, or more than one.
+        InvalidArgument: a part of the query is not `name=value`, or a name occurs twice.
     """
     base, mark, text = uri.partition("?")
     if not mark:
@@ -150,7 +150,7 @@ def parse_window(query: Mapping[str, str]) -> Window | None:
     """Return the window of a query: `lines=A-B`, `lines=A-`, `bytes=A-B`, `bytes=A-` or `tail=N`; None if it is empty.
 
     Raises:
-        InvalidArgument: the query has another parameter, or two windows.
+        InvalidArgument: the query has another parameter, two windows, or a value that is not a window.
     """
     if not query:
         return None
@@ -209,7 +209,8 @@ def read_content(
             is sent, instead of now.
 
     Raises:
-        InvalidArgument: the window begins after the end, or asks for lines of something that is not text.
+        InvalidArgument: the window begins after the end, asks for lines of something that is not text, or begins at a
+            line that was not reached in time.
     """
     facts = dict(meta or {})
     if window is None and content.size <= within_budget(max_bytes):

@@ -1,4 +1,4 @@
-"""The size of a window: 256 KiB if its end is open, and fewer bytes for a caller with a budget, such as a tool.
+"""The size of a window: 256 KiB if its end is open, or the budget of the caller, such as a tool.
 
 Only the source knows where its content can be cut, and how the next window is named. So a caller with a budget does not
 cut the result: it sets the budget around the read, and the source ends the window there. The budget is a context

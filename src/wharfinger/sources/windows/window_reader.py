@@ -47,7 +47,8 @@ _BLOCK_BYTES = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
-    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0), or `tail`, whose `first` is the length.
+    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0), or `tail`, whose `first` is the
+    number of lines.
 
     `last` is inclusive; None leaves the end open.
     """
@@ -158,10 +159,11 @@ class WindowReader:
         data = self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end = begin + len(data)
         next_window = Window("bytes", end) if end < self.size and data else None
-        return WindowContent(begin, data, next_window, self.before(begin), 0 if begin else 1, True)
+        line = 0 if begin else 1
+        return WindowContent(begin, data, next_window, self.before(begin), line, next_window is not None)
 
     def before(self, end: int) -> Window | None:
-        """Return the window of the bytes before an offset, from the beginning of a line."""
+        """Return the window of the bytes before an offset, from the beginning of a line if there is one."""
         if not end:
             return None
         lowest = max(0, end - window_bytes())
@@ -169,7 +171,11 @@ class WindowReader:
         return Window("bytes", begin if begin < end else lowest, end - 1)
 
     def up_to_line_end(self, data: bytes, begin: int, lines: int = 0) -> bytes:
-        """Return the data up to its last line end or whole character; the rest belongs to the next window."""
+        """Return the data up to its last line end, or else its last whole character; the next window has the rest.
+
+        `lines` is the maximum number of lines; 0 is no maximum. Data that is not text, or ends the content, is not cut
+        otherwise.
+        """
         if not self.text_encoding.is_text:
             return data
         ends, mark = line_ends(data, self.text_encoding.code_unit)
@@ -255,7 +261,7 @@ class WindowReader:
         return self.line_or_character_begin(offset)
 
     def line_or_character_begin(self, offset: int) -> int:
-        """Return the first offset from this one at which a line begins, or a character if no line begins."""
+        """Return the next offset at which a line begins within `_BLOCK_BYTES`, or else a character."""
         if not offset or not self.text_encoding.is_text:
             return offset
         offset = offset // self.text_encoding.unit * self.text_encoding.unit
@@ -270,7 +276,7 @@ class WindowReader:
     # Describing a window
 
     def text(self, part: WindowContent) -> mime.Decoded | None:
-        """Return the text of a window; None if it is not text, or begins or ends inside a character."""
+        """Return the text of a window; None if it cannot be decoded, such as when it begins inside a character."""
         text_encoding = self.text_encoding
         if not text_encoding.is_text or part.begin % text_encoding.unit or 0 < part.end < text_encoding.bom_bytes:
             return None
@@ -316,7 +322,7 @@ def detect_encoding(head: bytes, size: int) -> TextEncoding:
 
 
 def _whole_characters_length(data: bytes, text_encoding: TextEncoding) -> int:
-    """Return the length up to the last whole character."""
+    """Return the length up to the last whole character, or of all data if no character is whole."""
     decoder = codecs.getincrementaldecoder(text_encoding.encoding)("replace")
     decoder.decode(data)
     incomplete = decoder.getstate()[0]
