@@ -17,8 +17,9 @@ __all__ = ["LINE_START_BYTES", "read_moment", "time_of"]
 LINE_START_BYTES = 512
 """Bytes at the beginning of a line that are searched for its time."""
 TIME_START_BYTES = 96
-"""Bytes of a line in which its time must begin, unless the line is JSON. Forms other than ISO 8601 may begin later,
-but must end within 40 bytes more."""
+"""Bytes of a line in which its time must begin, unless the line is JSON.
+
+A time in another form than ISO 8601 may begin later, but must end within 40 bytes more."""
 
 _MONTHS = {
     name: number

@@ -28,9 +28,9 @@ def objects(url: str, *, label: str | None = None, **storage_options: object) ->
     Args:
         url: `s3://bucket/prefix`, `zip:FILE`, `tar:FILE`, `memory://path`, or another URL that fsspec supports.
         label: The name that is shown to people, and used in `zip://label/…` and `tar://label/…`. Default: the name of
-            the file or bucket.
-        storage_options: Options of fsspec's file system, such as `endpoint_url=` or `anon=True`. Pass credentials in
-            the environment instead.
+            the file, bucket or host.
+        storage_options: Options of fsspec's file system, such as `endpoint_url=` or `anon=True`, but not credentials:
+            put them into the environment.
 
     Raises:
         UnusableSource: the store does not exist, or cannot be published.

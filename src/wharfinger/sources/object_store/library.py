@@ -48,7 +48,7 @@ _REFUSED = {
 _VERSION_FIELDS = ("ETag", "etag", "md5", "md5Hash", "content_hash", "generation", "version_id", "sha", "crc32c")
 """Members of an entry that change with the content."""
 _TIME_FIELDS = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify", "created")
-"""Members of an entry with a time. The first that is a time is that of the last change."""
+"""Members of an entry with a time. The first one that is a time is the time of the last change."""
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class LibraryStore:
         return ""
 
     def close(self) -> None:
-        """Do nothing: no connection is kept open."""
+        """Do nothing: the file systems of fsspec have no common method that closes their connections."""
 
     def _call(self, call: Callable[[], T]) -> T:
         try:

@@ -98,7 +98,7 @@ class ObjectStore(Protocol):
         ...
 
     def content(self, info: ObjectInfo) -> RandomAccess:
-        """Return the content of an object. Reading it may raise ObjectChanged or UnreadableObject."""
+        """Return the content of an object. This, and reading it, may raise ObjectChanged or UnreadableObject."""
         ...
 
     def describe(self) -> str:
@@ -137,7 +137,7 @@ class ObjectContent:
 
 
 def is_served(key: str) -> bool:
-    """Return whether a URI can contain this key safely: it has no empty part, no `.` or `..`, and no NUL."""
+    """Return whether a URI can contain this key safely: it is valid, and has no empty part, `.` or `..`."""
     if not is_valid_key(key):
         return False
     parts = key.split("/")

@@ -58,7 +58,7 @@ class S3Store:
         self._lock = threading.Lock()
         self._opened: Any = None
         self.unchecked_reason: str | None = None
-        """Why the bucket was not checked: empty if there was no answer in time. None if it was checked."""
+        """Why the store seems unavailable: empty if it did not answer the check in time. None if it seems available."""
         self._check()
 
     def _check(self) -> None:
@@ -227,7 +227,7 @@ class S3Store:
 
 
 class _CallRefused(Exception):
-    """The store refused the call. The message is its error code."""
+    """The store refused the call. The message is its error code, or says why."""
 
 
 class _VersionChanged(Exception):

@@ -54,7 +54,8 @@ FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE
 PATIENCE_SECONDS = 3.0
 """Longest wait for this store in a list of several sources."""
 MAX_REQUESTS = 10
-"""Maximum number of requests to the store for one page. Several are needed if many names cannot be served."""
+"""Maximum number of requests to the store for one page. Several are needed if many names cannot be served, or may
+not be read."""
 READ_ATTEMPTS = 3
 """Maximum number of attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"

@@ -261,7 +261,7 @@ def _member_of(header: Any, content: RandomAccess) -> TarMember:
 
 
 def _version(member: TarMember, archive: _OpenTar) -> str:
-    """Return a version: from the checksum of the content or, for bytes without one, from the whole archive."""
+    """Return a version: from the checksum of the content or, without one, from the archive and the place in it."""
     if member.checksum is None:
         return digest(repr((archive.stamp, member.offset, member.size)))
     extents = "" if member.extents is None else "-" + digest(repr([(begin, size) for begin, _, size in member.extents]))

@@ -8,7 +8,7 @@ The decompressed bytes are never held in memory:
   `MAX_SPOOLED_BYTES`.
 
 Compressed data is untrusted: it is decompressed in pieces of at most `PIECE_BYTES`, and refused as soon as it grows
-beyond `MAX_UNPACKED_BYTES`, or more than `MAX_RATIO` times.
+beyond `MAX_UNPACKED_BYTES` or `MAX_SPOOLED_BYTES`, or, above `RATIO_MIN_BYTES`, more than `MAX_RATIO` times.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
 def open_unpacked(file: IO[bytes]) -> RandomAccess:
     """Return the decompressed bytes of an open file, or its bytes if it is not compressed. The caller closes `file`.
 
-    The size of a gzip file is that of the bytes that were decompressed so far.
+    The `size` of a gzip file is the number of bytes that were decompressed so far.
 
     Raises:
         ValueError: the compression is not supported, the data grows beyond a bound, or bzip2 data is damaged.
@@ -117,7 +117,7 @@ class GzipBytes:
             pass
 
     def _stream_before(self, offset: int) -> _Stream:
-        """Return the nearest stream at or before an offset: that of an earlier read, or one from a kept copy."""
+        """Return the nearest stream at or before an offset: the stream of an earlier read, or a copy of a kept one."""
         with self._lock:
             streams = [stream for stream in self._streams if stream.unpacked <= offset]
             stream = max(streams, key=lambda stream: stream.unpacked, default=None)

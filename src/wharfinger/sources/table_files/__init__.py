@@ -24,11 +24,12 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None, encoding: 
     Args:
         path: A file, a folder that contains such files at any depth, or a pattern such as `sales/2026-*.csv`.
         label: The name in URIs, `table://label/…`. Default: the name of the folder.
-        encoding: The encoding of CSV and TSV files. Default: that of each file's byte order mark; without one, UTF-8
-            if the file or most of it is valid UTF-8, otherwise windows-1252.
+        encoding: The encoding of CSV and TSV files. By default, each file's byte order mark decides; without one, it is
+            UTF-8 if the file or most of it is valid UTF-8, otherwise windows-1252.
 
     Raises:
-        UnusableSource: the file, folder or encoding does not exist, or the label is not valid in a URI.
+        UnusableSource: the file, folder or encoding does not exist, the file is not a table, or the label is not valid
+            in a URI.
         MissingExtra: duckdb is not installed.
     """
     path_text = os.fsdecode(os.fspath(path))

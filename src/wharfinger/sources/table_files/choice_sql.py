@@ -44,7 +44,7 @@ class SelectedColumn(NamedTuple):
 
     @property
     def comparison_types(self) -> tuple[str, ...]:
-        """The types as which its values are compared, the most exact first. Without any, they are compared as text."""
+        """The types to which values are cast for a comparison, the most exact first; none if texts are compared."""
         if self.type in _INTEGERS or self.type.startswith("DECIMAL"):
             return _DECIMAL, "DOUBLE"
         if self.type in _FLOATS:
@@ -58,7 +58,7 @@ def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple
     """Return the condition for WHERE, and its parameters.
 
     Raises:
-        InvalidArgument: by a condition such as `gt`, a column of numbers is compared with a text.
+        InvalidArgument: a condition such as `gt` compares a column of numbers with a text.
     """
     columns_by_name = {column.name: column for column in columns}
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""CSV and TSV. A value becomes a number or boolean of JSON if that is the type of its column and its text is one.
+"""CSV and TSV. A value becomes a number or boolean of JSON if its column has that type and its text that form.
 
 Any other value stays text.
 """

@@ -33,7 +33,7 @@ _NOISE = re.compile(r"^(?:[A-Z]\w+ )*Error:\s*|^CSV Error on Line: \d+|^Original
 
 
 class UnreadableTable(InvalidArgument):
-    """The file is not a table that can be read. The message says why, and in which line."""
+    """The file is not a table that can be read. The message says why, and in which line if that is known."""
 
 
 class DuckDBEngine:

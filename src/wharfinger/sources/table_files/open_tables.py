@@ -27,7 +27,7 @@ from wharfinger.sources.windows.line_index import LineIndexes
 __all__ = ["MAX_KEPT_TABLES", "MAX_NAMED_SHEETS", "OpenTables", "TableInUse", "same_status"]
 
 MAX_KEPT_TABLES = 256
-"""Maximum number of files whose columns are cached."""
+"""Maximum number of tables whose columns are cached."""
 MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
 MAX_NAMED_SHEETS = 100
@@ -67,7 +67,8 @@ class OpenTables:
         """Open a table and return the result of `function`, which is called again if the file changed meanwhile.
 
         Raises:
-            ResourceNotFound: the file is missing or not published.
+            ResourceNotFound: the file is missing or not published, or the workbook has no such sheet.
+            InvalidArgument: the URI does not say which of several sheets.
             UnreadableTable: the file is not a table in this format.
             InternalError: the file changed during each of `MAX_TRIES` calls.
         """
@@ -228,5 +229,5 @@ class OpenTables:
 
 
 def same_status(one: os.stat_result, other: os.stat_result) -> bool:
-    """Return whether a file has not changed between two calls of `fstat`."""
+    """Return whether two calls of `fstat` saw the same version of a file."""
     return version_of_file(one) == version_of_file(other)

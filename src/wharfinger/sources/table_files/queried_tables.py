@@ -35,7 +35,7 @@ class QueriedTables:
         self._typed_columns: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
 
     def paths(self, statement: str) -> list[str]:
-        """Return the decoded paths of the tables that the caller may query."""
+        """Return the decoded paths of the tables that the caller may query and the statement may name."""
         paths: list[str] = []
         lower_statement = statement.lower()
         workbooks = 0

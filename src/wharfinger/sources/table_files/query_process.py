@@ -183,7 +183,7 @@ def _folded(name: object) -> str:
 def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
     """Yield all objects of a tree, each with the names of the common table expressions that it can see.
 
-    Outside the scope of such an expression, DuckDB takes its name for that of a table or view. The expression's own
+    Outside the scope of such an expression, DuckDB takes its name for the name of a table or view. The expression's own
     SELECT is outside, unless it is recursive. The tree may be deep, so this does not recurse.
     """
     stack: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]

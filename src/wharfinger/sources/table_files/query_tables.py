@@ -49,7 +49,7 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
     """Return the tables that a statement may name, from the decoded paths of all that the caller may read.
 
     A name that fits several tables is refused only if the statement uses it as the name of a table, and not, for
-    example, as that of a column. Only the child's parser can distinguish these.
+    example, as the name of a column. Only the child's parser can distinguish these.
 
     Raises:
         QueryRefused: the statement names more than `MAX_QUERIED_TABLES` tables.
@@ -108,7 +108,10 @@ def _written_names(statement: str) -> list[tuple[str, str]]:
 
 
 class OpenTable(NamedTuple):
-    """A table that is open for a statement: its file and the SELECT of its rows. If it is not, `refusal` says why."""
+    """A table that is open for a statement: its file and the SELECT of its rows.
+
+    If it is not open, `refusal` says why.
+    """
 
     descriptor: int = -1
     path: str = ""

@@ -191,6 +191,7 @@ class Tables(Watched[TreeWatch], Source):
 
         Raises:
             InvalidArgument: the statement does more than read these tables, reaches a bound, or cannot be run.
+            InternalError: a file changed while it was read.
         """
         if not self.may_query():
             raise QueryRefused("These tables take no statements: read them by URI.")
@@ -239,7 +240,7 @@ class Tables(Watched[TreeWatch], Source):
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
-            InvalidArgument: its query is not valid, or names a column that does not exist.
+            InvalidArgument: its query is not valid or names a column that does not exist, or the file cannot be read.
         """
         query = self._locate(uri)
         if query.view == "directory":

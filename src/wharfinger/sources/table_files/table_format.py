@@ -87,7 +87,7 @@ class TableFile(Protocol):
         ...
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
-        """Count the rows that meet the conditions of a choice. If there are conditions, this reads the whole file."""
+        """Count the rows that meet the conditions of a choice. This may read the whole file."""
         ...
 
 

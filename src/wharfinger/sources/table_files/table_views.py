@@ -20,7 +20,7 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 
 
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
-    """Return the columns whose values all fit their type. This reads the whole file, unless it is `checked`."""
+    """Return the columns whose values all fit their type. This may read the whole file."""
     columns = table.selected_columns()
     if table.checked:
         return frozenset(column.name for column in columns)

@@ -1,4 +1,4 @@
-"""Writes a CSV file with thousands of columns as JSON Lines. Runs in a child process.
+"""Writes a CSV file with many columns as JSON Lines. Runs in a child process.
 
 DuckDB reads 2,048 rows of CSV at once, with 16 bytes for each value, so 10,000 columns take more than its memory limit.
 A row of JSON Lines is a single value, from which DuckDB extracts only the requested columns.
@@ -38,7 +38,7 @@ def main(data: bytes) -> bytes:
     """Write the rows, and return the `SheetFacts`.
 
     Raises:
-        ChildRefused: a row cannot be read. The message names its line.
+        ChildRefused: a row cannot be read (the message names its line), or there are more than `MAX_COLUMNS` columns.
     """
     request = msgspec.msgpack.decode(data, type=WideRequest)
     csv.field_size_limit(MAX_ROW_BYTES)

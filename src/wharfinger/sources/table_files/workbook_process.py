@@ -129,7 +129,7 @@ def _sheets(book: Any, visible: object, worksheet: object) -> list[SheetName]:
 
 
 def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str], output: Any) -> SheetFacts:
-    """Write the rows below the header, and return the facts."""
+    """Write the rows below the header, or all rows if there is none, and return the facts."""
     sheet = book.get_sheet_by_index(position)
     if sheet.start is None:
         return SheetFacts(columns=[], rows=0, header=0, first_row=1, above=[], merged=[])

@@ -25,7 +25,7 @@ SECONDS = 20.0
 MEMORY_BYTES = 1 << 30
 """Address space of the process that reads such a file."""
 MAX_COPY_BYTES = 256 << 20
-"""Maximum size of one sheet as JSON Lines."""
+"""Maximum size of one sheet, or of a wide CSV file, as JSON Lines."""
 MAX_CELLS_ABOVE = 20
 """Maximum number of cells that the schema shows of a row above the header."""
 MAX_KEPT_FAILURES = 256
@@ -52,7 +52,7 @@ class Sheet(JsonLines):
 
 
 class Workbooks:
-    """Reads workbooks in child processes."""
+    """Reads workbooks and wide CSV files in child processes."""
 
     def __init__(self) -> None:
         self._children = ChildProcesses()
