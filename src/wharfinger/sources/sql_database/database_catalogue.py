@@ -35,7 +35,7 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     """The values of an enumeration."""
     cast: str = ""
-    """The type as which the engine reads and compares values: a type of the database, or the engine's own name."""
+    """How the engine reads and compares values: a type of the database, or a name that only the engine knows."""
     ordered: bool = True
     """Whether the database can order rows by this column. Only determined for tables that may have no key."""
 

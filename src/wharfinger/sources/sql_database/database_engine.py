@@ -106,7 +106,7 @@ class BadKey(ValueError):
 
 
 class QueryRefused(InvalidArgument):
-    """The statement is not run. The message says why, and which statements are allowed."""
+    """The statement is not allowed, failed, or was stopped. The message says why."""
 
 
 class DatabaseUnreachable(SourceUnavailable):
@@ -168,7 +168,7 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def token(self) -> Hashable:
-        """Return a value that stays equal until the database is written to. Must be fast."""
+        """Return a value that changes with each write to the database. It may change without a write. Must be fast."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:

@@ -45,7 +45,7 @@ def sql(
         seconds: Time after which a statement is stopped.
         cell: Maximum number of characters of one value in a window. A longer value is cut, and its URI is added.
         size: Maximum bytes of a window whose URI states a number of rows.
-        connections: Maximum number of open connections.
+        connections: Maximum number of statements at the same time.
         read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite,
             DuckDB, PostgreSQL, MySQL and MariaDB: Wharfinger itself can only prevent writes to these five.
 

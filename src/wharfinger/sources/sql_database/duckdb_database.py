@@ -329,7 +329,7 @@ class DuckDBFile(DatabaseEngine):
         return run_in_child(self._children, request, bounds)
 
     def describe(self) -> list[str]:
-        """Return the version of DuckDB."""
+        """Return the version of DuckDB, and that the file is opened read-only."""
         return [f"DuckDB {driver().__version__}", "opened read-only"]
 
 

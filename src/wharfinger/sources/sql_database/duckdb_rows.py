@@ -20,8 +20,8 @@ from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["FileStatement", "cell_statement", "cell_value"]
 
-_INTEGER_TYPE = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|BOOLEAN").fullmatch
-_INTEGER_TEXT = re.compile(r"-?[0-9]{1,40}|true|false").fullmatch
+_INTEGER_OR_BOOLEAN_TYPE = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|BOOLEAN").fullmatch
+_INTEGER_OR_BOOLEAN_TEXT = re.compile(r"-?[0-9]{1,40}|true|false").fullmatch
 _FLOATS = ("FLOAT", "DOUBLE")
 _NESTED = re.compile(r"JSON|.*\]|(?:STRUCT|MAP|UNION|VARIANT).*", re.DOTALL).fullmatch
 
@@ -33,7 +33,7 @@ class FileStatement(SpanStatement):
 
     def key_value(self, name: str, text: str) -> str:
         kind = _cast_type(self.table, name)
-        if _INTEGER_TYPE(kind) and not _INTEGER_TEXT(text):
+        if _INTEGER_OR_BOOLEAN_TYPE(kind) and not _INTEGER_OR_BOOLEAN_TEXT(text):
             raise BadKey(f"{name} must be of type {kind}.")  # DuckDB would convert 1e3
         return self._add(text, kind)
 
@@ -76,7 +76,7 @@ def _text_of(expression: str, kind: str) -> str:
 
 def _cell_expressions(expression: str, kind: str, cell: int) -> list[str]:
     """Return the expressions of a cell, which `_value` converts. For a text or BLOB, a size in bytes follows."""
-    if _INTEGER_TYPE(kind):
+    if _INTEGER_OR_BOOLEAN_TYPE(kind):
         return [expression]
     if kind == "BLOB":
         return [f"{expression}[1:{mime.SNIFFED_BYTES}]", f"octet_length({expression})"]
@@ -87,7 +87,7 @@ def _cell_expressions(expression: str, kind: str, cell: int) -> list[str]:
 
 def _value(values: Iterator[Any], kind: str, cell: int) -> object:
     value = next(values)
-    if _INTEGER_TYPE(kind):
+    if _INTEGER_OR_BOOLEAN_TYPE(kind):
         return value if value is None or isinstance(value, bool) else number(value)
     size = next(values)
     if value is None:

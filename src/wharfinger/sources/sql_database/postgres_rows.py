@@ -65,7 +65,7 @@ class PostgresStatement(SpanStatement):
     def text(self, cell: int, blocks: tuple[int, int] | None = None, limit: int | None = None) -> str:
         """Return the SQL, which cuts values after about `cell` characters.
 
-        `blocks` are the first block to read, and the one after the last. `limit` replaces that of the span.
+        `blocks` are the first block to read, and the one after the last. `limit` replaces the span's limit.
         """
         select_list = [f"{name}::text" for name in self.expressions] if self.table.key is not None else []
         select_list += [

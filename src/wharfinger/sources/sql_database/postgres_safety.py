@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W\d][\w$]*")
 _MAX_WORDS = 2_000
 _ESCAPED_STRING = r"'(?:[^'\\]|\\.|'')*'?"
 _CONTINUATION = r"(?:[\x20\t\f\v]|--[^\r\n]*+)*+[\r\n](?:[\x20\t\n\r\f\v]++|--[^\r\n]*+[\r\n])*+(?=')"
-"""Whitespace with a line end, and comments, between two parts of one string (`quotecontinue` in its scan.l)."""
+"""Whitespace with a line end, and comments, between two parts of one string: `quotecontinue` in PostgreSQL's scan.l."""
 _TOKEN = re.compile(
     rf"""(?P<space>[\x20\t\n\r\f\v;]+|--[^\r\n]*)
     | (?P<comment>/\*)

@@ -68,7 +68,7 @@ def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[Or
 
 
 def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
-    """Return the texts of the key, from those of the order. If a part of the key is NULL, the rowid is included."""
+    """Return the texts of the key, from the texts of the order. If a part of the key is NULL, the rowid is included."""
     text_of_column = {column.name: text for column, text in zip(order, texts, strict=False)}
     key_texts = tuple([text_of_column[name] for name in key.columns])
     return (*key_texts, text_of_column[key.tie]) if None in key_texts and key.tie in text_of_column else key_texts

@@ -45,7 +45,7 @@ MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
 MAX_HEX_BYTES = 32
-"""Maximum number of bytes that are shown in hex."""
+"""Maximum number of bytes of a value that is shown in hex."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -108,7 +108,7 @@ def cut_text(text: str, limit: int, size: int | None = None) -> object:
 
 
 def binary(data: bytes, size: int | None = None) -> dict[str, object]:
-    """Describe bytes by type and size. At most `MAX_HEX_BYTES` are shown in hex. `data` may be only their beginning."""
+    """Describe bytes by type and size, or show up to `MAX_HEX_BYTES` in hex. `data` may be only their beginning."""
     size = len(data) if size is None else size
     if size <= MAX_HEX_BYTES:  # such as a digest or a UUID
         return {"hex": data.hex(), "bytes": size}

@@ -1,8 +1,8 @@
 """Windows over rows: `?limit=200`, `?after=<key>`, `?before=<key>`, `?tail=200`, `?rows=1-200`, each with conditions,
 an order and columns (see `row_choice`).
 
-A window starts at a key, never at a position: rows that are added or removed elsewhere do not move it, and the last
-window of ten million rows costs as much as the first one. Only tables and views without a key are read by position.
+A window starts at a key, not at a position: rows that are added or removed elsewhere do not move it, and the last
+window of ten million rows costs as much as the first one. Tables and views without a key are read by position.
 Rows are lines of JSON.
 """
 
@@ -145,7 +145,7 @@ def read_window(
     With `uris`, cut values and bytes state the URI of the complete value.
 
     Raises:
-        InvalidArgument: the table has no key, has a different key, or lacks a column.
+        InvalidArgument: the table has no key, has a different key, lacks a column, or cannot be read in this way.
         LookupError: the table no longer exists.
     """
     span = query.span

@@ -120,7 +120,7 @@ class SpanStatement(ABC):
         return self.compare(row_filter.column, SIGNS[row_filter.operator], row_filter.value)
 
     def select(self, expressions: Sequence[str], *, extra: Sequence[str] = (), limit: int | None = None) -> str:
-        """Return the SQL. `extra` are further conditions; `limit` replaces that of the span."""
+        """Return the SQL. `extra` are further conditions; `limit` replaces the span's limit."""
         span = self.span
         conditions = [f"({condition})" for condition in (*self.conditions, *extra)]
         text = f"SELECT {', '.join(expressions)} FROM {self.table_expression()}"  # noqa: S608 - the catalogue's names

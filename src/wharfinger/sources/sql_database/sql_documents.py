@@ -32,7 +32,7 @@ WITHOUT_ROWS = ("view", "foreign table")
 WINDOW_ROWS = 100
 """Number of rows in one document."""
 MAX_KEYS = 20
-"""Maximum number of rows that are read to complete a key."""
+"""Maximum number of rows that one statement reads to complete a key."""
 MAX_KEY_LENGTH = 8_192
 ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""

@@ -1,9 +1,10 @@
 """Finds changes in a database.
 
 A database has a token that is cheap to read and changes with every write (SQLite's `data_version`, PostgreSQL's
-snapshot). One thread reads the token several times a second. If it has changed, and every few seconds in any case,
-another thread (`sources.polling`) reads the watched URIs and compares their versions. While the database cannot be
-reached, each read of the token also wakes that thread, so that watchers are soon notified when the database is back.
+snapshot). One thread reads the token several times a second. If it has changed, another thread (`sources.polling`)
+reads the watched URIs and compares their versions. That thread also reads the token itself every few seconds. While the
+database cannot be reached, each read of the token also wakes it, so that watchers are soon notified when the database
+is back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SLEEP_RATIO = 4
 JOIN_SECONDS = 2.0
 """Longest time that `close` waits for the thread that reads the token."""
 LOOK_SECONDS = 5.0
-"""Time after which all versions are compared, even if the token has not changed."""
+"""Longest time between two rounds of comparing. Each round reads the token again."""
 
 
 class SqlWatch:

@@ -259,7 +259,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             return self._tokens
 
     def table_token(self, table: DatabaseTable) -> str:
-        """Return the key of the last row. Changes of earlier rows are not noticed."""
+        """Return a digest of the last row's key, if the table has a key. Changes of earlier rows are not noticed."""
         last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
         return digest(str(last[0].key if last else ""))
 

@@ -283,7 +283,7 @@ class SQLite(DatabaseEngine):
                 raise QueryRefused(_reason(error)) from None
 
     def describe(self) -> list[str]:
-        """Return the version of SQLite."""
+        """Return the version of SQLite, and that the file is opened read-only."""
         return [f"SQLite {sqlite3.sqlite_version}", "opened read-only"]
 
 
