@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,22 @@ def test_documents_are_definitions_and_a_limited_number_of_windows(shop: Shop, m
     text = "".join([piece for uri in many for piece in shop.source.text(uri)])
     assert text.count("\n") == 400
     assert {shop.source.version(uri) for uri in many} == {entry.split()[1] for entry in whole if "/many/rows" in entry}
+
+
+def test_only_the_first_rows_of_a_table_without_a_key_become_a_document(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: the same window was a document a thousand times. By position, later windows would take ever longer."""
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (rowid TEXT, _rowid_ TEXT, oid TEXT)")
+        connection.executemany("INSERT INTO notes VALUES (?, '', '')", [(f"n{number}",) for number in range(250)])
+        connection.commit()
+    source = publish(f"sqlite:///{path}")
+    documents, key = source.documents(None, 1_000)
+    assert [document.uri for document in documents] == ["sqlite://notes/notes", "sqlite://notes/notes/rows?limit=100"]
+    assert key is None
+    assert source.documents(source.documents(None, 1)[1], 1_000)[0] == documents[1:]
 
 
 def test_describe_counts_tables_and_names_the_access(shop: Shop) -> None:

@@ -26,7 +26,10 @@ from wharfinger.sources.sql_database.table_descriptions import describe
 __all__ = ["MAX_ROWS", "complete", "documents"]
 
 MAX_ROWS = 100_000
-"""Maximum number of rows of one table that become documents: the first ones."""
+"""Maximum number of rows of one table that become documents: the first ones.
+
+Of a table without a key, only the first `WINDOW_ROWS` do: each window is found by ordering all rows.
+"""
 WITHOUT_ROWS = ("view", "foreign table")
 """Kinds of tables whose rows do not become documents: they are in other tables, and may be slow to read."""
 WINDOW_ROWS = 100
@@ -171,7 +174,7 @@ def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Docume
 def _windows(
     engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, rows: int
 ) -> Iterator[tuple[str, RowWindow]]:
-    """Yield each window of a table after a key, with its URI, up to `MAX_ROWS` rows."""
+    """Yield each window of a table after a key, with its URI, up to `MAX_ROWS` rows. Without a key, only the first."""
     if table.kind in WITHOUT_ROWS:
         return
     bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))
@@ -184,7 +187,7 @@ def _windows(
             return
         if window.rows:
             yield uris.of_rows(table.schema, table.name, query), window
-        if window.next is None:
+        if window.next is None or table.key is None:
             return
         rows += window.rows
         last = window.last
