@@ -177,6 +177,17 @@ def test_since_is_inclusive_and_until_is_exclusive(journal_files: WrittenJournal
     assert "No entry of nginx.service matched" in notes(source, f"{NGINX}?since={NOON + 90}")
 
 
+def test_a_window_until_a_time_in_the_future_links_to_later_entries(journal_files: WrittenJournal) -> None:
+    """A bug: such a window had no link, as if it ended in the past."""
+    journal_files.write("first")
+    source = open_journal(journal_files)
+    later = link(source, f"{NGINX}?until={2 * NOON}", "next")
+    assert "after=" in later
+    journal_files.write("second")
+    assert messages(source, later) == ["second"]
+    assert link(source, f"{NGINX}?until={NOON + 1}", "next") == ""
+
+
 def test_the_entries_of_one_boot_are_selected(journal_files: WrittenJournal) -> None:
     journal_files.write("old", boot="b" * 32, at=NOON)
     journal_files.write("new", at=NOON + 9)

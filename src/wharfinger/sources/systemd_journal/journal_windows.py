@@ -160,15 +160,16 @@ class JournalReader:
                 notes.append(f"Ended after {RUN_SECONDS:g} s.")
         if anchor and not run.timed_out and (anchor_missing or not anchor_checked):
             self._require_entry(query, anchor)
+        # An entry has the time at which it was written, so no entry is added to a time in the past.
+        ends_in_past = query.until is not None and query.until <= time.time()
         if query.forward:
-            # An entry has the time at which it was written, so no entry is added to a time in the past.
-            closed = closed or (not more and query.until is not None and query.until <= time.time())
+            closed = closed or (not more and ends_in_past)
             return JournalSelection(
                 lines, cursors, last or query.after, first, closed=closed, more=more, notes=tuple(notes)
             )
         full = full or line_count == query.lines
         before = last if more else ""
-        closed = bool(query.before) or query.until is not None
+        closed = bool(query.before) or ends_in_past
         return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))
 
     def _require_entry(self, query: JournalQuery, cursor: str) -> None:
