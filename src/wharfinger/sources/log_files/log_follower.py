@@ -174,7 +174,7 @@ class Follower:
         self.lost = False
         """Whether lines were removed before they could be read."""
         if position is None and not beginning:
-            self.position = self._with_log(self._end)
+            self.position = self._with_log(self._find_end)
 
     def read(self) -> list[bytes]:
         """Read the new complete lines, each with its line end.
@@ -212,7 +212,7 @@ class Follower:
             return read_on(log, locate(log, self.position), self._bounds)
         return read_on(log, LogPlace(0, 0), self._bounds) if log.live else None
 
-    def _end(self, log: LogFiles) -> LogPosition | None:
+    def _find_end(self, log: LogFiles) -> LogPosition | None:
         """Return the position after the last complete line. Reads backwards from the end."""
         if log.live is None:
             return None

@@ -113,7 +113,7 @@ class LogReader:
             if place.lost:
                 notes = ("What came before these lines is gone: the log was emptied, or rotated away.",)
         else:
-            place, ordered = self._since(log, query.since or 0.0)
+            place, ordered = self._find_since(log, query.since or 0.0)
             if not ordered:
                 entry_filter, notes = entry_filter._replace(since=query.since), (_UNORDERED,)
         must_filter = query.filtered or query.until is not None or entry_filter.since is not None
@@ -122,7 +122,7 @@ class LogReader:
             log, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if scans_all else _default_bounds()
         )
         if not must_filter:
-            before = self._before(log, place.at, place.offset)
+            before = self._position_before(log, place.at, place.offset)
             if query.after and not (log_read.pieces or log_read.lost):
                 log_read = log_read._replace(position=query.after)
             log_read = self._whole_entries(log, log_read)
@@ -191,7 +191,7 @@ class LogReader:
             matches = not late and entry_filter.matches(text, entry, begin, content)
             yield max(begin + entry.start, start), begin + entry.end, matches, late
 
-    def _since(self, log: LogFiles, since: float) -> tuple[LogPlace, bool]:
+    def _find_since(self, log: LogFiles, since: float) -> tuple[LogPlace, bool]:
         """Find the oldest file with entries since a time.
 
         Returns the place where they begin, and whether times are in order.
@@ -226,7 +226,7 @@ class LogReader:
 
     def _backward(self, log: LogFiles, query: LogQuery) -> Selection:
         """Select the newest entries before a place, a time or the end, in one file."""
-        index, high = self._end(log, query)
+        index, high = self._find_end(log, query)
         content = log.content(index)
         low, closed = 0, query.before is not None
         notes: list[str] = []
@@ -261,17 +261,17 @@ class LogReader:
                 begin = begin if head is None else head
                 pieces = [Piece(content.file, begin, pieces[0].data[begin - pieces[0].start :])]
             full = requested_lines is not None and _count_lines(pieces) >= requested_lines
-        before = self._before(log, index, begin) if begin > low or not low else None
+        before = self._position_before(log, index, begin) if begin > low or not low else None
         after = self._position_after(content, pieces, high)
         return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes), scanned=scanned)
 
     def _next_head(self, content: LogContent, start: int, data: bytes) -> int | None:
         return next_head(content, start, data, self.zone, content.modified / 1e9)
 
-    def _end(self, log: LogFiles, query: LogQuery) -> tuple[int, int]:
+    def _find_end(self, log: LogFiles, query: LogQuery) -> tuple[int, int]:
         """Return the index of the file in which the window ends, and the offset of the end."""
         if query.before is None:
-            return 0, self._live(log).size
+            return 0, self._live_content(log).size
         place = locate(log, query.before)
         if place.lost:
             raise InvalidArgument(
@@ -290,7 +290,7 @@ class LogReader:
         data = pieces[-1].data if is_selected else content.read(max(0, high - BLOCK_BYTES), BLOCK_BYTES)
         return position_of(content, high - len(data) + data.rfind(b"\n") + 1)
 
-    def _before(self, log: LogFiles, index: int, offset: int) -> LogPosition | None:
+    def _position_before(self, log: LogFiles, index: int, offset: int) -> LogPosition | None:
         """Return the position at which the previous window ends, or None at the beginning of the oldest file."""
         if offset:
             return position_of(log.content(index), offset)
@@ -356,7 +356,7 @@ class LogReader:
     # By lines and bytes
 
     def _by_lines(self, log: LogFiles, query: LogQuery, window: Window) -> Selection:
-        content = self._live(log)
+        content = self._live_content(log)
         identity = content.file.identity
         index = self.indexes.of(identity, f"{content.size}-{content.modified}", content, identity)
         try:
@@ -386,7 +386,7 @@ class LogReader:
         )
 
     def _by_bytes(self, log: LogFiles, query: LogQuery, window: Window) -> Selection:
-        content = self._live(log)
+        content = self._live_content(log)
         begin = window.first
         if begin > content.size:
             raise InvalidArgument(f"This log has {content.size:,} bytes, and no byte {begin:,}: ask for tail=200.")
@@ -424,7 +424,7 @@ class LogReader:
         more = more and next_window is not None
         return Selection(pieces, after, None, next_window, previous_window, closed=closed, more=more, scanned=scanned)
 
-    def _live(self, log: LogFiles) -> LogContent:
+    def _live_content(self, log: LogFiles) -> LogContent:
         if log.live is None:
             raise LogMoved  # it was renamed and not yet recreated, or removed
         return log.content(0)

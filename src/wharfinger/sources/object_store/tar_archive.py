@@ -123,19 +123,19 @@ class _MemberBytes:
         length = max(0, min(length, self.size - offset))
         try:
             if self._member.extents is None:
-                return self._exactly(self._member.offset + offset, length)
+                return self._read_exactly(self._member.offset + offset, length)
             data = bytearray(length)
             for begin, position, size in self._member.extents:
                 first, last = max(begin, offset), min(begin + size, offset + length)
                 if first < last:
-                    data[first - offset : last - offset] = self._exactly(position + first - begin, last - first)
+                    data[first - offset : last - offset] = self._read_exactly(position + first - begin, last - first)
             return bytes(data)
         except DAMAGE as error:
             if stamp_of_path(self._path) != self._archive.stamp:
                 raise ObjectChanged from None
             raise UnreadableObject(f"{self._key} is damaged: {error}") from None
 
-    def _exactly(self, position: int, length: int) -> bytes:
+    def _read_exactly(self, position: int, length: int) -> bytes:
         data = self._archive.file.read(position, length)
         if len(data) < length:
             raise EOFError("the archive ends before it")

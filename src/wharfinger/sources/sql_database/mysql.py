@@ -263,7 +263,7 @@ class MySQL(DatabaseEngine):
         statement = SelectStatement(table, span)
 
         def work(connection: Any) -> Rows:
-            cursor = _unbuffered(connection)
+            cursor = _unbuffered_cursor(connection)
             cursor.execute(statement.text(bounds.cell), statement.parameters)
             try:
                 return statement.collect(rows_of(connection, cursor), bounds)
@@ -338,7 +338,7 @@ class MySQL(DatabaseEngine):
 
         def work(connection: Any) -> tuple[list[str], Rows]:
             text = with_parameters(statement, parameters, connection.escape)
-            cursor = _unbuffered(connection)
+            cursor = _unbuffered_cursor(connection)
             cursor.execute(f"EXPLAIN {text}" if explain else text)
             try:
                 if cursor.description is None:
@@ -443,7 +443,7 @@ def _fetch(connection: Any, statement: str, parameters: object = ()) -> Sequence
         return [tuple(row) for row in rows]
 
 
-def _unbuffered(connection: Any) -> Any:
+def _unbuffered_cursor(connection: Any) -> Any:
     connection.bytes_left = MAX_ROW_BYTES
     cursors: Any = import_module("pymysql.cursors")
     return connection.cursor(cursors.SSCursor)

@@ -13,7 +13,15 @@ from wharfinger.sources.etag import digest
 from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, render
 from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES
 from wharfinger.sources.log_files.secrets import CONTEXT_BYTES
-from wharfinger.sources.systemd_journal.entry_text import FIELDS, KERNEL, cursor_of, has_text, line_of, moment_of
+from wharfinger.sources.systemd_journal.entry_text import (
+    FIELDS,
+    KERNEL,
+    UNIT_FIELDS,
+    cursor_of,
+    has_text,
+    line_of,
+    moment_of,
+)
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_process import RUN_SECONDS, Journalctl
 from wharfinger.sources.systemd_journal.journal_query import JournalQuery, time_of_cursor
@@ -77,7 +85,7 @@ class JournalReader:
 
         Returns an empty string if there is none in the newest `MAX_SCANNED_BYTES`.
         """
-        with self.journalctl.run([*_log_arguments(log), "--reverse"], FIELDS[1:]) as run:
+        with self.journalctl.run([*_log_arguments(log), "--reverse"], UNIT_FIELDS) as run:
             size = 0
             for entry in run.entries():
                 size += entry.size

@@ -1,7 +1,8 @@
 """Converts the choice of rows in a URI (`RowChoice`) to DuckDB's SQL, for all formats. Does no I/O.
 
-A value may not fit the type of its column. Values that fit are compared as values of this type, and others as text.
-Integers are compared as decimals, because a DOUBLE has only 53 bits.
+A value may not fit the type of its column. Values that fit are compared as values of this type, and others as text. A
+text in a column of numbers meets no condition with a number except `neq`. Integers are compared as decimals, because a
+DOUBLE has only 53 bits.
 """
 
 from __future__ import annotations

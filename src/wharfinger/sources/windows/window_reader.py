@@ -1,10 +1,10 @@
 """Reads one window of a content, and finds the windows before and after it.
 
-A window with a requested end is cut exactly there. One with an open end (the first window, `lines=201-`,
-`bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one, otherwise at the end
-of a character. So each window can be decoded alone, and all windows joined give the whole content. The content is never
-loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end. `WindowReader` does
-this for one content and one request; `_READ_METHODS` has a method for each kind of window.
+A window with a requested end is cut exactly there, unless it is too large. One with an open end (the first window,
+`lines=201-`, `bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one,
+otherwise at the end of a character. So each of these can be decoded alone, and joined they give the whole content. The
+content is never loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end.
+`WindowReader` does this for one content and one request; `_READ_METHODS` has a method for each kind of window.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class WindowReader:
         data = part.data if part.begin else part.data[text_encoding.bom_bytes :]
         try:
             text = data.decode(text_encoding.encoding)
-        except UnicodeDecodeError:
+        except UnicodeDecodeError:  # if the beginning of the content is ASCII, the rest may be in another encoding
             return mime.decode_text(data) if part.whole_characters and text_encoding.encoding == "utf-8" else None
         return None if "\0" in text else (text, text_encoding.encoding)
 
