@@ -21,7 +21,7 @@ _HOLES = re.compile(rb"\0{9,}")  # a log was truncated, and its program still wr
 
 
 def render(data: bytes, start: int, content: RandomAccess, *, redact: bool = True, cut: bool = True) -> str:
-    """Convert the bytes of a log from `start` to text.
+    """Convert some bytes of a log to text.
 
     Args:
         data: The bytes.
@@ -63,7 +63,7 @@ def _cut_line(line: bytes) -> bytes:
 def may_contain(data: bytes, text: str) -> bool:
     """Return whether a casefolded text may be in these bytes when they are shown.
 
-    This check is quick. It may return True by mistake.
+    This check is quick. It may return True by mistake, and ignores what `render` adds, such as escapes.
     """
     if text.isascii() and text.encode() in data.lower():
         return True

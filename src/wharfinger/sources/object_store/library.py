@@ -177,7 +177,7 @@ class LibraryStore:
             raise FileNotFoundError from None
         except PermissionError:
             raise StoreFailed(f"{self.location} may not be read with these credentials.") from None
-        except TypeError:
+        except TypeError:  # `_list` calls again without `refresh`
             raise
         except Exception as error:  # each library has its own errors, whose texts may contain secrets
             kind = StoreUnavailable if isinstance(error, (ConnectionError, TimeoutError)) else StoreFailed

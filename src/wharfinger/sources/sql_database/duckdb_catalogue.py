@@ -129,7 +129,7 @@ def _column(row: Sequence[Any], primary: set[str]) -> DatabaseColumn:
 
 
 def _key(columns: dict[str, DatabaseColumn], candidates: Iterable[tuple[str, ...]]) -> UniqueKey | None:
-    """Return the primary key, or else a unique key without NULL, or else the rowid."""
+    """Return the primary key, or else a unique key without NULL, or else the rowid, unless a column has its name."""
     for names in candidates:
         key_columns = [columns.get(name) for name in names]
         if key_columns and all(

@@ -192,7 +192,7 @@ def _column(row: Any, ordered: bool) -> DatabaseColumn:
 
 
 def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
-    """Return the primary key, or else another unique index, or else the location of the row (`ctid`)."""
+    """Return the primary key, or else another unique index, or else the location of the row (`ctid`) if it has one."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
             return UniqueKey(tuple(index["columns"]), descending=index["descending"])

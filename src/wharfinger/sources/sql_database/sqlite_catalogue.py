@@ -114,7 +114,7 @@ def _key(
     without_rowid: bool,
     collated: bool,
 ) -> UniqueKey | None:
-    """Return the primary key, or else a unique index of columns that are never NULL, or else the rowid.
+    """Return the primary key, or else a unique index of columns that are never NULL, or else the rowid, if any.
 
     SQLite allows NULL in a primary key that is not declared NOT NULL. Such a key is followed by the rowid (`tie`).
 

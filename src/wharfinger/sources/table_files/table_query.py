@@ -47,6 +47,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
+    `view` is empty for the overview of a table, `rows`, `directory`, or a key of `VIEWS`.
+
     `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The second
     number is 0 for an open end. If `tail` is set, the last `tail` rows are requested instead.
     """
