@@ -17,7 +17,7 @@ log = logging.getLogger("wharfinger.transports.accepting")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _LOG_SECONDS = 60.0
-"""Seconds between two log messages about the same error."""
+"""The minimum number of seconds between two log messages."""
 
 
 class CannotListen(WharfingerError, OSError):

@@ -62,7 +62,7 @@ class CancelReason(Enum):
     DEADLINE = "the handler took longer than `Limits.handler_time`"
     DRAIN = "the server is stopping"
     CREDENTIAL_EXPIRED = "the token of the client has expired"
-    STREAM_ENDED = "another connection took over its stream, or the session has ended"
+    STREAM_ENDED = "its stream is complete or is continued by another connection, or the session has ended"
 
 
 class AnswerEncoder(Protocol):

@@ -144,7 +144,7 @@ class _InputProtocol(asyncio.Protocol):
 
 
 def _read(loop: asyncio.AbstractEventLoop, stream: StreamServer, descriptor: int) -> None:
-    """Read to the end of the input, at most `MAX_QUEUED_READS` reads ahead of the event loop."""
+    """Read to the end of the input. At most `MAX_QUEUED_READS` reads are queued in the event loop."""
     free = threading.Semaphore(MAX_QUEUED_READS)
 
     def receive(data: bytes) -> None:

@@ -145,6 +145,7 @@ class StreamLink:
 
         Raises:
             ConnectionLost: the connection ended first.
+            NotMCP: the connection ended first, and what the server had sent was no message.
             InvalidResponse: the response breaks the protocol.
             RequestTimeout: no response in time.
         """
@@ -303,13 +304,13 @@ class StreamLink:
             self._arm_timer(call.tentative_error[0])
 
     def _fail_all(self) -> None:
-        """Fail every waiting request: a message over the limit may be its response. Later responses are ignored."""
+        """Fail every waiting request: a message over the limit may answer any of them. Ignore their later responses."""
         for call in self._peer.close():
             reason = f"{self.name} sent a message over the limit of {self.limits.message} bytes; set a larger limit."
             self._fail(call, InvalidResponse(reason))
 
     def _send(self, data: bytes) -> None:
-        """Collect the messages of this turn of the loop, which are written together."""
+        """Collect a message. Those of one turn of the loop are written together."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)

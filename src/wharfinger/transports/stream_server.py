@@ -12,8 +12,8 @@ dropped, above `Limits.unread` requests are refused, and a client that keeps sen
 refusals is disconnected. The queued bytes of all connections are counted together in `unread`, which limits large
 answers.
 
-A connection ends in steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels
-the rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
+A connection ends in steps as well: `drain` ends the long requests and lets the others finish; `finish` cancels the
+rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
 """
 
 from __future__ import annotations
@@ -225,7 +225,8 @@ class StreamServer(asyncio.Protocol):
         return self.peer.in_flight.get(request.id) is request and self.notify(message)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        """Send a request to the client (handshake era). It is never dropped, since a handler waits for the response."""
+        """Send a request to the client; returns None in the stateless era. It is sent even when notifications are
+        dropped, since a handler waits for the response."""
         if request.session is None:
             return None
         return self.pending.send(request, method, params, self.write_required)
@@ -344,7 +345,7 @@ class StreamServer(asyncio.Protocol):
         self.finish()
 
     def drain(self) -> None:
-        """Accept no further request, answer what was read within `Limits.drain` seconds, then end."""
+        """End long requests, let the others finish within `Limits.drain` seconds, even new ones, and then end."""
         if self.draining:
             return
         self.draining = True
@@ -359,7 +360,8 @@ class StreamServer(asyncio.Protocol):
             self.finish()
 
     def finish(self) -> None:
-        """Cancel what still runs, write what is collected, and set `ended`."""
+        """Cancel what still runs, and write what is collected. Set `ended` unless messages are queued: then it is set
+        when they are written, or by `give_up`."""
         self.sweeper.cancel()
         for request in self.peer.close():
             request.task.cancel()

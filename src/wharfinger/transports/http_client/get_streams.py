@@ -69,8 +69,8 @@ async def resume_stream(
 ) -> None:
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
-    Returns although `post` is not done if the stream has no event id that can be sent back, or if the server does not
-    resume the stream, or resumes it several times in a row without a new event.
+    Returns although `post` is not done if the stream has no event id that can be sent back, if the server does not
+    resume the stream, or if `MAX_RECONNECTS` attempts in a row bring no new event.
 
     Raises:
         NoMessage: the server answers 404. If there is a session, it no longer exists.
@@ -127,8 +127,8 @@ class SessionStream:
         """Open the stream, unless it is open.
 
         Raises:
-            ConnectionFailed: the server has no such stream.
-            ConnectionLost: the session has ended, or `close` was called first.
+            ConnectionFailed: the server has no such stream, or cannot be reached.
+            ConnectionLost: the session or the connection has ended, or `close` was called first.
         """
         if self._opened is None:
             loop = asyncio.get_running_loop()

@@ -52,7 +52,7 @@ MAX_REPLIES = 32
 MAX_SESSION_ID_CHARACTERS = 4096
 """The maximum number of characters of a session id."""
 CLOSE_SECONDS = 2.0
-"""Seconds for ending the session at the server."""
+"""Longest time that `close` waits for notifications to be sent, and then for the server to end the session."""
 ONE_WAY_SECONDS = 10.0
 """Seconds for sending a message that has no response."""
 
@@ -308,9 +308,12 @@ class HttpLink:
         return headers
 
     def _check_session_id(self, id: str | None) -> str | None:
-        """Return a session id that can be sent back: printable ASCII.
+        """Return the session id, or None if there is none.
 
         The specification (2025-11-25, Streamable HTTP) allows only visible ASCII, but a space does no harm.
+
+        Raises:
+            InvalidResponse: the id cannot be sent back: it is not printable ASCII, is blank, or is too long.
         """
         if id is not None and not (
             id.isascii() and id.isprintable() and id.strip() and len(id) <= MAX_SESSION_ID_CHARACTERS

@@ -45,7 +45,7 @@ class PendingPost:
         self.response: Message | None = None
         self.error: WharfingerError | None = None
         self.error_without_id: Message | None = None
-        """An error without an id: the response if it is the whole body, but not if it is one event of several."""
+        """An error without an id: the response if it is the whole body, but not if it is an event of a stream."""
 
     @property
     def done(self) -> bool:
@@ -79,6 +79,7 @@ async def read_events(
 
     Raises:
         TimeoutError: a server that sent something regularly has stopped: the connection is broken.
+        EventTooLarge: an event is over the limit of `decoder`.
     """
     pulse, now = Pulse(), asyncio.get_running_loop().time
     async with asyncio.timeout(None) as silence:
@@ -99,8 +100,9 @@ async def read_body(
     """Read a body, which is one message.
 
     Raises:
-        NoMessage: the body is not a message, and the status is an error.
-        NotMCP: the body is not a message, but the status is a success.
+        NoMessage: the body is not a valid response, and the status is an error.
+        NotMCP: the body is no response at all, but the status is a success.
+        InvalidResponse: the body is larger than `Limits.message`.
     """
     body = await origin.body(response)
     if content_type(response) == "application/json":

@@ -41,7 +41,7 @@ __all__ = ["SseLink"]
 log = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
-"""The maximum number of messages that are sent at the same time; further requests wait."""
+"""While this many messages are being sent, further requests wait."""
 POST_SECONDS = 30.0
 """Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
 LAST_NOTIFICATION_SECONDS = 1.0
@@ -83,7 +83,8 @@ class SseLink(StreamLink):
         """Open the stream; its first event says where to POST (2024-11-05, HTTP with SSE).
 
         Raises:
-            ConnectionFailed: there is no stream at this URL, it ended, or it named a URL of another server.
+            ConnectionFailed: the server cannot be reached, has no stream at this URL, ended it, or named a URL of
+                another server.
             NotAuthorized: the server requires credentials.
             NotMCP: the response is not HTTP, or not a stream of events.
             ConnectionLost: the server closed the connection before its answer.

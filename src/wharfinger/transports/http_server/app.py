@@ -644,7 +644,7 @@ class HttpApp:
             await self.site.start()
 
     async def drain(self, seconds: float) -> None:
-        """End streams with their final result, refuse new requests, and cancel those that still run after `seconds`."""
+        """End streams with their final result, refuse new requests, and cancel what still runs after `seconds`."""
         self.draining = True
         if self.site is not None:
             await self.site.close()
@@ -660,7 +660,8 @@ class HttpApp:
         self.sessions.close()
 
     async def aclose(self, seconds: float | None = None) -> None:
-        """End all requests and sessions, and close the service. May be called from any task, and more than once."""
+        """End all requests and sessions, as `drain` does, and close the service. Without `seconds`, they have
+        `HttpLimits.drain` seconds to finish. May be called from any task, and more than once."""
         await self.drain(self.limits.drain if seconds is None else seconds)
         self.calls.stop()
         if self._starting is not None:

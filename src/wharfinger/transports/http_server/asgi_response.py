@@ -131,8 +131,8 @@ class FlushQueue:
 
 
 class EventStream:
-    """A stream of events to one client. `push` never waits: if the reader is slow, up to `limit` bytes are queued, and
-    more are dropped.
+    """A stream of events to one client. `push` never waits: while more than `limit` bytes are queued for a slow reader,
+    further messages are dropped.
 
     The events of one turn of the loop are written together in the next one. A task is needed only while the connection
     accepts nothing, or if the ASGI server cannot write without one; an idle stream has none.
@@ -178,8 +178,8 @@ class EventStream:
     def push(self, message: bytes, now: float, *, id: str = "", required: bool = False) -> bool:
         """Send one message as an event. Returns False if it was dropped.
 
-        A `required` message is not dropped when the reader is slow. A notification of a change that is still
-        queued is not queued again.
+        A `required` message is not dropped when the reader is slow. A change notification that equals a queued one is
+        not queued twice, and counts as sent.
         """
         if self.closed or (self._size > self._limit and not required):
             return False

@@ -36,7 +36,7 @@ class Certificate:
     """A certificate chain in PEM with its private key, which is in the same file if `key` is empty.
 
     Raises:
-        UnusableCertificate: a file cannot be read, or the two do not belong together.
+        UnusableCertificate: a file cannot be read, or is not usable for HTTPS, or the two do not belong together.
     """
 
     def __init__(self, cert: str, key: str = "") -> None:

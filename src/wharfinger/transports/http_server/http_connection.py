@@ -376,7 +376,7 @@ class HttpConnection(asyncio.Protocol):
             self.resume_reading()
 
     def hang_up(self, unread: bool) -> None:
-        """Close. If the client may still be sending (`unread`), first give it time to read the answer."""
+        """Close. Except over TLS, first give a client that may still be sending (`unread`) time to read the answer."""
         if unread and self.transport.can_write_eof():
             self.transport.write_eof()
             self.lingering = True

@@ -172,7 +172,7 @@ class OpenCalls:
 
     @property
     def busy(self) -> bool:
-        """Whether any call is open."""
+        """Whether any call is open that was not handed over to a session."""
         return bool(self.fresh or self.slow or self.streams)
 
     def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: Principal) -> HttpCall:

@@ -143,7 +143,7 @@ class ReplayStream:
         """Keep one message, and send it if a connection reads the stream. Returns False if it was dropped.
 
         A change notification that equals one that waits is not kept twice, and counts as sent. A `required` message is
-        dropped only if it can neither be sent nor kept.
+        dropped only if it can neither be sent nor kept, or if the stream is over.
         """
         number, reader = self._last + 1, self.reader
         if self.over:

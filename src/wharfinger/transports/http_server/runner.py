@@ -72,7 +72,7 @@ async def serve_http(
 
     Raises:
         UnsafeBind: other machines can reach `host`, and there is neither `auth` nor `verify` nor `insecure`.
-        AddressInUse, CannotListen: the address cannot be bound, or the certificate cannot be read.
+        AddressInUse, CannotListen: the address cannot be bound, or the certificate cannot be used.
         ValueError: a host, an origin or a URL is malformed, or there is a key without its certificate.
     """
     if verify is None and auth is None and not insecure:
@@ -135,7 +135,7 @@ def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class RunnableApp(Protocol):
-    """An ASGI application that the server starts before it accepts requests, and ends: `HttpApp`, or another."""
+    """An ASGI application that the server starts and ends: `HttpApp`, or another."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 

@@ -82,7 +82,7 @@ class HttpSession:
         Without an id, or for one of another session, return the session's own stream and None.
 
         Raises:
-            HttpRefusal: nothing of the stream is left (400).
+            HttpRefusal: the stream is over, and no event after that one is kept (400).
         """
         name, _, position = last_event_id.partition(b"-")
         stream_number, _, event_number = position.partition(b"-")
