@@ -2,7 +2,7 @@
 
 The list of each server is read when it is first needed, and again after the server reports a change: at once while
 `changes()` is iterated, otherwise when the catalogue is next used. A server that does not report changes is asked again
-after a minute. If a server is slow or down, its last list is used, and `notes` says so.
+at the first use after a minute. If a server is slow or down, its last list is used, and `notes` says so.
 
 `catalogue_lists` keeps and filters the list of one server; `catalogue_search` searches.
 """
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class CatalogueServer(Protocol):
-    """The methods of `upstreams.Upstream` that the catalogue uses."""
+    """The members of `upstreams.Upstream` that the catalogue uses."""
 
     @property
     def status(self) -> str:
@@ -168,7 +168,8 @@ class Catalogue:
     """All resources and templates of a host's servers. `Host.catalogue` is one.
 
     Every method uses the lists as they are now: it reads those that have changed, and waits for slow servers a few
-    seconds at most. Use it in one event loop.
+    seconds at most. A method with a parameter `server` raises InvalidArgument if there is no server of that name. Use
+    the catalogue in one event loop.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class Catalogue:
         For the next `limit` entries, pass the last one as `after`, even if it was removed since.
 
         Raises:
-            InvalidArgument: a filter cannot be used, or there is no such server.
+            InvalidArgument: a filter cannot be used, the limit is not positive, or there is no such server.
         """
         conditions = CatalogueFilter(**filters)
         lists = await self._lists(conditions.server)

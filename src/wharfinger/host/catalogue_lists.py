@@ -49,7 +49,7 @@ MAX_PAGES = 10_000
 LIST_SECONDS = 120.0
 """Longest time in which the resources, or the templates, are read. The entries read by then are kept."""
 MAX_URI_CHARACTERS = 8_192
-"""A resource with a longer URI is left out."""
+"""An entry with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
 """Maximum size of an entry as JSON. Of a larger one, only the URI, the beginning of the name, the type and the size are
 kept."""

@@ -159,9 +159,9 @@ def hits_of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
 
 
 def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[CatalogueHit]:
-    """Merge hits that are ordered best first. Of several hits for a resource, the first is kept.
+    """Merge lists of hits that are ordered best first. Of several hits with the same URI, the first is kept.
 
-    If that hit has no text and another one has, the text and the URI of the other one are used.
+    If a hit has no text, but another hit for the same resource has one, the text and the URI of the other hit are used.
     """
     waiting = [list(reversed(hits)) for hits in lists if hits]
     texts = {(hit.server, hit.base): hit for hits in waiting for hit in hits if hit.snippet}

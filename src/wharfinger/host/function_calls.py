@@ -126,7 +126,8 @@ class FunctionCalls:
         """Run the calls of an answer, or (`single`) exactly one, and return the messages with their results.
 
         Raises:
-            ValueError: the answer is not of a known API or, with `single`, is not one call.
+            ValueError: the answer is not of a known API, `max_characters` is not positive or, with `single`, the answer
+                is not one call.
             TypeError: the answer is not an object of an API's client, a dict or JSON.
         """
         api, calls = find_calls(answer, format)

@@ -109,7 +109,7 @@ class Host(FunctionCalling):
         `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are
         the folders in which the user works, as with `Client`; the questions also have the name of the `server`.
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
-        A person has `answer_timeout` seconds for each answer.
+        Each question has to be answered within `answer_timeout` seconds, reviews included.
 
         The catalogue is searched with the servers' own tools `search`. With `approve`, they are not used, because the
         person would be asked each time. `search_tools` names the search tool of a server, which is used in any case, or
@@ -255,6 +255,7 @@ class Host(FunctionCalling):
         Raises:
             InvalidArgument: several servers publish it, or there is no such server.
             ResourceNotFound: no server publishes it.
+            UpstreamUnreachable: its server is down.
         """
         if server is None:
             upstreams = await self.upstreams.servers_of(uri)

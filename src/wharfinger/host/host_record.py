@@ -58,7 +58,7 @@ class HostRecord:
         self._decided("approve", "tools/call", server, tool, allowed, reason)
 
     def answered(self, server: str, method: str, accepted: bool, reason: str) -> None:
-        """Record a question of a server, and whether it was answered."""
+        """Record a question of a server, and whether it was accepted."""
         self._decided(action_of(method), method, server, "", accepted, reason)
 
     def _decided(self, action: str, method: str, server: str, target: str, allowed: bool, reason: str) -> None:

@@ -219,7 +219,7 @@ class _HostResources(Source):
         """Return the resource as it is listed, or else as its content describes it.
 
         Raises:
-            ResourceNotFound: no server has it.
+            ResourceNotFound, InvalidArgument: it is not listed, and cannot be read (see `read`).
         """
         resources = await self._resources()
         index = bisect.bisect_left(resources, uri, key=_uri)
@@ -234,7 +234,7 @@ class _HostResources(Source):
 
         Raises:
             ResourceNotFound: no server has it.
-            InvalidArgument: several servers have it, or the server refuses to read it.
+            InvalidArgument: several servers have it, or its server cannot or may not read it.
         """
         try:
             result = (await self._host.read(uri)).result
@@ -252,7 +252,7 @@ class _HostResources(Source):
         )
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return every resource with its title. The texts are not searched here."""
+        """Return a page of the resources with their titles. The texts are not searched here."""
         resources, key = await self.page(after, limit)
         return [document_of(resource) for resource in resources], key
 

@@ -63,7 +63,7 @@ class ListIndex:
         return hits_of_server(server, hits), " ".join(filter(None, (hits.remark, hits.truncated)))
 
     async def close(self) -> None:
-        """Stop the thread, and delete the index."""
+        """Stop the thread, and delete the index; if the thread does not stop in time, the index is deleted at exit."""
         self._reader.stopped.set()
         if await asyncio.to_thread(self._indexing.stop, STOP_SECONDS):
             with suppress(OSError):

@@ -65,7 +65,7 @@ class Questions:
         sampling: Asks a model.
         review: Shows a request for sampling before it is made, and its result before the server gets it.
         roots: The folders in which the user works.
-        timeout: Seconds that a person or a model has to answer.
+        timeout: Seconds for the answer to a question. The model and the reviews of a request for sampling share them.
         record: Called with the server, the method, whether the question was accepted, and why not.
     """
 
@@ -196,6 +196,7 @@ def decided(answer: object, shown: T, kind: type[T]) -> T:
 
     Raises:
         Declined: the review refused it.
+        TypeError: the review returned something else.
     """
     if answer is True:
         return shown

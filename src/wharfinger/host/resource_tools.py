@@ -167,7 +167,7 @@ class HostResourceTools:
         return "\n".join([*rows, *_remarks(hits.notes)])
 
     def _row(self, entry: CatalogueEntry, uri: str, snippet: str = "") -> str:
-        """Describe an entry in one line, with the URI to read first."""
+        """Describe an entry in one line, which begins with the URI to read."""
         size = entry.resource.size if isinstance(entry.resource, t.Resource) else UNSET
         facts = [entry.mime_type, size_text(size) if isinstance(size, int) else ""]
         if len(self._catalogue.servers) > 1:

@@ -44,7 +44,8 @@ CONCURRENT_READS = 16
 READ_SECONDS = 15.0
 """Longest time for reading one resource."""
 MAX_TEXT_CHARACTERS = 512 << 10
-"""Maximum number of characters of a resource; of a longer one, the windows that a search found are read."""
+"""No further window of a resource is read after this many characters. Of a resource with more bytes than this, only the
+windows that a search found are read, if there are any."""
 MAX_FILE_BYTES = 3_750_000
 """Maximum bytes of an image or document: 5 MB in base64, which all APIs take."""
 MAX_WINDOWS = 3

@@ -17,7 +17,7 @@ from wharfinger.host.context.selection_rules import is_for_models
 __all__ = ["select_with"]
 
 MAX_LISTED = 100
-"""Maximum number of resources that the model chooses from."""
+"""Maximum number of resources that the model chooses from, by default."""
 MAX_TITLE_CHARACTERS, MAX_DESCRIPTION_CHARACTERS = 120, 160
 MAX_ANSWER_CHARACTERS = 20_000
 
@@ -42,7 +42,8 @@ def select_with(
     Args:
         model: An async function that is called with a prompt, and returns the model's answer.
         limit: Maximum number of resources that the model may choose.
-        listed: Maximum number of resources that it chooses from: those that match the question best, then others.
+        listed: Maximum number of resources that it chooses from, 1 to 333: those that match the question best, then
+            others.
         contents: Whether contents are searched too. If False, no word of the question is sent to a server.
     """
 

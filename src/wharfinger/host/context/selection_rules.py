@@ -30,7 +30,7 @@ from wharfinger.server.document_search import MEDIA_TYPES
 __all__ = ["rules"]
 
 MAX_CHOICES = 24
-"""Maximum number of resources that the rules choose, besides the required ones."""
+"""Maximum number of resources that the rules choose by default, besides the required ones."""
 HITS_PER_CHOICE = 2
 """Hits that a search requests for each choice: a long resource may have several."""
 MAX_REQUIRED = 3
@@ -62,7 +62,7 @@ def rules(
     """Return the default selection, or a changed one: `await host.context(question, select=rules(recency=1.0))`.
 
     Args:
-        limit: Maximum number of resources to choose.
+        limit: Maximum number of resources to choose, 1 to 500, besides the required ones.
         priority: The weight of the priority beside the match; 0 ignores it.
         recency: The weight of the date; 0 ignores it.
         half_life_days: The recency of a resource halves in this time.

@@ -63,8 +63,9 @@ class ToolDefinitions(list[dict[str, Any]]):
 def accepted_names(names: Iterable[str]) -> dict[str, str]:
     """Return the original names of tools, by the names that are sent, which every API accepts.
 
-    A name that is accepted stays as it is. Any other gets a suffix made from its original form, so that the name of a
-    tool never depends on other tools: a call can never reach a tool that came later.
+    A name that is accepted stays as it is. Any other gets a suffix made from its original form, and not from other
+    tools, so that a call does not reach a tool that came later. The suffix is longer only if another tool has exactly
+    the resulting name.
     """
     originals = dict.fromkeys(names)
     accepted = {name: name for name in originals if _NAME(name)}

@@ -230,7 +230,7 @@ _BLOCKS = frozenset(("tool_use", "text", "thinking", "redacted_thinking", "serve
 
 
 def _is_anthropic(item: Plain) -> bool:
-    """Return whether this is a message of Anthropic's. One of OpenAI's Responses has blocks of other types."""
+    """Return whether this is a message of Anthropic's. In OpenAI's Responses, a message has blocks of other types."""
     content = item.get("content")
     if not is_list(content) or item.get("role", "assistant") != "assistant":
         return False
