@@ -408,7 +408,7 @@ def remote_error(code: int, message: str, data: Any = None) -> RemoteError:
 
 
 class InvalidResponse(WharfingerError):
-    """The peer's response is invalid: its result has the wrong shape, or an unknown `resultType`."""
+    """The peer's response breaks the protocol, for example with a result of the wrong shape, or exceeds a limit."""
 
     remote = True
 
@@ -479,7 +479,7 @@ class ConnectionLost(WharfingerError, ConnectionError):
 
 
 class RequestTimeout(WharfingerError, TimeoutError):
-    """There was no response in time; the request was cancelled."""
+    """There was no response in time; a request that was sent is cancelled."""
 
 
 class StoreUnusable(WharfingerError):

@@ -33,7 +33,7 @@ class ConversationStore:
         """Return the last saved conversation, or None if nothing has been saved. The next `save` replaces its file.
 
         Raises:
-            StoreUnusable: it cannot be read.
+            StoreUnusable: it cannot be read, or others may enter the folder.
         """
         files = self._files()
         if not files:
@@ -60,7 +60,8 @@ class ConversationStore:
         """Write the conversation, and delete the oldest ones above the limit.
 
         Raises:
-            StoreUnusable: the folder or the file cannot be written.
+            StoreUnusable: the folder or the file cannot be written, others may enter the folder, or one question is
+                larger than the limit.
         """
         data = msgspec.json.encode(conversation)
         excess = len(data) - MAX_CONVERSATION_BYTES

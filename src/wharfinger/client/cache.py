@@ -205,7 +205,8 @@ class Cache:
     ) -> None:
         """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True.
 
-        Does nothing if its `request` is outdated.
+        Does nothing if its `request` is outdated. If the result is too large, or `seconds` is not positive, only the
+        older one is dropped.
         """
         size = len(memoryview(data)) + _overhead(key)
         with self._lock:

@@ -104,6 +104,7 @@ class Client:
             NotMCP: the server does not speak the protocol.
             UnsupportedRevision: client and server have no revision in common, or the server does not support the
                 pinned one.
+            RemoteError, InvalidResponse: the server refuses to negotiate, or its answer breaks the protocol.
         """
         await self._session.open()
         return self
@@ -118,7 +119,8 @@ class Client:
         Without this call, an open watch opens it at once; if there is no watch, the next call does.
 
         Raises:
-            ConnectionLost, ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: it cannot be opened.
+            ConnectionLost: the client is not open, or its `retry` allows no attempts.
+            WharfingerError: it cannot be opened; see `open`.
         """
         await self._session.connections.get(1)
 

@@ -170,7 +170,8 @@ async def connect(
     URL is cached in `PROTOCOL_CACHE`.
 
     Raises:
-        ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server, or negotiating failed.
+        ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError, InvalidResponse: there is no server, or negotiating
+            failed.
     """
     timeout = PausableTimeout(settings.open_timeout)
     opening = _Opening(target, settings, events, timeout, PROTOCOL_CACHE if isinstance(target, str) else protocols)
@@ -571,7 +572,8 @@ def _info_in(meta: Any) -> t.Implementation | None:
 
 
 def _protocol_key(target: CheckedTarget, settings: Settings) -> Hashable:
-    """Return the cache key of a server's protocol: its URL without the query, or its command and folder."""
+    """Return the cache key of a server's protocol: its URL without the query, or its command and folder; None for other
+    targets, whose cache has no other key."""
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

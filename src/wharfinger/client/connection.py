@@ -111,7 +111,10 @@ class ConnectionManager:
     # Opening and closing.
 
     async def open(self) -> None:
-        """Connect for the first time; does nothing if the client is open. Raises what `connect` raises."""
+        """Connect for the first time; does nothing if the client is open.
+
+        Raises what `connect` raises, and ConnectionLost if the client is closed meanwhile.
+        """
         if self._was_connected:
             return
         self._loop_time = asyncio.get_running_loop().time
@@ -162,7 +165,7 @@ class ConnectionManager:
 
         Raises:
             ConnectionLost: the client is closed, or may not connect again.
-            ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: connecting failed.
+            WharfingerError: connecting failed; see `connect`.
         """
         if self.link is not None:
             return self.link

@@ -26,8 +26,8 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     Other members are ignored.
 
     Raises:
-        ValueError: the configuration has no server or several, the entry has not exactly one of `url` and `command`, or
-            a member has the wrong type.
+        ValueError: the configuration has no server or several, the entry has both `url` and `command` or neither, or a
+            member has the wrong type.
     """
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):

@@ -66,7 +66,8 @@ class InputHandlers:
         sampling_tools: bool = False,
         roots: Roots | None = None,
     ) -> None:
-        """Raises TypeError if a handler cannot be called, or roots are neither a sequence nor a function."""
+        """Raises TypeError if a handler cannot be called, if `roots` are neither a sequence nor a function, or if there
+        is `sampling_tools` without `sampling`."""
         for name, handler in (("elicitation", elicitation), ("consent", consent), ("sampling", sampling)):
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be an async function, not {type(handler).__name__}.")

@@ -87,7 +87,7 @@ class MultiRoundStep:
         raise InvalidResponse(f"The server still asks after {self._max_rounds} rounds of answers to one {call.method}.")
 
     async def _visit_urls(self, call: Call, error: RemoteError) -> bool:
-        """Send the user to the URLs that a refusal names. Returns whether the user agreed."""
+        """Send the user to the URLs that a refusal names, and wait for the visits. Returns whether the user agreed."""
         visits = url_elicitations(error)
         async with _asking_user(call):
             if not await self._handlers.visit_urls(visits):

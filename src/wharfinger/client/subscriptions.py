@@ -192,6 +192,8 @@ class Watch:
 
         Raises:
             ResourceNotFound: the server has no such resource, or does not acknowledge a watch on it.
+            MethodNotFound: the server reports no changes of its lists.
+            ConnectionLost, ConnectionFailed, RequestTimeout: the server cannot be reached, or does not answer in time.
         """
         async with self._starting:
             if self._opened is None and not self._closed:

@@ -48,6 +48,7 @@ class Template:
         Raises:
             TypeError: a value is missing or cannot be put into a URI, or the template has no such variable.
             ResourceNotFound: the server has no template of that name.
+            InvalidTemplate, InvalidResponse: the server's template of that name is malformed, or too long.
         """
         template = await self._template()
         unknown = values.keys() - set(template.variables)

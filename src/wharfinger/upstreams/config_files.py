@@ -153,7 +153,8 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
     """Return an entry as `url` and `headers`, or `command`, `args`, `env` and `cwd`, with every placeholder filled in.
 
     Raises:
-        InvalidConfiguration: a placeholder cannot be filled in, or a value has the wrong type.
+        InvalidConfiguration: a placeholder cannot be filled in, a value has the wrong type, or the entry has neither a
+            URL nor a command.
     """
     entry, fill = server.entry, placeholders.fill
     env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}

@@ -53,7 +53,7 @@ class Placeholders(NamedTuple):
         """Fill in the placeholders of one value. `place` says in errors where the value is.
 
         Raises:
-            InvalidConfiguration: a variable is not set, or an input has no value.
+            InvalidConfiguration: a variable is not set, an input has no value, or it is a placeholder of another kind.
         """
         return PLACEHOLDER.sub(lambda match: self._value_of(match, place), text)
 

@@ -215,7 +215,11 @@ class Upstream:
     # Lists.
 
     async def tools(self) -> list[t.Tool]:
-        """Return its tools: the last list, if it is not too old and the server has not reported a change since."""
+        """Return its tools: the last list, if it is not too old and the server has not reported a change since.
+
+        Raises:
+            UpstreamUnreachable: the list has to be read, and the server is down or disabled.
+        """
         return await self._get_list("tools", lambda: self._client.list_tools(bypass_cache=True))
 
     async def prompts(self) -> list[t.Prompt]:
@@ -229,7 +233,7 @@ class Upstream:
         return templates
 
     async def resources(self) -> list[t.Resource]:
-        """Return its resources, read from the server."""
+        """Return its resources, from the server or from its client's cache."""
         await self._wait_until_ready()
         if self._client.capabilities.resources is UNSET:
             return []

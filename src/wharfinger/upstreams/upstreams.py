@@ -302,7 +302,8 @@ class Upstreams(Mapping[str, Upstream]):
     async def servers_of(self, uri: str) -> list[Upstream]:
         """Return the servers that publish a URI: those that list it, or else those with a template or URIs like it.
 
-        If there are several, the caller must choose one or report the collision. A server that is down is left out.
+        If there are several, the caller must choose one or report the collision. A server that is down is left out. If
+        the configuration has a single server, it is returned without a look at its lists.
         """
         usable = self._usable(uri)
         if len(self._upstreams) == 1:

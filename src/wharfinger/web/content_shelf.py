@@ -9,7 +9,7 @@ from typing import NamedTuple
 __all__ = ["ContentShelf", "ShelfItem"]
 
 MAX_SHELF_BYTES = 128 * 1024 * 1024
-"""Maximum bytes of all contents together; the oldest make room for a new one."""
+"""Maximum bytes of all contents together; the oldest make room for the newest, which is kept whatever its size."""
 MAX_SHELF_ITEMS = 200
 
 

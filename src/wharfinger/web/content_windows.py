@@ -56,7 +56,11 @@ class ContentWindows:
 
 
 class TableWindows:
-    """Divides the rows of a table into windows. `kind` is the character between values, or `jsonl` for JSON Lines."""
+    """Divides the rows of a table into windows. `kind` is the character between values, or `jsonl` for JSON Lines.
+
+    Raises:
+        ValueError, csv.Error, RecursionError: the text cannot be read as such a table.
+    """
 
     def __init__(self, text: str, kind: str) -> None:
         rows = _json_rows(text) if kind == "jsonl" else list(csv.reader(io.StringIO(text), delimiter=kind))

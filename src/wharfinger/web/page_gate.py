@@ -6,7 +6,7 @@ needs. So nothing reaches it unless
 - its path is one of the page's (`_NICEGUI_PATHS`);
 - it does not come from another site (Origin, and `Sec-Fetch-Site`, which a script cannot set);
 - it has the cookie of a visitor, whose credentials are still valid;
-- its body is at most `MAX_BODY_BYTES`.
+- its body is at most `MAX_BODY_BYTES` (a request for the page itself has none).
 
 The Host header was checked before (`protocol.http.host_origin`). The answers of NiceGUI get the headers of this page: a
 Content-Security-Policy that runs only scripts of this server and those that carry the nonce of the answer, and no
@@ -278,7 +278,10 @@ def _field(encoded: bytes, name: str) -> str:
 
 
 def bounded(headers: Mapping[bytes, bytes], receive: Any) -> Any:
-    """Return a `receive` that raises HttpRefusal if the body is larger than `MAX_BODY_BYTES`."""
+    """Return a `receive` that raises HttpRefusal if the body is larger than `MAX_BODY_BYTES`.
+
+    Raises HttpRefusal at once if Content-Length says that it is.
+    """
     if int(headers.get(b"content-length", b"0") or 0) > MAX_BODY_BYTES:
         raise HttpRefusal(413, f"The message is larger than {MAX_BODY_BYTES} bytes.")
     size = 0

@@ -48,7 +48,7 @@ class ServerQuestions:
                 self._asking.remove(asking)
 
     async def ask(self, params: t.ElicitRequestParams) -> Any:
-        """Show a form, and return the answer."""
+        """Show a question, and return the answer; without a running call, return `"cancel"`."""
         asking = _asking_here.get()
         if asking is not None and asking in self._asking:
             return await asking(params, True)

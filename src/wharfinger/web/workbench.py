@@ -134,7 +134,7 @@ class Workbench:
         self._show_tree()
 
     async def _leave(self) -> None:
-        """Stop following the servers, and clear the rows and the panel."""
+        """Stop following the servers, close the panel, and forget the choice and the results of the search."""
         for task in self._following:
             task.cancel()
         self._following = []
