@@ -25,7 +25,7 @@ def conversation_with(*questions: str) -> Conversation:
 
 def test_the_last_conversation_is_loaded(tmp_path: Path) -> None:
     store = ConversationStore(tmp_path / "chat")
-    assert store.last() is None
+    assert store.load_last() is None
     conversation = conversation_with("one")
     picture = t.ImageContent(data=b"\x89PNG", mime_type="image/png")
     conversation.add_answer([t.ToolUseContent(id="1", name="draw", input={"x": [1, None]})])
@@ -34,13 +34,13 @@ def test_the_last_conversation_is_loaded(tmp_path: Path) -> None:
     store.save(conversation_with("an older one"))
     store.forget_file()
     store.save(conversation)
-    assert ConversationStore(tmp_path / "chat").last() == conversation
+    assert ConversationStore(tmp_path / "chat").load_last() == conversation
 
 
 def test_a_continued_conversation_stays_in_its_file(tmp_path: Path) -> None:
     ConversationStore(tmp_path / "chat").save(conversation_with("one"))
     reopened = ConversationStore(tmp_path / "chat")
-    conversation = reopened.last()
+    conversation = reopened.load_last()
     assert conversation is not None
     conversation.add_question("two", [])
     reopened.save(conversation)
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
     (file,) = (tmp_path / "chat").iterdir()
     file.write_bytes(data)
     with pytest.raises(StoreUnusable, match=r"cannot be read.*start without -c"):
-        ConversationStore(tmp_path / "chat").last()
+        ConversationStore(tmp_path / "chat").load_last()
 
 
 def test_repair_adds_a_result_to_each_stopped_call() -> None:

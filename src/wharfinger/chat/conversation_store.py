@@ -29,7 +29,7 @@ class ConversationStore:
         self.folder = folder or state_folder() / "chat"
         self._file: Path | None = None
 
-    def last(self) -> Conversation | None:
+    def load_last(self) -> Conversation | None:
         """Return the last saved conversation, or None if nothing has been saved. The next `save` replaces its file.
 
         Raises:

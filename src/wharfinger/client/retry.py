@@ -33,7 +33,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attempts: int = 5
-    """Attempts to connect that one call waits for; 0 never connects again."""
+    """Attempts to connect that one call waits for; with 0, no call connects again."""
     watch_attempts: int = 50
     """Failures in a row after which a watch ends with the last error; about ten minutes with the other defaults."""
     initial_delay: float = 0.1

@@ -46,8 +46,8 @@ class RetryStep:
     `Retry.max_delay` and within the call's timeout, up to `Retry.attempts` times. In the other cases, the call is sent
     again once.
 
-    A call whose connection is lost may have been served. It is sent again only if that does no harm: the request was
-    never sent, its method only reads, its caller allowed it, or a trusted server lists its tool as harmless.
+    A call whose connection is lost may have been served. It is sent again only if that does no harm: the server cannot
+    have acted on it, its method only reads, its caller allowed it, or a trusted server lists its tool as harmless.
     """
 
     def __init__(self, connections: ConnectionManager) -> None:

@@ -30,7 +30,7 @@ __all__ = ["Approval", "Approvals", "Approve", "unless_read_only"]
 MAX_WAITING = 100
 """Maximum number of calls that wait for an answer; others are declined."""
 MAX_REMEMBERED = 10_000
-"""Maximum number of answers that are remembered."""
+"""Maximum number of lasting answers that are remembered. Any others decide one call only."""
 MAX_QUESTIONS = 3
 """Maximum number of questions about a call, if the definition of the tool changes while the person answers."""
 

@@ -212,7 +212,7 @@ class Catalogue:
             InvalidArgument: a filter cannot be used, the limit is not positive, or there is no such server.
         """
         conditions = CatalogueFilter(**filters)
-        lists = await self._lists(conditions.server)
+        lists = await self._get_lists(conditions.server)
         entries = await _in_thread(lists, lambda: _filtered(lists, conditions, after, limit))
         entries.notes = self.notes(conditions.server)
         return entries
@@ -227,7 +227,7 @@ class Catalogue:
             InvalidArgument: there is no such server, or the limit is not positive.
         """
         _check_limit(limit)
-        lists = await self._lists(server)
+        lists = await self._get_lists(server)
         if server:
             return lists[0].children(under, after, limit) if lists else TreePage([], "")
         nodes = [
@@ -237,7 +237,7 @@ class Catalogue:
 
     async def find(self, uri: str, *, server: str = "") -> list[CatalogueEntry]:
         """Return the entries with exactly this URI, or this template: one for each server that lists it."""
-        lists = await self._lists(server)
+        lists = await self._get_lists(server)
         return [entry for server_list in lists for entry in server_list.at(uri)]
 
     async def servers_of(self, uri: str, *, server: str = "") -> list[str]:
@@ -245,7 +245,7 @@ class Catalogue:
 
         A URI with a query, such as the URI of a window, counts as listed if the URI without the query is listed.
         """
-        lists = await self._lists(server)
+        lists = await self._get_lists(server)
         base = uri.partition("?")[0]
         listed = [
             server_list.server for server_list in lists if uri in server_list.resources or base in server_list.resources
@@ -258,6 +258,7 @@ class Catalogue:
         Raises:
             ResourceNotFound: there is no such resource, or it may not be read.
             InvalidArgument: there is no such server.
+            WharfingerError: the server is down, or reading failed.
         """
         self._names(server)
         return (await self._servers[server].client.read_resource(uri, bypass_cache=bypass_cache)).result
@@ -302,7 +303,7 @@ class Catalogue:
             raise InvalidArgument(f"Search for at most {MAX_QUERY_CHARACTERS:,} characters, not {len(words):,}.")
         conditions = CatalogueFilter(**filters)
         test, query = conditions.test(), query_of(words)
-        lists = await self._lists(conditions.server)
+        lists = await self._get_lists(conditions.server)
         notes = self.notes(conditions.server)
         if not query.words:
             return CatalogueHits()
@@ -327,7 +328,7 @@ class Catalogue:
         """
         conditions = CatalogueFilter(**filters)
         test, query = conditions.test(), query_of(question[:MAX_QUERY_CHARACTERS])
-        lists = await self._lists(conditions.server)
+        lists = await self._get_lists(conditions.server)
         entries, _ = await _in_thread(lists, lambda: find_related(lists, query, limit, test))
         return entries
 
@@ -396,7 +397,7 @@ class Catalogue:
         follower = _Follower()
         self._followers.add(follower)
         try:
-            await self._lists("")  # the state to compare with
+            await self._get_lists("")  # the state to compare with
             follower.pending.clear()
             while True:
                 follower.ready.clear()
@@ -436,7 +437,7 @@ class Catalogue:
             raise InvalidArgument(unknown_server(server, self._servers))
         return [server] if server else list(self._servers)
 
-    async def _lists(self, server: str) -> list[ServerList]:
+    async def _get_lists(self, server: str) -> list[ServerList]:
         """Return the lists. Those that are out of date are read again first, unless that takes too long."""
         names = self._names(server)
         reading = [task for name in names if (task := self._refresh(name)) is not None]

@@ -76,7 +76,7 @@ class FunctionCalling(ABC):
             ValueError: it is not one call of a known API, or `max_characters` is not positive.
             TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
-        return await self._function_calls.messages(tool_call, format, single=True, **options)
+        return await self._function_calls.run_answer(tool_call, format, single=True, **options)
 
     async def call_all(
         self, response: Any, format: str | None = None, **options: Unpack[AnswerOptions]
@@ -90,7 +90,7 @@ class FunctionCalling(ABC):
             ValueError: it is not an answer of a known API, or `max_characters` is not positive.
             TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
-        return await self._function_calls.messages(response, format, single=False, **options)
+        return await self._function_calls.run_answer(response, format, single=False, **options)
 
     async def run_calls(
         self, calls: Sequence[ModelToolCall], format: str, **options: Unpack[AnswerOptions]
@@ -102,7 +102,7 @@ class FunctionCalling(ABC):
         Raises:
             ValueError: there is no such format, or `max_characters` is not positive.
         """
-        return await self._function_calls.outputs(calls, model_api(format), **options)
+        return await self._function_calls.run_calls(calls, model_api(format), **options)
 
     def as_server(self, name: str = "host") -> Server:
         """Return a server that offers the tools, resources and prompts of all servers, under their public names.

@@ -120,7 +120,7 @@ class FunctionCalls:
         definitions.resource_tools = {name: original for original, name in host_names.items()}
         return definitions
 
-    async def messages(
+    async def run_answer(
         self, answer: Any, format: str | None, *, single: bool, **options: Unpack[AnswerOptions]
     ) -> list[dict[str, Any]]:
         """Run the calls of an answer, or (`single`) exactly one, and return the messages with their results.
@@ -133,10 +133,10 @@ class FunctionCalls:
         api, calls = find_calls(answer, format)
         if single and len(calls) != 1:
             raise ValueError(f"This is not one call, but {len(calls)}: pass the whole answer to call_all().")
-        outputs = await self.outputs(calls, api, **options)
+        outputs = await self.run_calls(calls, api, **options)
         return api.messages(outputs) if outputs else []
 
-    async def outputs(
+    async def run_calls(
         self, calls: Sequence[ModelToolCall], api: ModelAPI, **options: Unpack[AnswerOptions]
     ) -> list[ToolOutput]:
         """Run calls side by side, and return their results in order.
@@ -154,7 +154,7 @@ class FunctionCalls:
         seconds = options.get("timeout")
 
         async def run(call: ModelToolCall) -> ToolOutput:
-            return await self._output(call, api, callable_tools, limits, seconds)
+            return await self._run_call(call, api, callable_tools, limits, seconds)
 
         outputs: list[Any] = await gather_limited(run, calls[:MAX_CALLS], CONCURRENT_CALLS, return_errors=False)
         reason = f"An answer may have {MAX_CALLS} calls. Make the others in your next answer."
@@ -170,7 +170,7 @@ class FunctionCalls:
         names = accepted_names([*resource_tools, *tools])
         return _CallableTools(tools, names, resource_tools, self._gave_resource_tools)
 
-    async def _output(
+    async def _run_call(
         self,
         call: ModelToolCall,
         api: ModelAPI,

@@ -120,7 +120,8 @@ class Host(FunctionCalling):
         changed. `options` are those of `HostClientOptions`, for the clients of all servers.
 
         Raises:
-            InvalidConfiguration: a target cannot be a server, a name occurs twice, or a trusted server does not exist.
+            InvalidConfiguration: a target cannot be a server, two servers have the same name or prefix, or a trusted
+                server does not exist.
         """
         configs = configs_of(servers)
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
@@ -181,7 +182,8 @@ class Host(FunctionCalling):
         `inputs` fill in placeholders, as for `read_config`; `options` are those of `Host`, as in `HostOptions`.
 
         Raises:
-            InvalidConfiguration: there is no such file or host, or one of its entries cannot be used.
+            InvalidConfiguration: there is no such file or host, or the file or all of its entries cannot be used. If
+                only some entries cannot, their servers are down.
         """
         text = os.fspath(source)
         is_name = text in HOSTS or not (os.path.exists(text) or os.sep in text or "/" in text or "." in text)
@@ -319,7 +321,11 @@ class Host(FunctionCalling):
 
 
 def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
-    """Return the configurations of targets. A target without a name is named after its server, program or host."""
+    """Return the configurations of targets. A target without a name is named after its server, program or host.
+
+    Raises:
+        InvalidConfiguration: `servers` is a path, or one of its entries cannot be used.
+    """
     if isinstance(servers, str | os.PathLike):
         raise InvalidConfiguration(
             "Give a list of targets, or a mapping of names to targets; Host.from_config reads a file."

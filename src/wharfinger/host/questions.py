@@ -106,15 +106,15 @@ class Questions:
     async def _elicit(self, params: t.ElicitRequestParams) -> Any:
         assert self._elicitation is not None
         question = with_server(params, Elicitation, self.server)
-        return await self._bounded("elicitation/create", self._elicitation(question))
+        return await self._wait_for_answer("elicitation/create", self._elicitation(question))
 
     async def _ask_consent(self, params: t.ElicitRequestParams) -> Any:
         assert self._consent is not None
         question = with_server(params, Elicitation, self.server)
-        return await self._bounded("elicitation/create", self._consent(question))
+        return await self._wait_for_answer("elicitation/create", self._consent(question))
 
     async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
-        return await self._bounded("sampling/createMessage", self._reviewed_sample(params))
+        return await self._wait_for_answer("sampling/createMessage", self._reviewed_sample(params))
 
     async def _reviewed_sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
         assert self._sampling is not None
@@ -135,7 +135,7 @@ class Questions:
         self._record(self.server, "roots/list", True, "")
         return await roots() if callable(roots) else roots
 
-    async def _bounded(self, method: str, answer: Awaitable[T]) -> T:
+    async def _wait_for_answer(self, method: str, answer: Awaitable[T]) -> T:
         """Wait for an answer, within the bounds, and record the outcome."""
         reason = self._count_question()
         if reason:

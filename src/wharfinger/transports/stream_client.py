@@ -63,7 +63,10 @@ BLOCKED_BYTES = 1024 * 1024
 
 
 def mark_unsent(error: WharfingerError) -> WharfingerError:
-    """Mark the error of a request that was never sent: it may safely be sent again over another connection."""
+    """Mark the error of a request that the server cannot have acted on: it may safely be sent again.
+
+    The request was never sent, or was refused because the session has ended.
+    """
     if isinstance(error, ConnectionLost):
         error.unsent = True
     return error

@@ -133,7 +133,7 @@ def read_host_config(
     """Read the servers that this user configured in a host, such as `claude-desktop`, as `read_config` does.
 
     Raises:
-        InvalidConfiguration: there is no such host, or it has no configuration.
+        InvalidConfiguration: there is no such host, or it has no configuration that can be used.
     """
     host = HOSTS.get(name)
     if host is None:
@@ -226,7 +226,7 @@ def check_keys(name_in_errors: str, entry: Mapping[str, Any]) -> None:
 
 
 def read_own_keys(name_in_errors: str, value: object) -> OwnKeys:
-    """Read the object `wharfinger` of an entry."""
+    """Read the object `wharfinger` of an entry. Raises InvalidConfiguration if it is malformed."""
     if value is None:
         return OwnKeys()
     if not isinstance(value, dict):
@@ -263,7 +263,7 @@ def read_own_keys(name_in_errors: str, value: object) -> OwnKeys:
 
 
 def read_flag(name_in_errors: str, entry: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """Read a member that is true or false."""
+    """Read a member that is true or false. Raises InvalidConfiguration if it is anything else."""
     value = entry.get(key, default)
     if not isinstance(value, bool):
         raise InvalidConfiguration(f"{name_in_errors}: {key} must be true or false, not {value!r}.")
@@ -271,7 +271,11 @@ def read_flag(name_in_errors: str, entry: Mapping[str, Any], key: str, *, defaul
 
 
 def read_names(name_in_errors: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] | None:
-    """Read a list of names under the first of these keys that the entry has; None if it has none of them."""
+    """Read a list of names under the first of these keys that the entry has; None if it has none of them.
+
+    Raises:
+        InvalidConfiguration: it is not a list of strings.
+    """
     for key in keys:
         value: object = entry.get(key)
         if value is None:

@@ -95,7 +95,7 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
 
 
 def parse(file: Path, data: bytes) -> Any:
-    """Read JSON with comments, or TOML."""
+    """Read JSON with comments, or TOML. Raises InvalidConfiguration if it is malformed."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -189,7 +189,11 @@ def read_headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[s
 
 
 def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a table of strings. Numbers and booleans become strings, such as `true`; null is skipped."""
+    """Return a table of strings. Numbers and booleans become strings, such as `true`; null is skipped.
+
+    Raises:
+        InvalidConfiguration: the member is not an object, or a placeholder cannot be filled in.
+    """
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: {key} is not an object.")
@@ -202,7 +206,11 @@ def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -
 
 
 def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
-    """Read VS Code's `envFile`: lines of NAME=VALUE."""
+    """Read VS Code's `envFile`: lines of NAME=VALUE. Returns nothing if `file` is not a text.
+
+    Raises:
+        InvalidConfiguration: the file cannot be read, is not UTF-8, or is too large.
+    """
     if not isinstance(file, str):
         return {}
     path = placeholders.folder / Path(placeholders.fill(file, "envFile")).expanduser()

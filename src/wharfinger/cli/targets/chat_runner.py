@@ -67,7 +67,7 @@ class ChatRunner:
         if question is None:
             check_prompt_toolkit()
         store = ConversationStore()
-        conversation = (store.last() if self._options.continue_last else None) or Conversation()
+        conversation = (store.load_last() if self._options.continue_last else None) or Conversation()
         save = self._saver(store, conversation)
         options = ChatOptions(
             budget=self._options.budget,

@@ -68,7 +68,7 @@ class _Reading(NamedTuple):
     segments: tuple[Segment, ...]
     data: bytes
     digest: str
-    rest: str
+    remark: str
     """A sentence about the part that was not read; empty if there is no such part."""
 
 
@@ -211,10 +211,10 @@ class _Building:
         contents: list[t.ResourceContents] = []
         remark = ""
         for uri in uris:
-            found, rest = await self._read_windows(uri, choice.server, bypass_cache)
+            found, next_remark = await self._read_windows(uri, choice.server, bypass_cache)
             contents += found
             segments += _segments(uri, found)
-            remark = remark or rest
+            remark = remark or next_remark
         if not contents:
             return _Unread("it has no content")
         first = contents[0]
@@ -323,7 +323,7 @@ class _Building:
     def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""
         lines = tuple((segment.first, _last_line(segment)) for segment in reading.segments)
-        return self.count(block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.rest))) + 2
+        return self.count(block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.remark))) + 2
 
     def _new_block(self, reading: _Reading, **members: Any) -> Block:
         """Return a block with the origin of a reading, and the other members as given."""
@@ -341,7 +341,7 @@ class _Building:
     def _make_block(self, reading: _Reading, share: float) -> Block | None:
         """Return the block of a resource, with at most `share` tokens; None if nothing fits."""
         if reading.data:
-            block = self._new_block(reading, data=reading.data, cut=reading.rest)
+            block = self._new_block(reading, data=reading.data, cut=reading.remark)
             block.tokens = self.count(block_text(block)) + file_tokens(reading.mime_type, len(reading.data))
             return block if block.tokens <= share else None
         room = int(share) - self._header_tokens(reading)
@@ -349,13 +349,13 @@ class _Building:
             windows = cut_windows(reading.segments, self.query, reading.title, room, self.count, reading.choice.places)
             if not windows.text:
                 return None
-            cut = reading.rest
+            cut = reading.remark
             if not windows.whole:
                 total = max(_last_line(segment) for segment in reading.segments)
-                of_total = f" of {total:,}" if not reading.rest and "?" not in reading.choice.uri else ""
+                of_total = f" of {total:,}" if not reading.remark and "?" not in reading.choice.uri else ""
                 lines = f"Only lines {lines_text(windows.lines)}{of_total} are here." if windows.lines_missing else ""
                 part = "Only a part of each long line is here." if windows.shortened else ""
-                cut = " ".join(filter(None, (lines, part, reading.rest)))
+                cut = " ".join(filter(None, (lines, part, reading.remark)))
             block = self._new_block(reading, text=windows.text, lines=windows.lines, cut=cut)
             block.tokens = self.count(block_text(block))
             if block.tokens <= int(share):

@@ -237,7 +237,7 @@ class _Narrowing:
         return root
 
     def _with_accepted_names(self, root: Schema) -> tuple[Schema, dict[str, str]]:
-        """Return the root with names of properties that the API accepts."""
+        """Return the root with names of properties that the API accepts, and the names that were replaced."""
         properties: Schema = root["properties"]
         accepted = re.compile(self._rules.property_name or "(?s).*").fullmatch
         if all(map(accepted, properties)):

@@ -78,7 +78,7 @@ async def read_events(
     """Read messages until the stream ends, or `post` is done.
 
     Raises:
-        TimeoutError: a server that sent something regularly has stopped: the connection is broken.
+        TimeoutError: a server that sent comments regularly has fallen silent: the connection is broken.
         EventTooLarge: an event is over the limit of `decoder`.
     """
     pulse, now = Pulse(), asyncio.get_running_loop().time

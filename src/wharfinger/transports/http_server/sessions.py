@@ -4,7 +4,8 @@
 the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
     HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
-                     sessions that are unused or deleted; while the table is full, each new session ends another one.
+                     sessions that are unused or deleted. While the table is full, each new session ends another one,
+                     or is refused.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
