@@ -58,7 +58,7 @@ def test_only_the_owner_may_read_a_saved_conversation(tmp_path: Path) -> None:
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     file.parent.chmod(0o755)
     for call in (
-        ConversationStore(tmp_path / "chat").last,
+        ConversationStore(tmp_path / "chat").load_last,
         lambda: ConversationStore(tmp_path / "chat").save(conversation_with()),
     ):
         with pytest.raises(StoreUnusable, match="chmod 700"):
