@@ -261,7 +261,7 @@ class Cache:
 
 
 class CacheStep:
-    """Returns a cached result, or that of an equal call in flight; otherwise sends the call and caches its result.
+    """Returns a cached result, or the result of an equal call in flight; else sends the call and caches its result.
 
     `track_list_changes` is for the handshake era. It returns a function that returns whether the client has been
     notified of every change of a list since then, or None if the client receives no such notifications now.
@@ -281,7 +281,7 @@ class CacheStep:
         self._credentials: Hashable = (self._headers, None)
         """Identifies the caller: the headers, and the latest credentials of the sign-in."""
         self._session = object()
-        """Identifies the current connection: in the handshake era, another one does not use its results."""
+        """Identifies the current connection: in the handshake era, no other connection uses its results."""
         self._capabilities = msgspec.json.encode(capabilities)
         self._vary: Hashable = None
         self._rules: Revision | None = None

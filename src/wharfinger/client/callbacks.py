@@ -61,7 +61,7 @@ class CallbackQueue:
                 raise
 
     def stop(self) -> None:
-        """Drop waiting calls and cancel the running one, unless that one is the caller."""
+        """Drop the waiting calls, and cancel the running call unless it is the caller of this method."""
         self._waiting.clear()
         self._size = 0
         if self._task is not None and self._task is not asyncio.current_task():

@@ -166,8 +166,8 @@ async def connect(
 ) -> tuple[Connection, Negotiated]:
     """Open a connection and agree on a revision. If that fails, everything opened is closed again.
 
-    `events` receives the events of the link. `protocols` caches the protocol of a target that is not a URL; that of a
-    URL is cached in `PROTOCOL_CACHE`.
+    `events` receives the events of the link. `protocols` caches the protocol of a target that is not a URL. The
+    protocols of URLs are cached in `PROTOCOL_CACHE`.
 
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError, InvalidResponse: there is no server, or negotiating

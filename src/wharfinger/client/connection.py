@@ -306,7 +306,7 @@ class ConnectionManager:
         if link.is_lost:  # it was lost after the last response of the negotiation
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
 
-    # Events of links. Those of a link that is still being opened, or was replaced, are ignored.
+    # Events of links. A link that is still being opened, or was replaced, is ignored.
 
     def _notified(self, link: Link, message: Message) -> None:
         if link is self.link:

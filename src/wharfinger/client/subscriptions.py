@@ -48,7 +48,7 @@ log = logging.getLogger("wharfinger.client.subscriptions")
 MAX_PENDING_CHANGES = 1024
 """The maximum number of different pending changes; beyond it, they become one change of each watched URI."""
 MAX_URI_CHARACTERS = 16 * 1024
-"""The maximum number of characters of a URI in a change; a change of a longer one is reported in the same way."""
+"""The maximum number of characters of a URI in a change. Longer ones, too, become one change of each watched URI."""
 MAX_SILENCES = 2
 """After this many unanswered pings in a row, the watches of a server begin again."""
 

@@ -76,8 +76,8 @@ class KnownTools:
         """Return whether a call failed because its tool must be called in another way; lists the tools again to see.
 
         In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, x-mcp-header), or it
-        must be called as a task, or must not be (2025-11-25, tasks: -32601). Some servers report that in a result: its
-        text shows whether listing the tools again may help.
+        must be called as a task, or without a task (2025-11-25, tasks: -32601). Some servers report that in a result,
+        whose text shows whether it may help to list the tools again.
         """
         name, was_task = call.params.name, call.row is CALL_AS_TASK
         if isinstance(failure, RemoteError):

@@ -180,7 +180,7 @@ class _HostResources(Source):
         """Return whether a server may have this URI."""
         for upstream in self._upstreams.values():
             if upstream.status not in ("down", "disabled") and upstream.offers_uri(uri):
-                # A single server is asked in any case, and one that has not listed its URIs yet may have this one.
+                # A single server is asked in any case. A server that has not listed its URIs yet may have this one.
                 must_ask = len(self._upstreams) == 1 or not upstream.knows("uris")
                 if must_ask or upstream.uris.covers(uri):
                     return True

@@ -313,7 +313,7 @@ class StreamLink:
             self._fail(call, InvalidResponse(reason))
 
     def _send(self, data: bytes) -> None:
-        """Collect a message. Those of one turn of the loop are written together."""
+        """Collect a message: all messages of one turn of the loop are written together."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)

@@ -52,7 +52,7 @@ _POLICY = (
     "font-src 'self'; connect-src 'self'; media-src 'self'; frame-src 'self'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-"""Styles need 'unsafe-inline' because NiceGUI and Quasar insert style elements. Scripts need neither it nor eval."""
+"""Styles need 'unsafe-inline' because NiceGUI and Quasar insert style elements. Scripts need neither that nor eval."""
 _PLAIN_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _INERT_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
 _PDF_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"

@@ -313,7 +313,7 @@ def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[M
     """Return the API of an answer, or of a call, and the calls in it, in their order.
 
     Raises:
-        ValueError: it is not an answer of a known API, or not of the one that `format` names, or there is no such API.
+        ValueError: it is not an answer of a known API or, with `format`, of that API; or there is no such API.
         TypeError: it is neither an object of an API's client, nor a dict or JSON.
     """
     plain = plain_value(answer)

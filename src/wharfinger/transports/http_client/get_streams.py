@@ -69,7 +69,7 @@ async def resume_stream(
 ) -> None:
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
-    Returns although `post` is not done if the stream has no event id that can be sent back, if the server does not
+    Returns before `post` is done if the stream has no event id that can be sent back, if the server does not
     resume the stream, or if `MAX_RECONNECTS` attempts in a row bring no new event.
 
     Raises:

@@ -152,8 +152,8 @@ class HttpApp:
     `pages` maps paths to pages for people; a browser that opens the endpoint gets `/`. `/healthz` answers 200.
     `contents` reads resources for links on these pages, at `/read?uri=…`. It is not used if callers need credentials,
     which a link does not carry. It serves only requests that come from these pages or a typed address (Sec-Fetch-Site).
-    `site` takes the place of both: it gets every request whose path is neither `/healthz` nor one of the protocol's,
-    after Host and Origin are checked. It identifies its visitors itself, because a browser sends no token with a link.
+    `site` takes the place of both: it gets all requests except those for `/healthz` and the protocol's own paths, after
+    Host and Origin are checked. It identifies its visitors itself, because a browser sends no token with a link.
 
     Raises:
         ValueError: a host, an origin or a URL is malformed, or there are both `auth` and `verify`.

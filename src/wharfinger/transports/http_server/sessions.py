@@ -11,7 +11,8 @@ the HTTP call, so that a client that lost its connection can reconnect and get t
                      first; then `done` is set to None, and the answer is the last event of a stream.
     HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer,
                      when the client disconnects, or when the session cancels it (`CancelReason.STREAM_ENDED`). A GET
-                     also ends when its token expires, and that of the session's own stream when the server stops.
+                     also ends when its token expires. The GET of the session's own stream also ends when the server
+                     stops.
 
 `requests` counts the requests of each owner, because a request that asks for input may wait for a long time.
 """
