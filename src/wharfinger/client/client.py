@@ -119,7 +119,7 @@ class Client:
         Without this call, an open watch opens it at once; if there is no watch, the next call does.
 
         Raises:
-            ConnectionLost: the client is not open, or its `retry` allows no attempts.
+            ConnectionLost: the client is not open, or the new connection was lost at once.
             WharfingerError: it cannot be opened; see `open`.
         """
         await self._session.connections.get(1)

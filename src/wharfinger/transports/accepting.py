@@ -27,7 +27,7 @@ class CannotListen(WharfingerError, OSError):
 
 
 class AddressInUse(CannotListen):
-    """Another server listens on the address, or the path for a socket is already a file of another kind."""
+    """Another server listens on the address, or a socket's path has a file that is no socket or is another user's."""
 
 
 class Exhaustion:

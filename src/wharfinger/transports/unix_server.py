@@ -42,7 +42,7 @@ def serve_unix(
     can connect.
 
     Raises:
-        AddressInUse: another server listens there, or the file is not a socket.
+        AddressInUse: another server listens there, or the file is not a socket, or belongs to another user.
         CannotListen: the socket cannot be created there.
     """
     try:
@@ -180,6 +180,9 @@ def _bind(path: str, mode: int) -> socket.socket:
     """Return a socket that is bound to `path`; a socket that no server listens on is replaced.
 
     The mode is set by the umask, so that no other user can open the socket in between.
+
+    Raises:
+        AddressInUse, CannotListen: as for `serve_unix`.
     """
     if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):  # Windows
         raise CannotListen("This platform has no Unix sockets for asyncio.")
@@ -201,7 +204,7 @@ def _remove_abandoned(path: str) -> None:
     """Remove a socket on which no server listens.
 
     Raises:
-        AddressInUse: a server listens there, or the file is not a socket.
+        AddressInUse: a server listens there, or the file is not a socket, or belongs to another user.
     """
     try:
         kind = os.lstat(path).st_mode

@@ -67,7 +67,7 @@ STABLE_SECONDS = 10.0
 MAX_QUICK_ENDS = 3
 """After this many quick ends in a row, calls are refused until the server runs again."""
 START_SECONDS = 60.0
-"""The maximum time for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
+"""The default of `open_timeout`: a command may have to be downloaded first (`npx`, `uvx`)."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again if its server does not report changes."""
 REPORTED_LIST_AGE_SECONDS = 600.0

@@ -58,7 +58,7 @@ class BrowseSite:
     """The page that shows some servers.
 
     `configs_for` returns the servers for each visitor. If `shared`, all visitors use the same connections, which are
-    opened when the site starts; otherwise each principal has connections of its own while a tab is open.
+    opened when the site starts; otherwise each tab has connections of its own.
 
     Raises:
         MissingExtra: NiceGUI is not installed.

@@ -1,7 +1,7 @@
 """The page of one browser tab: tree and search on the left, the chosen item on the right.
 
-A tab has a tree, a panel and watches of its own; the connections to the servers belong to the visitor's `Offer`. The
-first HTML contains no data of the servers: all of it comes later, over socket.io, as values of elements.
+A tab has a tree, a panel and watches of its own; the connections to the servers belong to an `Offer`, which tabs may
+share. The first HTML contains no data of the servers: all of it comes later, over socket.io, as values of elements.
 """
 
 from __future__ import annotations

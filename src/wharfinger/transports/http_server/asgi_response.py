@@ -39,7 +39,8 @@ STREAM_HEADERS: tuple[Pair, ...] = (
     (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
 )
 ABORTABLE = "wharfinger.abortable"
-"""A key of ASGI events with a part of a body: `send` must raise `ClientGone` if the client has disconnected."""
+"""A key of ASGI events with a part of a body: our own HTTP server's `send` then raises `ClientGone` if the client has
+disconnected."""
 _MAX_JOINED_BYTES = 64 * 1024
 _CHANGE_NOTICES = tuple(
     b'{"jsonrpc":"2.0","method":"notifications/%b"' % name.encode()
