@@ -138,10 +138,11 @@ def test_a_script_in_the_url_is_not_reflected(page: RunningPage, cookie: dict[st
     assert b"alert(1)</script>" not in body
 
 
-def test_messages_are_limited_to_one_mebibyte(page: RunningPage, cookie: dict[str, str]) -> None:
+def test_bodies_are_limited_to_one_mebibyte(page: RunningPage, cookie: dict[str, str]) -> None:
     headers = {**cookie, **SAME_ORIGIN}
     assert ask(page, SOCKET_IO_PATH, headers, "POST", b"x" * (1024 * 1024))[0] != 413
     assert ask(page, SOCKET_IO_PATH, headers, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
+    assert ask(page, "/", headers, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
 
 
 def test_scripts_run_only_from_this_server_or_with_the_nonce_of_the_answer(

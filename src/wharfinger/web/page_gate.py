@@ -6,7 +6,7 @@ needs. So nothing reaches it unless
 - its path is one of the page's (`_NICEGUI_PATHS`);
 - it does not come from another site (Origin, and `Sec-Fetch-Site`, which a script cannot set);
 - it has the cookie of a visitor, whose credentials are still valid;
-- its body is at most `MAX_BODY_BYTES` (a request for the page itself has none).
+- its body is at most `MAX_BODY_BYTES`.
 
 The Host header was checked before (`protocol.http.host_origin`). The answers of NiceGUI get the headers of this page: a
 Content-Security-Policy that runs only scripts of this server and those that carry the nonce of the answer, and no
@@ -94,7 +94,8 @@ class PageGate:
                 raise HttpRefusal(401, "Open the page with the URL that the terminal shows, or sign in at /.")
             elif path in ("/", "/sign-in"):
                 scope["wharfinger.visitor"] = visitor
-                await self._pass(scope | {"path": "/", "raw_path": b"/", "query_string": b""}, receive, send)
+                page_scope = scope | {"path": "/", "raw_path": b"/", "query_string": b""}
+                await self._pass(page_scope, bounded(headers, receive), send)
             elif path.startswith("/content/") and method in ("GET", "HEAD"):
                 item = self._shelf.find(visitor.key, path)
                 if item is None:

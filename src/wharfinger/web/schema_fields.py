@@ -82,7 +82,7 @@ def fields_of_prompt(prompt: t.Prompt) -> list[FormField]:
 
 
 def arguments_of(fields: Sequence[FormField], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the arguments, and for each field with a wrong value what to change. Optional fields may be empty."""
+    """Return the arguments without empty fields, and for each wrong or missing value what to change."""
     arguments: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for field in fields:
