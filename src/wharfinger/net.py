@@ -82,7 +82,7 @@ _PUBLIC = [
 _UNICAST = ipaddress.ip_network("2000::/3")
 """All global unicast addresses of IPv6 (RFC 4291, §2.4)."""
 _IPV4_PREFIXES = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::")}
-"""IPv6 prefixes that an IPv4 address follows: compatible, mapped, translated, and the well-known prefix of NAT64."""
+"""IPv6 prefixes before an embedded IPv4 address: compatible, mapped, translated, and NAT64's well-known prefix."""
 
 
 def is_public(address: str) -> bool:

@@ -165,9 +165,10 @@ QUICK_SECONDS = 0.25
 class Source:
     """Provides data as resources. Subclass it, and include it with `server.include()`.
 
-    Each method may be a plain function or a coroutine function. A server calls plain functions in its thread pool,
-    several at once, so they may block; it awaits coroutine functions. `matches`, `watch` and `unwatch` are always plain
-    and are called on the event loop. Override only the methods that the data supports.
+    A method that returns a `MaybeAwaitable` may be a plain function or a coroutine function. A server calls plain
+    functions in its thread pool, several at once, so they may block; it awaits coroutine functions. All other methods
+    are as they are declared here; `matches`, `watch` and `unwatch` are called on the event loop. Override only the
+    methods that the data supports.
 
     Bound every method: return at most `limit` items, and limit how much it reads. The server limits its time.
     Any method may raise `SourceUnavailable` if all of the data is out of reach.

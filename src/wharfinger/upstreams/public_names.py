@@ -52,8 +52,8 @@ _RUNNABLE = re.compile(r"(@?\w[\w.-]{0,63})(?:\[[\w,.-]*\])?(?:[@:][\w.:^~*-]*|[
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prefix of each server's names, without the `_` after it.
 
-    `servers` has the configured prefix of each server, or None. Servers with different names and prefixes get different
-    prefixes. A single server has no prefix, unless one is configured.
+    `servers` has the configured prefix of each server, or None; then the name counts. Different prefixes stay
+    different. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
         return {name: _replace_unusable(prefix or "") for name, prefix in servers.items()}

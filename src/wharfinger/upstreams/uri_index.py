@@ -100,7 +100,10 @@ class UriIndex:
 
 
 def prefix_of(uri: str) -> str:
-    """Return the prefix of URIs of the same kind: the scheme and authority, or else the first part of the path."""
+    """Return the prefix of similar URIs: the scheme with the authority, or else with the first part of the path.
+
+    Returns an empty string for a URI without these, such as `urn:a`.
+    """
     match = _PREFIX(uri)
     return match[0] if match else ""
 

@@ -114,7 +114,7 @@ class TreeRows:
                 await self._fill(subfolder)
 
     async def _load(self, key: RowKey, folder: _OpenFolder, after: str) -> None:
-        """Load the first rows of a folder, or the next ones after the URI `after`."""
+        """Load the first rows of a folder or, with `after` (see `TreePage`), the next ones."""
         try:
             page = await self._offer.catalogue.tree(key[1], key[2], after=after, limit=PAGE_ROWS)
         except InvalidArgument:

@@ -14,7 +14,7 @@ class ModelError(WharfingerError):
 
 
 class ModelNotChosen(ModelError):
-    """No model was chosen, its name is not valid, or its key is missing."""
+    """No model was chosen, its name is not valid, or its key or URL is missing or not valid."""
 
     exit_code = 2
     remote = False

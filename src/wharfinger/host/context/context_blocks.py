@@ -37,7 +37,7 @@ class Block(msgspec.Struct, kw_only=True):
     version: str
     """The server's version of the content, or a digest of the content if the server gives no version."""
     reason: str
-    """Why it was chosen, as a sentence for people."""
+    """Why it was chosen, in words for people."""
     title: str = ""
     mime_type: str = ""
     text: str = ""
