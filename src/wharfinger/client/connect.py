@@ -121,7 +121,7 @@ class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
     server_info: t.Implementation | None
     instructions: str | None
     meta: t.RequestMeta | UnsetType
-    """The `_meta` of every request."""
+    """The `_meta` of every request; UNSET in the handshake era."""
 
 
 def check_target(target: Any) -> CheckedTarget:

@@ -280,12 +280,15 @@ class Upstreams(Mapping[str, Upstream]):
         return self._find(origins, name, noun)
 
     async def public_tool_name(self, server: str, own_name: str) -> str:
-        """Return the public name of a tool of a server; its own name if the server does not list it."""
+        """Return the public name of a tool of a server; its own name if the server does not list it.
+
+        Raises what `Upstream.tools` raises.
+        """
         tools = await self._upstreams[server].tools()
         return self._tool_names.update(server, [tool.name for tool in tools]).get(own_name, own_name)
 
     def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
-        """Return the server of a prompt and the server's own name for it, from the lists that were read last."""
+        """Return the server of a prompt and the server's own name for it, from the last lists; see `find_tool`."""
         return self._find(self._prompt_names.origins, public_name, "prompt")
 
     def _find(self, origins: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:

@@ -50,7 +50,8 @@ OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "s
 
 
 class Api(NamedTuple):
-    """One API: its path below the base URL, and the functions that write its requests and read its answers."""
+    """One API: its path below the base URL, the functions that write its requests and read its answers, and the
+    environment variable of its key."""
 
     path: str
     headers: Callable[[ModelChoice], dict[str, str]]

@@ -196,7 +196,9 @@ class _Narrowing:
         return self._with_accepted_names(root)
 
     def _one_object(self, root: Schema, keyword: str) -> Schema:
-        """Return the root with the properties of all alternatives. It requires those that every one requires."""
+        """Return the root with the properties of all alternatives, of which it requires those that all of them require.
+
+        The properties of the root itself stay as they are."""
         branches = [self._merged(branch, f"{keyword}.{number}") for number, branch in items_of(root.pop(keyword))]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         if not branches:
@@ -394,7 +396,8 @@ class _Narrowing:
         return ""
 
     def _replacement(self, keyword: str, value: Any, schema: Schema) -> tuple[str, Any] | None:
-        """Return an accepted keyword that means the same."""
+        """Return an accepted keyword with its value that allows no less, such as `anyOf` for `oneOf`; None if there is
+        none."""
         if keyword == "oneOf" and "anyOf" in self._rules.keywords and "anyOf" not in schema:
             return "anyOf", value
         plain = not self._rules.plain_enums or is_text(value) or is_number(value)

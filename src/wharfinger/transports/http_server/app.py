@@ -120,7 +120,7 @@ _NO_CHUNKS = (
 
 
 class HttpOptions(TypedDict, total=False):
-    """The options of `HttpApp`, for functions that pass them on."""
+    """The options of `HttpApp` except `auth`, for functions that pass them on."""
 
     bind: str
     allow_hosts: Iterable[str]

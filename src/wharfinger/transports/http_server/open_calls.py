@@ -95,8 +95,8 @@ class HttpCall:
         self.cancel_reason: CancelReason | None = None
         """Why the server cancelled the task; None if it has not."""
         self.in_session = False
-        """Whether its work belongs to a session, so that only the session may end it. A stream still ends when its
-        token expires."""
+        """Whether its work belongs to a session, so that only the session may end it. A stream that GET reads still
+        ends when its token expires."""
         self.unread = 0
         """Bytes of memory that its answer takes until it is sent; counted for large answers."""
         self.final: bytes | ChunkedMessage | None = None
