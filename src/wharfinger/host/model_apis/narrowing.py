@@ -198,7 +198,8 @@ class _Narrowing:
     def _one_object(self, root: Schema, keyword: str) -> Schema:
         """Return the root with the properties of all alternatives, of which it requires those that all of them require.
 
-        The properties of the root itself stay as they are."""
+        The properties of the root itself stay as they are.
+        """
         branches = [self._merged(branch, f"{keyword}.{number}") for number, branch in items_of(root.pop(keyword))]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         if not branches:
