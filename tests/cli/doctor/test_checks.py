@@ -245,6 +245,13 @@ def test_a_value_just_within_a_bound_has_no_finding(name: str, changed: dict[str
     assert name not in findings_by_check(survey(**changed))
 
 
+def test_letters_and_vowel_signs_of_other_scripts_distinguish_names() -> None:
+    """A bug: names without ASCII letters were reported as different only in punctuation."""
+    names = ["要約", "翻訳", "की", "का", "größer", "großer"]
+    findings = check(survey(prompts=[prompt(name) for name in names]))
+    assert "confusable-names" not in [finding.check for finding in findings]
+
+
 def test_an_invalid_template_is_reported_with_the_reason() -> None:
     (where,) = findings_by_check(survey(templates=[template("a:{b")]))["invalid-template"].where
     assert where.startswith("a:{b ('{' without '}'")

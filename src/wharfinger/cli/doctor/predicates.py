@@ -79,7 +79,8 @@ def confusable_names(kind: str) -> Find:
     def find(survey: Survey) -> Iterator[str]:
         alike: dict[str, list[str]] = {}
         for name in dict.fromkeys(item.name for item in getattr(survey, kind).items):
-            alike.setdefault(re.sub(r"[^a-z0-9]", "", name.casefold()), []).append(name)
+            # Remove punctuation of ASCII only: letters and vowel signs of other scripts distinguish names.
+            alike.setdefault(re.sub(r"[^a-z0-9\x80-\U0010ffff]", "", name.casefold()), []).append(name)
         return (" / ".join(same) for same in alike.values() if len(same) > 1)
 
     return find
@@ -130,7 +131,7 @@ def properties(schema: Any) -> dict[str, Any]:
 
 
 def has_external_reference(schema: dict[str, Any]) -> bool:
-    """Return whether a `$ref` leads out of the schema. The search is bounded, because the schema is not trusted."""
+    """Return whether a `$ref` is an absolute URL. The search is bounded, because the schema is not trusted."""
     stack: list[Any] = [schema]
     for _ in range(SCHEMA_NODES):
         if not stack:
