@@ -104,6 +104,13 @@ def test_mistakes_name_the_key_and_never_its_value(tmp_path: Path, text: str, me
     assert "hunter2" not in str(raised.value)
 
 
+def test_a_secret_that_is_cut_within_a_character_is_reported_as_too_large(tmp_path: Path) -> None:
+    """A bug: it was reported as not UTF-8."""
+    (tmp_path / "secret").write_text("é" * MAX_SECRET_BYTES, encoding="utf-8")
+    with pytest.raises(UnusableServerFile, match="it is larger than 64 KiB"):
+        parse(tmp_path, 'name = "${file:secret}"')
+
+
 @pytest.mark.parametrize("excess_bytes", [0, 1])
 def test_a_secret_larger_than_its_limit_is_refused(tmp_path: Path, excess_bytes: int) -> None:
     (tmp_path / "secret").write_text("s" * (MAX_SECRET_BYTES + excess_bytes))

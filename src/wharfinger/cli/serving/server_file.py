@@ -39,7 +39,7 @@ _PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(
 
 
 class UnusableServerFile(WharfingerError):
-    """The file of a server cannot be used; the message names the key, and never contains its value."""
+    """The file of a server cannot be used. The message names the key, and of its value only a variable or a path."""
 
     exit_code = 2
 
@@ -63,7 +63,8 @@ def use_file(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     """Make the values of a file the defaults of the command.
 
     Raises:
-        UnusableServerFile: the file cannot be read, has an unknown key, or has a value of the wrong kind.
+        UnusableServerFile: the file cannot be read, has an unknown key or a value of the wrong kind, or has both rules
+            and the name of a policy file.
     """
     if value is None or ctx.resilient_parsing:
         return
@@ -188,15 +189,14 @@ class FileValues:
             try:
                 with open(os.path.join(self.folder, os.path.expanduser(name)), "rb") as file:
                     data = file.read(MAX_SECRET_BYTES + 1)
-                text = data.decode().rstrip("\r\n")
+                if len(data) > MAX_SECRET_BYTES:
+                    raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: it is larger than 64 KiB.")
+                return data.decode().rstrip("\r\n")
             except (OSError, ValueError) as error:
                 if isinstance(error, FileNotFoundError) and default is not None:
                     return default
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: {reason}.") from None
-            if len(data) > MAX_SECRET_BYTES:
-                raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: it is larger than 64 KiB.")
-            return text
         if kind not in (None, "env"):
             raise UnusableServerFile(f"{self.path}: {key}: write ${{NAME}} or ${{file:PATH}}, not ${{{kind}:…}}.")
         value = os.environ.get(name, default)
