@@ -66,7 +66,7 @@ def redacted(url: str) -> str:
     parts = url.split("://")
     shown = [parts[0]]
     for before, part in pairwise(parts):
-        shown.append(_without_query(_without_userinfo(part, _DATABASE(before[-80:]) is not None)))
+        shown.append(_without_secret_fields(_without_password(part, _DATABASE(before[-80:]) is not None)))
     return "://".join(shown)
 
 
@@ -75,8 +75,11 @@ def has_password(url: str) -> bool:
     return redacted(url) != url
 
 
-def _without_userinfo(rest: str, is_database: bool) -> str:
-    """Return the part after `://` without the password, which for a database may contain slashes (SQLAlchemy)."""
+def _without_password(rest: str, is_database: bool) -> str:
+    """Return the part after `://` without the password, which for a database may contain slashes (SQLAlchemy).
+
+    A token in place of the user is hidden too.
+    """
     find_end = (_URL_END if is_database else _AUTHORITY_END)(rest)
     authority = rest if find_end is None else rest[: find_end.start()]
     user, colon, _ = authority.partition(":")
@@ -88,7 +91,7 @@ def _without_userinfo(rest: str, is_database: bool) -> str:
     return rest
 
 
-def _without_query(rest: str) -> str:
+def _without_secret_fields(rest: str) -> str:
     """Return the part after `://` without secrets in the query and the fragment."""
     end = found.start() if (found := _URL_END(rest)) else len(rest)
     url, after = rest[:end], rest[end:]
