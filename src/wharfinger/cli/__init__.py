@@ -10,8 +10,8 @@ __all__ = ["main"]
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C.
-    A failure prints a line on stderr that says what is wrong, and its details on lines after it.
+    0 done, 1 failed (tool error, not found, …), 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C.
+    A failure other than Ctrl-C prints a line on stderr that says what is wrong, and its details on lines after it.
     """
     import gc
 

@@ -1,4 +1,4 @@
-"""The `wharfinger` command: a group that imports a sub-command when it is called, and reports its errors."""
+"""The `wharfinger` command: a group that imports a sub-command only to call it, and reports its errors."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ COMMANDS = {
     "audit": "Summarise the record of who read what.",
     "completion": "Print the completion script for your shell.",
 }
-"""The sub-commands with the line that `--help` shows. Each is in a module of `commands/`, which is imported when it is
-called."""
+"""The sub-commands with the line that `--help` shows. Each has a module in `commands/`, which is imported when the
+sub-command is called."""
 MODULES = {
     "check": "check_file",
     "policy": "policy_commands",
@@ -58,11 +58,11 @@ A TARGET is a URL, a folder, a Python file, unix:/path, the name of a server in 
 configuration, or a command after `--`. Most options can also be set in the environment, for
 example WHARFINGER_TIMEOUT=5 or WHARFINGER_SERVE_HIDDEN=1.
 
-Exit codes: 0 done, 1 tool error or not found, 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
+Exit codes: 0 done, 1 failed (tool error, not found, …), 2 usage, 3 cannot connect, 4 not authorised, 130 Ctrl-C."""
 
 
 class CommandGroup(click.Group):
-    """A group that imports the module of a sub-command when it is called."""
+    """A group that imports the module of a sub-command when the sub-command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the sub-commands in the order of `COMMANDS`."""

@@ -20,6 +20,7 @@ def own_command() -> tuple[str, ...]:
     command is `uvx` itself, because `uv cache prune` deletes the environment of this process.
     """
     environment = Path(sys.prefix)
+    # The cache of uv has the environments of `uvx` in folders of these names.
     if environment.parent.name.startswith(("archive-v", "environments-v")) and (uvx := shutil.which("uvx")):
         return (str(Path(uvx).absolute()), "--from", installed_requirement(), "wharfinger")
     program = Path(sys.argv[0] if sys.argv else "")
@@ -44,7 +45,7 @@ def installed_requirement() -> str:
             continue  # `all`, which names the other extras
         if extra := re.search(r"""extra == ['"]([^'"]+)""", line):
             needs.setdefault(extra[1], set()).add(re.split(r"[^\w.-]", line, maxsplit=1)[0])
-    extras = [name for name, packages in needs.items() if all(map(_installed, packages))]
+    extras = [name for name, packages in needs.items() if all(map(is_installed, packages))]
     name = f"wharfinger[{','.join(sorted(extras))}]" if extras else "wharfinger"
     if direct := package.read_text("direct_url.json"):
         origin = json.loads(direct)
@@ -57,7 +58,8 @@ def installed_requirement() -> str:
     return f"{name}=={package.version}"
 
 
-def _installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Return whether a package is installed."""
     try:
         metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -81,7 +83,7 @@ def absolute_command(words: list[str]) -> tuple[str, ...]:
 
 
 def is_path(word: str) -> bool:
-    """Return whether an argument clearly names an existing file or folder. A plain word may be a command."""
+    """Return whether an argument clearly names an existing file or folder. A word such as `docs` may be a command."""
     path = Path(word)
     looks_like_path = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
     return looks_like_path and not word.startswith("-") and path.exists()

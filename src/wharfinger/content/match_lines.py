@@ -26,7 +26,7 @@ BLOCK_CHARACTERS = 1 << 18
 OVERLAP_CHARACTERS = 1 << 10
 """Characters at the end of a block that the next one repeats if the block ends within a line."""
 MAX_PLACES = 2_000
-"""The maximum number of occurrences of one probe of a word in a block that are graded."""
+"""The maximum number of occurrences of one probe of a word in a block that are looked for."""
 MAX_GRADED_OCCURRENCES = 4
 """The maximum number of occurrences of one word in a line that are graded."""
 MAX_COUNT = 1_000
@@ -135,7 +135,7 @@ class TextMatch(NamedTuple):
     """The words of a query in a text, and the best passages."""
 
     counts: tuple[int, ...]
-    """How often each word occurs."""
+    """How often each word occurs, up to `MAX_COUNT`."""
     passages: tuple[Passage, ...]
     """The best passages, the best first."""
     lines: int

@@ -353,7 +353,9 @@ def by_signature(head: bytes) -> str:
 
 
 def classify(name: str, head: bytes, text: bool) -> str:
-    """Return the type of content. The first bytes outweigh the name; `text` says whether the content is text.
+    """Return the type of content; `text` says whether it is text. In binary content, a signature outweighs the name.
+
+    The name is more specific than the signature of a container, such as ZIP. PDF is PDF even if it is text.
 
     Binary content without a signature gets the textual type of its name only if it has no NUL: it may be text in an
     unknown encoding.

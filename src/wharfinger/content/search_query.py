@@ -170,13 +170,13 @@ class Query(NamedTuple):
         return self._replace(words=tuple(words))
 
     def replaced(self, old: Word, new: str) -> Query:
-        """Return the query with one of its words replaced."""
+        """Return the query with one of its words replaced, and without `whole`."""
         words = list(_words_of(new, old.weight)) if new.strip() else [old]
         words_after = [other for word in self.words for other in (words if word is old else (word,))]
         return Query(_unique(words_after), "")
 
     def match_name(self, text: str, folded: str) -> tuple[float, ...]:
-        """Return how well each word fits a name, such as a path, at its best occurrence."""
+        """Return how well each word fits a name, such as a path. Only the last occurrence of each probe counts."""
         return tuple(
             max(
                 (word.quality(text, folded, at, probe) for probe in word.probes if (at := folded.rfind(probe)) >= 0),

@@ -51,7 +51,7 @@ BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    """Escape control characters and direction marks, except those in `keep`.
+    """Escape control characters, direction marks and surrogates, except those in `keep`.
 
     URIs, titles and names come from strangers, who could otherwise rewrite the screen of a terminal.
     """
@@ -68,7 +68,7 @@ def escape_controls(text: str, keep: str = "") -> str:
 
 
 def is_control(character: str) -> bool:
-    """Return whether a terminal may act on this character instead of showing it."""
+    """Return whether a terminal may act on this character instead of showing it, or cannot encode it (surrogates)."""
     code = ord(character)
     return code < 32 or 127 <= code < 160 or character in BIDI or 0xD800 <= code < 0xE000
 

@@ -50,7 +50,7 @@ class _RuleLike(Protocol):
 
 
 class Finding(NamedTuple):
-    """A remark about one rule. A `problem` should be changed; a note may be intended."""
+    """A remark about a rule or, if `rule` is empty, the whole policy. A `problem` should be changed; a note need not."""
 
     rule: str
     message: str
@@ -177,7 +177,10 @@ def unmatched_beginnings(policy: Policy, uris: Sequence[str]) -> list[str]:
 
 
 def top_of(uri: str) -> str:
-    """Return the scheme and label of a URI, with its escapes: `file:///my%20docs`, `git://flask`."""
+    """Return the scheme and label of a URI, with its escapes: `file:///my%20docs`, `git://flask`.
+
+    Returns an empty string if the URI is not in its canonical spelling.
+    """
     segments = segments_of(uri)
     if segments is None:
         return ""

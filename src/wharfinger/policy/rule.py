@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `signed-in`, `local`, or `sub:`, `group:`, `scope:`, `client:`, `email:` or `claim.NAME:` with a value that may
     contain `*`."""
     do: Words | None = None
-    """Actions from `ACTIONS`; all of them if it is left out."""
+    """Actions from `ACTIONS` or `WITH_READ`; all actions if neither `do` nor `level` is given."""
     what: Words | None = None
     """Patterns for URIs and names (see `patterns`); everything if neither `what` nor `roots` is given."""
     roots: Words | None = None
@@ -92,7 +92,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The limits for each principal. Principals who are not signed in are counted by their address."""
 
     who: Words = "anyone"
-    """As in `Rule`. For each of `calls`, `bytes` and `parallel`, the first limit that applies to a principal counts."""
+    """As in `Rule`. For each of `calls`, `bytes` and `parallel`, the first limit that applies to a principal and an
+    action counts."""
     do: Words | None = None
     """The counted actions: `read`, `call` or `prompt`; all requests by default."""
     calls: str | None = None

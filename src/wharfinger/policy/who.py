@@ -52,7 +52,7 @@ class Selector(NamedTuple):
             return True
         if self.text == "local":
             return principal is LOCAL
-        if not principal.key:  # LOCAL and ANONYMOUS, which have no issuer
+        if not principal.key:  # LOCAL and ANONYMOUS: no credential says anything about them
             return False
         if self.text == "signed-in":
             return True

@@ -85,7 +85,7 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     query: str = ""
     trace: str = ""
     unrecorded: int = 0
-    """Requests that were refused, or lines that were dropped, while the log could not be written."""
+    """Requests that were refused, or lines that were lost, while the log could not be written or its queue was full."""
     reason: str = ""
 
 

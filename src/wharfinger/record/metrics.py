@@ -90,7 +90,7 @@ class Metrics:
         """Do nothing."""
 
     def ended(self, seen: Observation) -> None:
-        """Count a request. Reads by its handler are not counted separately."""
+        """Count a request of a client. The requests that its handler makes are not counted."""
         if seen.outer:
             return
         key = seen.request.method, seen.outcome

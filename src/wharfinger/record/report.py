@@ -86,8 +86,9 @@ class Counts:
 class AuditReport:
     """A summary of audit lines.
 
-    `since` and `until` are times in RFC 3339, `who` a subject or address, and `what` a pattern for URIs and
-    names, in which `*` stands for any characters. Only lines that fit all of them are counted.
+    `since` and `until` are times in RFC 3339, `who` a subject, an address or a caller as the report names it, and
+    `what` a pattern for URIs and names, in which `*` stands for any characters. Only lines that fit all of them are
+    counted.
     """
 
     def __init__(self, *, since: str = "", until: str = "", who: str = "", what: str = "") -> None:
@@ -108,7 +109,7 @@ class AuditReport:
         self.reads_by_who = Counts()
         """By caller and URI."""
         self.refusals = Counts()
-        """By caller, action, URI or name, and rule."""
+        """By caller, outcome, action, URI or name, and rule."""
         self.empty_searches = Counts()
         """By their words; all under the empty string if words are not recorded."""
         self.searches = 0

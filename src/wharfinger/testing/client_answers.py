@@ -18,7 +18,7 @@ Answers = Mapping[str, Any] | Callable[[Any], Any]
 The key of a form or a URL is its message. The key of other questions is their method, `sampling/createMessage` or
 `roots/list`.
 An answer is the content of a form (a dict, or the value of its only field), True or False for a URL, a model's text, a
-list of URIs for roots, `Declined` or `Cancelled`, or a result struct of `wharfinger.types`.
+list of URIs for roots, `Declined` or `Cancelled` for a form or a URL, or a result struct of `wharfinger.types`.
 """
 
 

@@ -1,1 +1,1 @@
-"""OAuth 2.1 for clients: discovery, registration, grants and tokens, as steps that do no I/O."""
+"""OAuth 2.1 for clients. Discovery, registration and grants are steps that do no I/O (see `steps`)."""

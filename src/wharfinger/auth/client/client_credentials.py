@@ -50,7 +50,7 @@ class ClientCredentials:
 
         Raises:
             MissingExtra: a key was given, but the extra `auth` is not installed.
-            ValueError: both or neither of secret and key were given, or the key cannot be read.
+            ValueError: both or neither of secret and key were given, or the key is not valid for the algorithm.
         """
         if (secret is None) == (private_key is None):
             raise ValueError("Client credentials need either a secret or a private_key.")

@@ -64,7 +64,7 @@ def register(
     `registered` is an earlier registration at this server, if there is one.
 
     Raises:
-        NotAuthorized: there is no way to register, or it is refused; the message says what to ask the operator for.
+        NotAuthorized: the client cannot be registered; the message says why.
     """
     way = how_registered(auth_server, identity)
     if way == "preregistered" and identity.client_id is not None:
@@ -158,7 +158,10 @@ def _register_dynamically(
 
 
 def _auth_method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
-    """Return the authentication method: the `agreed` one of the registration, else the best that is supported."""
+    """Return the method of a client with a `secret`: the `agreed` one, else the best that the server supports.
+
+    Returns `none` for a client without a secret.
+    """
     if not secret:
         return "none"
     if agreed in _METHODS_WITH_SECRET:

@@ -102,7 +102,7 @@ class FileTokens:
         """Return the newest grant for a server.
 
         Raises:
-            StoreUnusable: the folder cannot be read, or others may read it.
+            StoreUnusable: the folder cannot be read, or others may enter it.
         """
         return _newest(server, await self.grants())
 
@@ -118,7 +118,7 @@ class FileTokens:
         """Store a grant.
 
         Raises:
-            StoreUnusable: it cannot be written.
+            StoreUnusable: it cannot be written, or others may enter the folder.
         """
         await asyncio.to_thread(self._write, f"grant-{_key(grant)}.json", msgspec.json.encode(grant))
 
@@ -143,7 +143,7 @@ class FileTokens:
         """Store a registration.
 
         Raises:
-            StoreUnusable: it cannot be written.
+            StoreUnusable: it cannot be written, or others may enter the folder.
         """
         await asyncio.to_thread(self._write, f"client-{_digest(client.issuer)}.json", msgspec.json.encode(client))
 

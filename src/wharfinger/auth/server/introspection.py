@@ -77,8 +77,9 @@ class IntrospectionVerifier:
         """Return the principal of a token; None if the authorization server does not report it as active.
 
         Raises:
-            InvalidToken: the token is of another issuer, is meant for another server, or has no subject.
-            VerifierUnavailable: the authorization server does not answer, or not with a JSON object.
+            InvalidToken: the token is of another issuer, is meant for another server, has no subject, or its `exp` is
+                no time.
+            VerifierUnavailable: the authorization server does not answer, or not with 200 and a JSON object.
         """
         headers = {
             "Accept": "application/json",

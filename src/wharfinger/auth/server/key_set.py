@@ -45,7 +45,7 @@ async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
     """Return the metadata of an issuer, from the first well-known URL that has it (RFC 8414 §3, OpenID Connect).
 
     Raises:
-        VerifierUnavailable: no URL has metadata, or the metadata names another issuer (RFC 8414 §3.3).
+        VerifierUnavailable: no URL has metadata that names this issuer (RFC 8414 §3.3), or a request got no response.
     """
     problem = "it publishes no metadata"
     for url in server_metadata_urls(issuer):

@@ -154,7 +154,8 @@ def create_token(
 
     Raises:
         TokenFileError: the file cannot be used or written.
-        ValueError: a name, group or scope is empty, too long or unprintable, or `expires` is in the past.
+        ValueError: a name, group or scope is empty, too long or unprintable, a scope is not one word in ASCII, or
+            `expires` is in the past.
     """
     for name in (sub, *groups, *scopes):
         if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():

@@ -2,8 +2,9 @@
 
 1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
    names the authorization servers, and those give the client a token.
-2. The verifiers try a token in turn, until one accepts it. A verified token is remembered for up to a minute, so that
-   most requests cost one look-up. When the keys of a verifier change, all tokens are forgotten.
+2. The verifiers try a token in turn, until one accepts or refuses it. A verified token is remembered for the
+   `trusted_seconds` of its verifier, so that most requests cost one look-up. When the keys or the file of a verifier
+   change, all tokens are forgotten.
 3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this request.
 4. A token that lacks a required scope gets 403, with the names of all required scopes.
 
@@ -215,7 +216,7 @@ class TokenAuth:
 
     def _unavailable(self, error: Exception) -> HttpRefusal:
         """Return the 503 for a token that cannot be verified now. The reason, which may name hosts, is for the log."""
-        if not abs(self._clock() - self._warned_at) < WARN_SECONDS:
+        if abs(self._clock() - self._warned_at) >= WARN_SECONDS:  # the clock may have been set back
             self._warned_at = self._clock()
             log.warning("Tokens cannot be verified now: %s", error)
         fields = ((b"retry-after", b"5"), *CLOSE_HEADERS)

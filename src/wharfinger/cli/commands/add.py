@@ -179,6 +179,7 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
 
     Raises:
         click.UsageError: a path does not exist, or the word cannot be stored for a host.
+        UnusableSource: the word has an unknown scheme.
     """
     from wharfinger.content.redaction import has_password
     from wharfinger.sources.registry import FILES, absolute_word, parse_word, shown_word
@@ -263,7 +264,10 @@ def name_to_remove(ctx: click.Context, file: HostFile, words: tuple[str, ...]) -
 
 
 def present_names(file: Path, name: str) -> str:
-    """Return a suggestion from the names of the servers in the file, or a list of these names."""
+    """Return a suggestion from the names of the servers in the file, or a list of these names.
+
+    Returns an empty string if the file has no servers or cannot be read.
+    """
     from wharfinger.cli.suggestions import name_suggestion
     from wharfinger.upstreams.config_files import servers_in
     from wharfinger.upstreams.placeholders import InvalidConfiguration

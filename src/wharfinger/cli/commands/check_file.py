@@ -83,7 +83,7 @@ def check(file: str, online: bool, as_json: bool) -> int:
 
 
 def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
-    """Return a sentence for each source that does not answer."""
+    """Return a sentence for each source that is not available, or does not answer."""
     from wharfinger.content.redaction import redacted_text
 
     def ask(number: int, prepared: PreparedSource) -> None:
@@ -122,7 +122,10 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
 
 
 def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
-    """Yield the faults that keep a server over HTTP from starting: certificates, tokens, issuers."""
+    """Yield the faults of certificates and tokens that keep a server over HTTP from starting.
+
+    With `online`, also yield the issuers whose keys cannot be fetched.
+    """
     from wharfinger.cli.serving.serve_runner import bearer_check, check_credentials, token_auth
     from wharfinger.errors import WharfingerError
     from wharfinger.transports.http_server.certificate import Certificate
@@ -153,7 +156,7 @@ def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
 
 
 async def find_unreachable(issuers: Sequence[str]) -> list[str]:
-    """Return a sentence for each issuer whose keys cannot be fetched."""
+    """Return a sentence for each issuer whose keys cannot be fetched or used."""
     from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.server.key_set import RemoteKeys
     from wharfinger.auth.server.token_verifier import VerifierUnavailable
@@ -173,7 +176,7 @@ def issuer_problems(rules: Policy, settings: HttpSettings) -> list[str]:
     """Return why the rules do not fit the issuers that the server trusts."""
     from wharfinger.policy import UnusablePolicy
 
-    issuers = (*settings.auth, *([""] if settings.tokens else []))
+    issuers = (*settings.auth, *([""] if settings.tokens else []))  # tokens in a file have no issuer
     try:
         rules.check_issuers(issuers)
     except UnusablePolicy as error:

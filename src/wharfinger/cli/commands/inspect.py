@@ -220,7 +220,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
 
 
 def abilities(capabilities: t.ServerCapabilities) -> list[str]:
-    """Return the names of the capabilities, each with its options."""
+    """Return the names of the capabilities with their options, except extensions and experimental capabilities."""
     import msgspec
 
     described: list[str] = []

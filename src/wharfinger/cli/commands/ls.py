@@ -127,7 +127,7 @@ class ListFilter(NamedTuple):
     limit: int | None
 
     def accepts(self, item: Any) -> bool:
-        """Return whether an item is shown; one without an audience is for everyone."""
+        """Return whether an item is shown; an item without an audience is for everyone."""
         if self.mime:
             mime_type = item.mime_type if isinstance(item.mime_type, str) else ""
             if not fnmatchcase(essence_of(mime_type), self.mime.lower()):

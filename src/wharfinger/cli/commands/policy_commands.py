@@ -163,7 +163,7 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
 
 
 def rules_in(file: str) -> Policy:
-    """Return the policy in a file: a policy file, a server's file with rules, or one that names a policy file.
+    """Return the policy in a policy file, or in a server's file, which has rules or names a policy file.
 
     The tests of the policy are not run.
 
@@ -347,7 +347,7 @@ def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
 
 
 def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
-    """Return the claims of a token, which are in a JSON file."""
+    """Return the claims of a token from a JSON file."""
     try:
         with click.open_file(file, "rb") as stream:
             decoded = json.loads(stream.read(MAX_CLAIMS_BYTES))

@@ -19,7 +19,7 @@ __all__ = ["AllTools", "examine"]
 LIST_ITEMS = 5_000
 """Maximum number of items of one list that are examined."""
 SAMPLE_BYTES = 4 << 20
-"""Maximum size of a resource that is read. A resource whose size the list does not say is read too."""
+"""Maximum size, according to the list, of a resource in the sample. Pages that tools name may be larger."""
 SAMPLE_SECONDS = 20.0
 """Maximum time for all reads together."""
 READ_SECONDS = 10.0

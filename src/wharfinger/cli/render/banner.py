@@ -76,7 +76,7 @@ def make_banner(
     Args:
         name: the name of the server.
         published: its sources, or its module.
-        address: its URLs, and the variable with its token.
+        address: its URLs, and how clients are let in.
         program: the absolute command of this `wharfinger`.
         target: the arguments after `add claude-desktop`.
         live: a URI to watch in an example, or an empty string if no resource changes.

@@ -41,5 +41,5 @@ def print_block(block: Any, advice: str = "-o DIR saves it, --json shows it") ->
 
 
 def with_line_end(text: str) -> str:
-    """Return the text, with a line end added if it has none."""
+    """Return the text, with a line end added if it does not end with one."""
     return text if text.endswith("\n") else text + "\n"

@@ -11,7 +11,7 @@ __all__ = ["ROWS", "text_or_empty"]
 
 
 def resource_row(item: Any) -> tuple[str, ...]:
-    """Return size, MIME type, URI, and the title if the URI does not end with it."""
+    """Return size, MIME type, URI, and the title or name, unless the URI ends with it."""
     amount = size_text(item.size) if isinstance(item.size, int) else "-"
     title = item.title or item.name
     return (
@@ -23,12 +23,12 @@ def resource_row(item: Any) -> tuple[str, ...]:
 
 
 def template_row(item: Any) -> tuple[str, ...]:
-    """Return the URI template and its title."""
+    """Return the URI template and its title or name."""
     return (item.uri_template, text_or_empty(item.title) or item.name)
 
 
 def named_row(item: Any) -> tuple[str, ...]:
-    """Return the name of a tool or prompt and the first line of its description."""
+    """Return the name of a tool or prompt and the first line of its description or title."""
     return (item.name, (text_or_empty(item.description) or text_or_empty(item.title)).strip().split("\n")[0])
 
 

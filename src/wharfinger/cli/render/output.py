@@ -22,7 +22,7 @@ def stdout_is_terminal() -> bool:
 def print_json(value: Any) -> None:
     """Print a value as JSON (UTF-8) with the names of the protocol.
 
-    It is one line; at a terminal it is indented and in colour, if rich is installed.
+    It is one line; at a terminal it is indented and in colour, if rich is installed and NO_COLOR is not set.
     """
     line = printable_json(msgspec.json.encode(value).decode("utf-8"))
     if stdout_is_terminal() and not os.environ.get("NO_COLOR"):
@@ -58,7 +58,7 @@ def print_rows(rows: list[tuple[str, ...]]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text: unchanged into a file or pipe, with the control characters escaped at a terminal."""
+    """Print text: unchanged into a file or pipe; at a terminal with control characters escaped, and with a line end."""
     data = escape_controls(text, keep="\n\t\r") if stdout_is_terminal() else text
     print_bytes(data.encode("utf-8", "surrogatepass"))
     if stdout_is_terminal() and not text.endswith("\n"):

@@ -77,16 +77,16 @@ def uri_tree(items: list[Any]) -> UriNode:
 
 
 def segments(uri: str) -> list[str]:
-    """Split a URI after each slash; scheme and authority are one segment. Joined, the segments are the URI again."""
+    """Split a URI after each slash of its path; the first segment also has scheme and authority.
+
+    Joined, the segments are the URI again.
+    """
     scheme, mark, rest = uri.partition("://")
     if not mark:
         scheme, mark, rest = uri.partition(":")
     body, question, query = rest.partition("?")
     first, *others = [part for part in body.replace("/", "/\0").split("\0") if part] or [""]
-    first = scheme + mark + first
-    if others and first.endswith("://"):  # no host, as in file:///charts
-        first += others.pop(0)
-    whole = [first, *others]
+    whole = [scheme + mark + first, *others]
     whole[-1] += question + query
     return whole
 

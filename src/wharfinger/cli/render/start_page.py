@@ -28,7 +28,7 @@ class PageItem(NamedTuple):
 
 
 class PageItems(NamedTuple):
-    """The resources and templates; `more_…` says how many are not shown, `complete` is false if a list failed."""
+    """The resources and templates; `more_…` says how many are not shown, `complete` is false if a list was not read."""
 
     resources: tuple[PageItem, ...] = ()
     templates: tuple[PageItem, ...] = ()

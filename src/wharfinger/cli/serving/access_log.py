@@ -138,7 +138,7 @@ def failure(error: BaseException) -> str:
 
 
 def outcome(result: Any) -> str:
-    """Return the size of the contents of a read, or that a tool failed."""
+    """Return the size of the contents of a read, or that a tool failed; an empty string for any other result."""
     if getattr(result, "is_error", False) is True:
         return "tool error"
     contents = getattr(result, "contents", None)

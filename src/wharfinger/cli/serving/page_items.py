@@ -41,7 +41,7 @@ class PageData:
         self._fresh_until = float("-inf")
 
     async def items(self) -> PageItems:
-        """Return the current items. A list that fails or takes too long is left out."""
+        """Return the current items. A list that fails or takes too long is left out, and so is the list after it."""
         if self._server.policy is not None:  # the page is the same for everyone who may open it
             return PageItems()
         loop = asyncio.get_running_loop()
@@ -52,7 +52,7 @@ class PageData:
             return self._items
 
     async def read(self, uri: str) -> tuple[str, bytes]:
-        """Return MIME type and bytes of a resource for a browser, which saves anything but text and images.
+        """Return MIME type and bytes of the first content, for a browser, which saves anything but text and images.
 
         Raises:
             HttpRefusal: there is no such resource, or it cannot be read.

@@ -109,7 +109,7 @@ def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str
 
 
 def flag_of(option: str) -> str:
-    """Return the flag of an option: `--max-size` for `max_size`, and the singular for one that is repeated."""
+    """Return the flag of an option: `--max-size` for `max_size`, and `--limit` for `limits`."""
     return _SINGULAR.get(option) or "--" + option.replace("_", "-")
 
 

@@ -29,7 +29,7 @@ ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ServerLists(NamedTuple):
-    """What a server lists without a policy; `harmless` has the names of its tools that only read."""
+    """What a server lists without a policy; `harmless` has the names of the tools that are declared read-only."""
 
     published: Published
     harmless: tuple[str, ...]
@@ -73,6 +73,7 @@ def read_server_lists(server: Server, choose_probes: ChooseProbes = lambda uris:
 
     Raises:
         CommandError: the server takes more than a minute.
+        WharfingerError: a list fails.
     """
     from wharfinger.client import Client
     from wharfinger.server.published_roots import patterns_in

@@ -26,7 +26,7 @@ YES, NO = frozenset(("y", "yes", "true", "1")), frozenset(("n", "no", "false", "
 
 
 class FormDeclined(Exception):
-    """The person declined, with Ctrl-D or an answer, or the terminal was closed."""
+    """The person declined, with Ctrl-D, an answer or a line that is too long, or the terminal was closed."""
 
 
 class TerminalForms:
@@ -308,6 +308,7 @@ def read_number(field: t.PrimitiveSchema, typed: str) -> int | float:
     """Convert a number and check its bounds."""
     whole = field.type == "integer"
     try:
+        # A whole number stays exact. With more than 300 digits, `int` may refuse it, and `float` says "infinity".
         number = int(typed) if whole or re.fullmatch(r"[-+]?\d{1,300}", typed) else float(typed)
     except ValueError:
         raise ValueError("Type a whole number." if whole else "Type a number.") from None
