@@ -61,8 +61,10 @@ def test_concurrent_tasks_and_their_threads_each_have_their_own_access() -> None
 
 
 @pytest.mark.parametrize(
-    "uri", ["file:/secret", "mailto:/x", "http://H", "https://h:80x", "http://h", "file:///secret", "file:///a:/b", "x"]
-)
+    "uri",
+    ["file:/secret", "mailto:/x", "http://H", "https://h:80x", "http://h", "file:///secret", "file:///a:/b", "x",
+     "ftp://H", "ws://h:80", "wss://H", "file://localhost"],
+)  # fmt: skip
 def test_the_decision_for_many_uris_is_the_one_for_each(uri: str) -> None:
     """A bug: URIs that are not canonical, which cannot be read, were shown in lists."""
     policy = Policy(allow=[Rule(who="anyone")], deny=[Rule(who="anyone", what="file:///secret")])

@@ -40,7 +40,8 @@ T = TypeVar("T")
 
 MAX_DIRECTORIES = 10_000
 """The maximum number of directories that `readable_uris` remembers."""
-_WEB = ("http://", "https://")
+_CHECKED_AUTHORITIES = ("http://", "https://", "ws://", "wss://", "ftp://", "file://")
+"""The beginnings of URIs whose authority can be written in more than one way (see `patterns`)."""
 _PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
 _PLAIN = "-._~!$&'()*+,;=:@"
 """The characters besides letters and digits that all sources write unescaped in a segment (RFC 3986 §3.3)."""
@@ -135,7 +136,7 @@ def readable_uris() -> Callable[[str], bool]:
         start = path.rfind("/") + 1
         prefix, name = path[:start], path[start:]
         # `file:/` and `http://` are not directories. Only `may_read` knows which URIs below them are canonical.
-        if not start or prefix.endswith(":/") or prefix in _WEB or not _PLAIN_NAME(name):
+        if not start or prefix.endswith(":/") or prefix in _CHECKED_AUTHORITIES or not _PLAIN_NAME(name):
             return may_read(uri)
         if prefix not in directories:
             if len(directories) >= MAX_DIRECTORIES:

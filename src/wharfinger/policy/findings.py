@@ -50,7 +50,7 @@ class _RuleLike(Protocol):
 
 
 class Finding(NamedTuple):
-    """A remark about a rule or, if `rule` is empty, the whole policy. A `problem` should be changed; a note need not."""
+    """A remark about a rule or, if `rule` is empty, the policy. A `problem` should be changed, a note need not be."""
 
     rule: str
     message: str
