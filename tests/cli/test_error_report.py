@@ -32,6 +32,7 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
         (NotAuthorized("Allow it: --allow-host NAME."), 4, "wharfinger: Allow it: --allow-host NAME."),
         (FileNotFoundError(2, "No such file or directory", "/a"), 1, "wharfinger: No such file or directory: /a"),
         (TimeoutError(), 1, "wharfinger: unexpected TimeoutError (-v shows the traceback)"),
+        (SystemExit("Set HARBOUR_URL."), 1, "wharfinger: Set HARBOUR_URL."),
         (ToolError("red \x1b[31m"), 1, "wharfinger: red \\x1b[31m"),
         (
             ValueError("odd"),
@@ -54,6 +55,12 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
 def test_a_failure_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert report_error(error, level=0) == code
     assert capsys.readouterr().err == line + "\n"
+
+
+@pytest.mark.parametrize(("error", "code"), [(SystemExit(), 0), (SystemExit(0), 0), (SystemExit(5), 5)])
+def test_sys_exit_without_a_message_is_silent(error: SystemExit, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_error(error) == code
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.exceptions.Abort()])

@@ -26,8 +26,8 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
     Nothing is printed for Ctrl-C, or after the reader of a pipe has closed it. `level` is the number of -v: with one,
     an unexpected error is followed by its traceback; with two, so is an error that the program raises on purpose.
     """
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return error.code or 0
     if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
         return CTRL_C_EXIT_CODE
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -59,6 +59,8 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
 
 def describe(error: BaseException) -> tuple[str, int]:
     """Return the message for an exception and the exit code."""
+    if isinstance(error, SystemExit):  # `sys.exit("…")` in the code of a server, such as its lifespan
+        return str(error.code), 1
     if isinstance(error, click.UsageError):
         return usage_line(error), 2
     if isinstance(error, click.ClickException):
