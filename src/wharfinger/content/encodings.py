@@ -46,7 +46,7 @@ def declared_encoding(name: str) -> str:
 def decode(data: bytes) -> Decoded | None:
     """Decode bytes. Returns None if they are not text, or if that is uncertain.
 
-    Line breaks and a UTF-8 byte order mark are kept. What contains the character NUL is not text.
+    Line breaks and a UTF-8 byte order mark are kept. A text with the character NUL is treated as binary.
     """
     for mark, encoding in BYTE_ORDER_MARKS:
         if data.startswith(mark):

@@ -1,7 +1,7 @@
 """Reads the YAML block at the start of a SKILL.md as a JSON object.
 
-Anything that JSON cannot express, or that YAML readers read differently, is an error: aliases, tags, keys that are not
-text, duplicate keys.
+Anything that JSON cannot express, or that YAML readers read differently, is an error: aliases, tags of other types,
+keys that are not text, duplicate keys.
 """
 
 from __future__ import annotations

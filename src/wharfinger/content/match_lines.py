@@ -385,10 +385,10 @@ class _Block:
             word.weight * min(1.0, count / MAX_COUNTED_NEIGHBOURS)
             for word, count in zip(self.query.words, neighbour_counts, strict=True)
         )
-        bonus = defined + 0.3 * repeated / self.query_weight + self._side_by_side(line)
+        bonus = defined + 0.3 * repeated / self.query_weight + self._side_by_side_bonus(line)
         return self._make_passage(row, evidence, bonus, self._factor(row))
 
-    def _side_by_side(self, line: _Line) -> float:
+    def _side_by_side_bonus(self, line: _Line) -> float:
         """Return a bonus if the line has the whole query, or words that follow each other as in the query."""
         if not self.query.whole:
             return 0.0

@@ -130,7 +130,7 @@ class _Run:
             self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _CAPABILITIES}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """Call the tool, in the stateless era once more after each question, and return the result."""
+        """Call the tool, in the stateless era again with the answers whenever it asks, and return the result."""
         more: dict[str, Any] = {}
         while True:
             params = {"name": tool, "arguments": arguments, "_meta": self.meta, **more}

@@ -39,19 +39,19 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
     from joserfc import jwk, jwt
     from joserfc.errors import JoseError, SecurityWarning
 
-    def refuse(why: str) -> InvalidToken:
+    def invalid(why: str) -> InvalidToken:
         return InvalidToken(f"The DPoP proof is not valid: {why}.")
 
     if not proof:
-        raise refuse("the DPoP header is missing, or empty")
+        raise invalid("the DPoP header is missing, or empty")
     header = read_header(proof) if len(proof) <= MAX_PROOF_CHARACTERS else None
     if header is None or header.get("typ") != "dpop+jwt" or "crit" in header:
-        raise refuse("it is not a JWT of the type dpop+jwt")
+        raise invalid("it is not a JWT of the type dpop+jwt")
     if header.get("alg") not in ALGORITHMS:
-        raise refuse(f"alg must be one of {', '.join(ALGORITHMS)}")
+        raise invalid(f"alg must be one of {', '.join(ALGORITHMS)}")
     public = header.get("jwk")
     if not isinstance(public, dict) or "d" in public or "k" in public:
-        raise refuse("jwk must be a public key")
+        raise invalid("jwk must be a public key")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # about EdDSA, which clients still write
@@ -59,19 +59,19 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
             claims: Mapping[str, Any] = jwt.decode(proof, key, algorithms=[header["alg"]]).claims
         own_thumbprint = key.thumbprint()
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
-        raise refuse("it is not signed with the key in its header") from None
+        raise invalid("it is not signed with the key in its header") from None
     if not hmac.compare_digest(own_thumbprint.encode(), thumbprint.encode("utf-8", "replace")):
-        raise refuse("its key is not the one that the token is bound to")
+        raise invalid("its key is not the one that the token is bound to")
     if claims.get("htm") != method or _normalize_url(claims.get("htu")) != _normalize_url(url):
-        raise refuse(f"htm and htu must be {method} and {url}")
+        raise invalid(f"htm and htu must be {method} and {url}")
     issued, id = claims.get("iat"), claims.get("jti")
     if not isinstance(issued, (int, float)) or not now - PROOF_SECONDS <= issued <= now + PROOF_SECONDS:
-        raise refuse(f"iat must be within {PROOF_SECONDS:g} s of the time of this server")
+        raise invalid(f"iat must be within {PROOF_SECONDS:g} s of the time of this server")
     digest = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
     if claims.get("ath") != digest:
-        raise refuse("ath must be the SHA-256 digest of the token")
+        raise invalid("ath must be the SHA-256 digest of the token")
     if not isinstance(id, str) or not 0 < len(id) <= 256:
-        raise refuse("jti must be a string of at most 256 characters")
+        raise invalid("jti must be a string of at most 256 characters")
     return id
 
 

@@ -128,7 +128,7 @@ class TokenAuth:
         """
         value = headers.get(b"authorization")
         if value is None:
-            raise self._refuse(url, "", "Send the header Authorization: Bearer with a token for this server.")
+            raise self._unauthorized(url, "", "Send the header Authorization: Bearer with a token for this server.")
         key = value if len(value) <= MAX_KEY_BYTES else hashlib.sha256(value).digest()
         remembered = self._remembered.get(key)
         if remembered is not None and remembered.until < self._clock():
@@ -138,7 +138,9 @@ class TokenAuth:
         scheme, _, given = value.partition(b" ")
         scheme, given = scheme.lower(), given.strip(b" \t")
         if scheme not in (b"bearer", b"dpop") or len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
-            raise self._refuse(url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token.")
+            raise self._unauthorized(
+                url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token."
+            )
         if remembered is None:
             return self._verify(method, url, headers, scheme, given.decode(), key)
         return self._require_proof(method, url, headers, scheme, given.decode(), remembered.principal)
@@ -155,7 +157,7 @@ class TokenAuth:
                 async with slots:
                     principal = await verifier.verify(token)
             except InvalidToken as error:
-                raise self._refuse(url, "invalid_token", str(error)) from None
+                raise self._unauthorized(url, "invalid_token", str(error)) from None
             except VerifierUnavailable as error:
                 unavailable = error  # the next verifier may know the token
             if principal is not None:
@@ -164,10 +166,10 @@ class TokenAuth:
         if principal is None and unavailable is not None:
             raise self._unavailable(unavailable) from None
         if principal is None:
-            raise self._refuse(url, "invalid_token", "This server does not accept the token.")
+            raise self._unauthorized(url, "invalid_token", "This server does not accept the token.")
         now = self._clock()
         if principal.expires is not None and principal.expires <= now:
-            raise self._refuse(url, "invalid_token", "The token has expired.")
+            raise self._unauthorized(url, "invalid_token", "The token has expired.")
         if missing := [scope for scope in self.require_scopes if scope not in principal.scopes]:
             raise self.insufficient_scope(url, missing)
         is_bound = scheme == b"dpop" or "cnf" in principal.claims
@@ -198,12 +200,12 @@ class TokenAuth:
             await self._proofs.use(thumbprint, id)
         except InvalidToken as error:
             code = "invalid_token" if scheme != b"dpop" else "invalid_dpop_proof"
-            raise self._refuse(url, code, str(error), scheme="DPoP") from None
+            raise self._unauthorized(url, code, str(error), scheme="DPoP") from None
         except (StoreUnusable, VerifierUnavailable) as error:
             raise self._unavailable(error) from None
         return principal
 
-    def _refuse(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
+    def _unauthorized(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
         """Return a 401 with a challenge; `code` is empty if there were no credentials (RFC 6750 §3.1)."""
         metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}

@@ -11,7 +11,7 @@ __all__ = ["Printer"]
 WAITING_LINES = 1000
 """Maximum number of lines that wait for a terminal; more are dropped and counted."""
 CLOSE_SECONDS = 1.0
-"""`close` waits at most this long for room in the queue, and then for the terminal."""
+"""`close` waits at most this long for room in the queue, and then at most as long for the terminal."""
 
 
 class Printer:

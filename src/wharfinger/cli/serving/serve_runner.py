@@ -69,6 +69,10 @@ def serve_http(
 
     Returns:
         The exit code: 130 after Ctrl-C, 0 after SIGTERM.
+
+    Raises:
+        click.UsageError: options do not fit together, or none of the tried ports is free.
+        AddressInUse: the user has chosen a port, and it is in use.
     """
     import asyncio
 
@@ -247,7 +251,7 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
 
 
 async def report_unreachable(auth: TokenAuth) -> None:
-    """Fetch the keys of the authorization servers. Print a line to stderr for each server that does not answer."""
+    """Fetch the keys of the authorization servers. Print a line to stderr for each server whose keys cannot be fetched."""
     import asyncio
 
     from wharfinger.auth import JWTVerifier, VerifierUnavailable
