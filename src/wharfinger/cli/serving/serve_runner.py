@@ -251,7 +251,7 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
 
 
 async def report_unreachable(auth: TokenAuth) -> None:
-    """Fetch the keys of the authorization servers. Print a line to stderr for each server whose keys cannot be fetched."""
+    """Fetch the keys of the authorization servers. Print a line to stderr for each set that cannot be fetched."""
     import asyncio
 
     from wharfinger.auth import JWTVerifier, VerifierUnavailable
