@@ -8,7 +8,7 @@ Bytes are known only after a call. An answer may take a bucket below empty; then
 paid, so that one large answer costs as much as many small ones.
 
 Buckets belong to the caller: a principal, with any token and in any number of sessions, or an address. A full bucket is
-forgotten. If there are too many buckets that are not full, all callers who have none yet share a single one, so that a
+forgotten. If there are too many buckets that are not full, all callers without a bucket share a single one, so that a
 flood of addresses can neither fill the memory nor make the server forget who has used up a limit.
 """
 
@@ -39,7 +39,7 @@ EXAMINED_BUCKETS = 2
 TOLERANCE_SECONDS = 1e-6
 """More than the rounding error of a hundred additions."""
 SHARED = ""
-"""The key of the bucket that callers share who have none of their own, because there are too many buckets."""
+"""The key of the bucket that is shared by callers without a bucket of their own, when there are too many buckets."""
 
 
 class Rate:
