@@ -80,8 +80,8 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--every",
     type=float,
     metavar="SECONDS",
-    help="Time between runs of a command, or between requests to an API (default: 5), a web site or a remote "
-    "repository (default of both: 60).",
+    help="Time between runs of a watched command, requests to an API (default: 5) or a web site (60), or fetches of a "
+    "remote repository (60).",
 )
 @click.option(
     "--max-clone-size", metavar="SIZE", help="Maximum size of the clone of a remote repository. Default: 2GiB."
@@ -103,7 +103,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--patience",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="How long a list or search waits for each source. Default: 5 s, and 3 s for stores and servers.",
+    help="How long a list or search waits for each source. Default: 5 s; stores and servers 3 s, web sites 10 s.",
 )
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries databases and tables (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")

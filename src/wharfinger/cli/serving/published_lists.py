@@ -41,7 +41,8 @@ def read_target_lists(
     """Read the lists of what `wharfinger serve` would publish for `targets`, or of the server that one target names.
 
     Raises:
-        WharfingerError: something cannot be published or reached.
+        WharfingerError: something cannot be published or reached, or a list fails.
+        CommandError: what would be published is not listed within a minute.
         click.UsageError: there are several targets and one of them is a server, or the only target is not valid.
     """
     from wharfinger.source import UnusableSource
