@@ -17,6 +17,7 @@ from wharfinger.cli.targets.saved_files import name_of_uri, new_file
         ("file:///a/%2e%2e%2fetc%2fpasswd", "etc-passwd"),
         ("file:///a/..", "content"),
         ("file:///.bashrc", "bashrc"),
+        ("file:///\ud800.bashrc", "bashrc"),
         ("a://b/c?d=/e", "c"),
         ("a://b", "content"),
         ("a:b/c\x1b[31m\0", "c-[31m"),

@@ -29,9 +29,9 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
         path = urlsplit(uri).path
     except ValueError:
         path = uri
-    last = unquote(path.rstrip("/").rpartition("/")[2])
+    last = unquote(path.rstrip("/").rpartition("/")[2]).encode("utf-8", "ignore").decode()
     safe_name = SPECIAL_CHARACTERS.sub("-", last).strip(" .-")
-    name = safe_name.encode("utf-8", "ignore")[:MAX_NAME_BYTES].decode("utf-8", "ignore").rstrip(" .-")
+    name = safe_name.encode()[:MAX_NAME_BYTES].decode("utf-8", "ignore").rstrip(" .-")
     return f"_{name}" if RESERVED_NAME.match(name) else name or fallback
 
 
