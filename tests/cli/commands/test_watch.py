@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import TIDE_SERVER, RunCli, run_server_file
-from wharfinger import Client
+from wharfinger import Client, Server
 from wharfinger.cli import main
+from wharfinger.cli.commands.watch import print_change
+from wharfinger.client import Change
 
 
 def test_watch_prints_each_change_and_the_content(run_cli: RunCli, tide_url: str) -> None:
@@ -37,6 +39,27 @@ def test_watch_prints_each_change_and_the_content(run_cli: RunCli, tide_url: str
     assert code == 0
     assert re.fullmatch(r"(\d\d:\d\d:\d\d changed tide://now\n\d+ m\n){2}", out)
     assert err == "Watching tide://now: Ctrl-C stops.\n"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_deleted_resource_is_reported_as_deleted(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bug: with `--json`, nothing said why there was no content."""
+    server = Server("harbour")
+
+    @server.resource("tide://high")
+    def high() -> str:
+        return "5 m"
+
+    async def report() -> None:
+        async with Client(server) as client:
+            await print_change(client, Change("resource", "tide://now"), True, as_json)
+
+    asyncio.run(report())
+    out = capsys.readouterr().out
+    if as_json:
+        assert json.loads(out) == {"kind": "resource", "uri": "tide://now", "deleted": True}
+    else:
+        assert out.endswith(" changed tide://now  (deleted)\n")
 
 
 def test_a_watch_of_a_missing_resource_is_refused(run_cli: RunCli, tide_url: str) -> None:

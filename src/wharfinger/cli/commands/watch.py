@@ -154,7 +154,7 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
     if as_json:
         missed = {"missed": True} if change.missed else {}
         read = {"result": result} if result else {}
-        failed = {"error": failure} if failure else {}
+        failed = {"error": failure} if failure else {"deleted": True} if deleted else {}
         print_json({"kind": change.kind, "uri": change.uri or None, **missed, **read, **failed})
         return
     subject = change.uri or f"the list of {change.kind}"
