@@ -1,4 +1,4 @@
-"""The `wharfinger` command: a group that imports a sub-command only to call it, and reports its errors."""
+"""The `wharfinger` command: a group that imports a sub-command on use, and reports its errors."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ class CommandError(click.ClickException):
 def report_error(error: BaseException, *, level: int = 0) -> int:
     """Print an error on stderr, with its details on lines that begin with `|`, and return the exit code.
 
-    Nothing is printed for Ctrl-C, or after the reader of a pipe has closed it. `level` is the number of -v: with one,
-    an unexpected error is followed by its traceback; with two, so is an error that the program raises on purpose.
+    Nothing is printed for Ctrl-C, for `sys.exit` without a message, or after the reader of a pipe has closed it.
+    `level` is the number of -v: with one, an unexpected error is followed by its traceback; with two, so is an error
+    that the program raises on purpose.
     """
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         return error.code or 0

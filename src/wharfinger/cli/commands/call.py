@@ -27,7 +27,7 @@ class CallCommand(TargetCommand):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if any(option.startswith(error.option_name) for option in error.possibilities or ()):
-                raise  # a part of an option's name, such as --out: click suggests the option
+                raise  # the beginning of an option, such as --out: click suggests the option
             raise click.UsageError(
                 f"No such option {error.option_name!r}. An argument of the tool is written"
                 f" {error.option_name.lstrip('-')}=TEXT.",

@@ -165,7 +165,7 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
 def rules_in(file: str) -> Policy:
     """Return the policy in a policy file, or in a server's file, which has rules or names a policy file.
 
-    The tests of the policy are not run.
+    A file without all of these gives an empty policy. The tests of the policy are not run.
 
     Raises:
         WharfingerError: the file cannot be used.

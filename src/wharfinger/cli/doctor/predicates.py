@@ -131,7 +131,7 @@ def properties(schema: Any) -> dict[str, Any]:
 
 
 def has_external_reference(schema: dict[str, Any]) -> bool:
-    """Return whether a `$ref` is an absolute URL. The search is bounded, because the schema is not trusted."""
+    """Return whether a `$ref` of a schema is an absolute URL. The search is bounded: the schema is not trusted."""
     stack: list[Any] = [schema]
     for _ in range(SCHEMA_NODES):
         if not stack:
