@@ -30,7 +30,8 @@ class IntrospectionVerifier:
     `url` is that endpoint. `client_id` and `client_secret` identify this server to the authorization server. A token
     must name the `audience`, or one of several; leave it out only if the endpoint accepts no tokens for other servers.
     `issuer` is published as the authorization server, and is the issuer of each principal. A token expires `leeway`
-    seconds after its `exp`, because clocks differ.
+    seconds after its `exp`, because clocks differ. `fetch` sends the HTTP requests; by default they go only to
+    the issuer's host and to public addresses, and with `allow_private_networks` to any address.
 
     Raises:
         ValueError: a URL is neither https nor on this machine.

@@ -42,6 +42,9 @@ class JWTVerifier:
     name one of them. The keys come from the issuer's metadata, or from `jwks_url` or `keys` (a JWK set). A token is
     accepted `leeway` seconds before its `nbf` and after its `exp`, because clocks differ. Needs the extra `auth`.
 
+    `algorithms` are the signatures that are accepted. `fetch` sends the HTTP requests; by default they go only to the
+    issuer's host and to public addresses, and with `allow_private_networks` to any address.
+
     Raises:
         ValueError: `issuer` or `jwks_url` is neither an https URL nor on this machine, there is no audience, or an
             algorithm is not accepted.

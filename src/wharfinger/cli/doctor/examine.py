@@ -42,7 +42,7 @@ class AllTools:
 async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
     """Read all lists of the server, the pages that its tools name, and at most `sample` other resources.
 
-    If `sample` is 0, no resource is read.
+    If `sample` is 0, no resource is read. `all_tools` is middleware of the client.
     """
     capabilities = client.capabilities
     listings: dict[str, tuple[Any, Callable[..., Listing[Any]]]] = {

@@ -27,7 +27,7 @@ class UriNode(dict[str, "UriNode"]):
 
 
 async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncIterator[Any]], limit: int | None) -> None:
-    """Print the lists as one tree, below the server's name."""
+    """Print the lists as one tree, below the server's name or, if it has none, `target`."""
     info, capabilities = client.server_info, client.capabilities
     lines = [f"{info.name} {info.version}" if info else target]
     declared: dict[str, object] = {

@@ -84,7 +84,10 @@ COMMANDS = {
 def add_commands(
     host: str, project: bool, name: str, server: LocalServer | RemoteServer, *, replace: bool
 ) -> list[Words]:
-    """Return the commands that add a server, or none if the file has to be edited instead."""
+    """Return the commands that add a server, or none if the file has to be edited instead.
+
+    `replace` says whether the host already has a server of this name.
+    """
     row, program = COMMANDS.get(host), program_path(host)
     words = row.add(project, name, server) if row and program else None
     if row is None or words is None:

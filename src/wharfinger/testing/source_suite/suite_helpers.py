@@ -96,7 +96,10 @@ def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
 
 
 def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None:
-    """Compare a list, as `uris(limit, max_pages)` returns it, with itself in pages of other sizes."""
+    """Compare a list, as `uris(limit, max_pages)` returns it, with itself in pages of other sizes.
+
+    Of a `live` list, only one size is read, and checked for duplicates.
+    """
     whole = uris(1_000, 2)
     twice = {uri for uri in whole if whole.count(uri) > 1} if len(whole) < 1_000 else ()
     expect(not twice, "Pages", f"Listed twice: {few(twice)}.")
