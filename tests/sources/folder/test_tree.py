@@ -10,14 +10,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import CI, examples
-from tests.sources.conftest import create_files
+from tests.sources.conftest import create_files, without_privileges
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import SourceUnavailable
@@ -253,6 +255,49 @@ def test_nothing_is_published_while_a_gitignore_cannot_be_opened(charts: Path, m
         with pytest.raises(OSError, match="Too many open files"):
             tree.open_file(("tides.csv",))
     assert "tides.csv" not in paths(tree)
+
+
+@pytest.mark.parametrize("directory", ["", "harbours"])
+def test_nothing_is_published_while_a_gitignore_may_not_be_read(
+    charts: Path, directory: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: such a file counted as missing, so the files that it names were published."""
+    for parent in (charts, *charts.parents):
+        with suppress(PermissionError):
+            parent.chmod(parent.stat().st_mode | 0o555)
+    ignore_file = charts / directory / ".gitignore"
+    ignore_file.write_text("*.ts\n*.csv\n")
+    ignore_file.chmod(0)
+    tree = FileTree(str(charts), PublishChoice())
+    with without_privileges():
+        assert paths(tree) == ([] if not directory else ["/", "README.md", "empty.txt", "tides.csv"])
+        for parts in [("tides.csv",), ()] if not directory else [("harbours", "hull.ts"), ("harbours", "north")]:
+            with pytest.raises(NotServed):
+                tree.open_file(parts)
+            with pytest.raises(NotServed):
+                tree.open_directory(parts)
+    assert caplog.messages == [f"{ignore_file} may not be read: nothing in this directory is published."]
+
+
+def test_a_gitignore_that_changes_twice_within_one_tick_of_the_clock_is_read_twice(
+    charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the rules of the first version applied from then on, if both had the same size."""
+    stat_now = os.stat
+    tick = time.time_ns()
+
+    def stat_in_tick(path: Any, **options: Any) -> os.stat_result:
+        status = stat_now(path, **options)
+        times = {"st_mtime_ns": tick, "st_ctime_ns": tick}
+        return os.stat_result(status[:10], times) if path == ".gitignore" else status
+
+    monkeypatch.setattr(os, "stat", stat_in_tick)
+    monkeypatch.setattr(trees, "SETTLED_NS", 3_600 * 10**9)
+    tree = FileTree(str(charts), PublishChoice())
+    (charts / ".gitignore").write_text("*.csv\n")
+    assert "tides.csv" not in paths(tree)
+    (charts / ".gitignore").write_text("*.csx\n")
+    assert "tides.csv" in paths(tree)
 
 
 def test_a_walk_that_cannot_list_a_directory_closes_it(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:

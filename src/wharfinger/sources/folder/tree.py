@@ -13,6 +13,7 @@ than the tick of the file system's clock (`SETTLED_NS`): otherwise a later chang
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -23,9 +24,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Protocol, overload
 
+from wharfinger.content.text import shown
 from wharfinger.policy.current import CURRENT_ACCESS
 from wharfinger.sources.folder.ignore import (
     IGNORE_FILE,
@@ -65,6 +68,8 @@ __all__ = [
     "read_key",
     "write_key",
 ]
+
+log = logging.getLogger("wharfinger.sources")
 
 MAX_DEPTH = 100  # maximum number of handles that a walk keeps open, and of parts of a directory's path
 MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a directory's path in a walk: a position must fit into a cursor
@@ -587,26 +592,35 @@ class FileTree:
         try:
             status = stat_entry(handle, IGNORE_FILE)
             descriptor = open_file(handle, IGNORE_FILE)
-        except (OSError, NotServed) as error:
-            if isinstance(error, OSError) and not is_missing(error):
-                raise  # too many open files, or a failing disk: its patterns may withhold something
-            return rules  # missing, unreadable, or no regular file: git does not follow a link either
-        stamp = stamp_of(status)
+        except (FileNotFoundError, NotServed):
+            return rules  # missing, or no regular file: git does not follow a link either
+        except PermissionError:
+            _report_unreadable(f"{self.root}/{rules.prefix}{IGNORE_FILE}")
+            raise  # like other errors (too many open files, a failing disk): its patterns may withhold something
         try:
+            # If it changed just now, its content is compared too: a later change may have the same time.
+            is_old = is_settled(max(status.st_mtime_ns, status.st_ctime_ns))
+            data = None if is_old else _read_beginning(descriptor, IGNORE_FILE_BYTES + 1)
+            stamp = (*stamp_of(status), hash(data))
             cached = self._ignore_files.get(rules.prefix)
             if cached is not None and cached[0] == stamp and _same_rules(cached[1], rules, ignore_own=True):
                 return cached[1]
-            own_rules = rules.with_patterns(
-                read_ignore_file(_read_beginning(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix)
-            )
+            if data is None:
+                data = _read_beginning(descriptor, IGNORE_FILE_BYTES + 1)
         finally:
             os.close(descriptor)
+        own_rules = rules.with_patterns(read_ignore_file(data, rules.prefix))
         if len(self._ignore_files) >= 4_096 or self._kept_patterns > MAX_KEPT_PATTERNS:
             self._ignore_files.clear()
             self._kept_patterns = 0
         self._kept_patterns += sum(len(level.patterns) for level in own_rules.levels[:1])
         self._ignore_files[rules.prefix] = (stamp, own_rules)
         return own_rules
+
+
+@lru_cache(1_024)  # reported once, not for each request
+def _report_unreadable(path: str) -> None:
+    log.warning("%s may not be read: nothing in this directory is published.", shown(path))
 
 
 def _same_rules(kept: Rules, rules: Rules, ignore_own: bool = False) -> bool:
