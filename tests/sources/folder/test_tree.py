@@ -196,17 +196,24 @@ def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     assert tree._kept_bytes == sum(kept.listing.cost for kept in tree._kept.values())
 
 
-def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
+def test_a_directory_is_listed_and_opened_up_to_the_same_depth(tmp_path: Path) -> None:
+    """A bug: a walk ended one level above the deepest directory that could be read."""
     directory = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(MAX_DEPTH + 20):
+    for _ in range(MAX_DEPTH + 2):
+        os.close(os.open("f", os.O_CREAT, dir_fd=directory))
         os.mkdir("d", dir_fd=directory)
         inner = os.open("d", os.O_RDONLY, dir_fd=directory)
         os.close(directory)
         directory = inner
     os.close(directory)
     tree = FileTree(str(tmp_path), PublishChoice())
-    assert len(paths(tree)) == MAX_DEPTH
-    with pytest.raises(NotServed), tree.directory(("d",) * (MAX_DEPTH + 1)):
+    deepest = ("d",) * MAX_DEPTH
+    assert [entry.parts for entry in tree.walk()][-2:] == [deepest, (*deepest, "f")]
+    with tree.directory(deepest), tree.file((*deepest, "f")):
+        pass
+    with pytest.raises(NotServed), tree.directory((*deepest, "d")):
+        pass
+    with pytest.raises(NotServed), tree.file((*deepest, "d", "f")):
         pass
 
 

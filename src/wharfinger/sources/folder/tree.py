@@ -8,7 +8,8 @@ removed.
 Reading a directory and matching its names against the rules is the expensive part, so its sorted listing is kept, with
 the directory's times. A kept listing is used while the times are the same, and kept only if the last change is older
 than the tick of the file system's clock (`SETTLED_NS`): otherwise a later change might have the same time.
-`CACHE_BYTES` bounds all kept listings. A walk holds one open handle for each level of depth, at most `MAX_DEPTH`.
+`CACHE_BYTES` bounds all kept listings. A walk holds one open handle for each directory on its path: that of the root,
+and of at most `MAX_DEPTH` below it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ __all__ = [
 
 log = logging.getLogger("wharfinger.sources")
 
-MAX_DEPTH = 100  # maximum number of handles that a walk keeps open, and of parts of a directory's path
+MAX_DEPTH = 100  # maximum number of parts of a directory's path
 MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a directory's path in a walk: a position must fit into a cursor
 MAX_KEPT_PATTERNS = 100_000  # maximum number of patterns in all .gitignore files that are kept
 MAX_SHARED_DIRECTORIES = 8  # maximum number of open directories that calls of one thread share
@@ -502,7 +503,7 @@ class FileTree:
     def _push(self, frames: list[_Frame], name: str, view: TreeView | None) -> bool:
         """Add a frame for a sub-directory of the last frame. Return False if it cannot be listed."""
         frame = frames[-1]
-        if len(frames) >= MAX_DEPTH or len(frame.directory.rules.prefix) + len(name) > MAX_WALKED_PATH_CHARACTERS:
+        if len(frames) > MAX_DEPTH or len(frame.directory.rules.prefix) + len(name) > MAX_WALKED_PATH_CHARACTERS:
             return False
         try:
             with missing_as_not_served():
