@@ -235,6 +235,15 @@ def test_the_error_for_an_invalid_choice_lists_the_valid_ones(query: str, shop: 
         shop.source.read(f"{shop.top}/orders/rows?{query}")
 
 
+def test_sqlite_takes_a_pattern_of_200_bytes_and_refuses_one_of_201(sqlite_shop: Shop) -> None:
+    """A bug: the longer one caused an internal error. SQLite counts bytes, so the bound of 90 characters is not enough."""
+    sqlite_shop.run(f"INSERT INTO customers VALUES (4, 'Di', '{'€' * 66}')")
+    uri = f"{sqlite_shop.top}/customers/rows?town=like.{'€' * 66}"
+    assert walk(sqlite_shop.source, f"{uri}**", column="id") == [4]
+    with pytest.raises(InvalidArgument, match="town=like. takes at most 200 bytes in SQLite"):
+        sqlite_shop.source.read(f"{uri}***")
+
+
 def test_20_conditions_are_accepted(shop: Shop) -> None:
     uri = f"{shop.top}/orders/rows?" + "&".join(["id=1"] * 20)
     assert walk(shop.source, uri, column="id") == [1]

@@ -36,7 +36,8 @@ FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like
 MAX_FILTERS = 20
 MAX_ORDER_COLUMNS = 8
 MAX_LIKE_LENGTH = 90
-"""Maximum number of characters of a pattern. Each may become two in SQL, and `sqlite_safety` allows 200 bytes."""
+"""Maximum number of characters of a pattern. Each may become two in SQL, and SQLite takes 200 bytes
+(`sqlite_safety.MAX_LIKE_BYTES`): there, a pattern outside ASCII must be shorter."""
 
 
 class RowFilter(NamedTuple):

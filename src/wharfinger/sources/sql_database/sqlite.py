@@ -15,7 +15,7 @@ from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
-from wharfinger.errors import InternalError, Overloaded
+from wharfinger.errors import InternalError, InvalidArgument, Overloaded
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable, quoted
 from wharfinger.sources.sql_database.database_engine import (
@@ -40,6 +40,7 @@ from wharfinger.sources.sql_database.sql_uris import KeyTexts
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
     MAX_LENGTH,
+    MAX_LIKE_BYTES,
     MAX_QUERY_LENGTH,
     SLOW_FUNCTIONS,
     connect,
@@ -328,6 +329,10 @@ class _Select(SpanStatement):
         return f":p{len(self.values) - 1}"  # by name: Python 3.12.0 to 3.12.3 warn about numbered parameters
 
     def like(self, name: str, pattern: str) -> str:
+        if len(pattern.encode()) > MAX_LIKE_BYTES:
+            raise InvalidArgument(
+                f"{name[:100]}=like. takes at most {MAX_LIKE_BYTES} bytes in SQLite: use a shorter text."
+            )
         return f"{quoted(name)} LIKE {self._add(pattern)} ESCAPE '!'"
 
     def compare(self, name: str, sign: str, text: str) -> str:

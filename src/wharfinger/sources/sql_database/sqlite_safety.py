@@ -28,6 +28,7 @@ from wharfinger.sources.sql_database.database_catalogue import quoted
 
 __all__ = [
     "MAX_LENGTH",
+    "MAX_LIKE_BYTES",
     "MAX_QUERY_LENGTH",
     "SLOW_FUNCTIONS",
     "connect",
@@ -61,6 +62,8 @@ seconds instead of hours."""
 
 OPCODES_PER_CHECK = 2_000
 """Opcodes between two checks of the deadline: well under a millisecond."""
+MAX_LIKE_BYTES = 200
+"""Maximum bytes of a pattern of LIKE, whose time in one opcode grows with its length times that of the text."""
 BUSY_SECONDS = 2.0
 """Longest wait for a writer that has locked the file."""
 
@@ -70,7 +73,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COLUMN: 2_000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 100,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,  # the time of its single opcode grows fast with the length
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: MAX_LIKE_BYTES,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 1_000,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
