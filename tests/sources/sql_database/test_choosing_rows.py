@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database import source as database_source
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, SUMMARY
 
 from .conftest import PostgresServer, Shop, walk
@@ -236,12 +237,23 @@ def test_the_error_for_an_invalid_choice_lists_the_valid_ones(query: str, shop: 
 
 
 def test_sqlite_takes_a_pattern_of_200_bytes_and_refuses_one_of_201(sqlite_shop: Shop) -> None:
-    """A bug: the longer one caused an internal error. SQLite counts bytes, so the bound of 90 characters is not enough."""
+    """A bug: the longer one caused an internal error, although it has fewer than 90 characters."""
     sqlite_shop.run(f"INSERT INTO customers VALUES (4, 'Di', '{'€' * 66}')")
     uri = f"{sqlite_shop.top}/customers/rows?town=like.{'€' * 66}"
     assert walk(sqlite_shop.source, f"{uri}**", column="id") == [4]
-    with pytest.raises(InvalidArgument, match="town=like. takes at most 200 bytes in SQLite"):
+    with pytest.raises(InvalidArgument, match=r"town=like\. takes at most 200 bytes in SQLite"):
         sqlite_shop.source.read(f"{uri}***")
+
+
+def test_a_column_that_was_just_added_can_be_chosen(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: it was refused as unknown while the catalogue of the last read was used."""
+    monkeypatch.setattr(database_source, "CATALOGUE_SECONDS", 3_600)
+    rows = f"{shop.top}/orders/rows"
+    assert walk(shop.source, rows, column="id") == [1, 2, 3]
+    shop.run("ALTER TABLE orders ADD COLUMN note TEXT")
+    assert walk(shop.source, f"{rows}?note=is.null&columns=note,id&order=-note", column="id") == [1, 2, 3]
+    shop.run("ALTER TABLE orders ADD COLUMN more TEXT DEFAULT 'x'")
+    assert shop.source.read(f"{rows}/1/more").contents[0].text == "x"
 
 
 def test_20_conditions_are_accepted(shop: Shop) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "RowChoice",
     "RowFilter",
     "RowOrder",
+    "UnknownColumn",
     "check_columns",
     "like_pattern",
     "read_choice",
@@ -38,6 +39,10 @@ MAX_ORDER_COLUMNS = 8
 MAX_LIKE_LENGTH = 90
 """Maximum number of characters of a pattern. Each may become two in SQL, and SQLite takes 200 bytes
 (`sqlite_safety.MAX_LIKE_BYTES`): there, a pattern outside ASCII must be shorter."""
+
+
+class UnknownColumn(InvalidArgument):
+    """A choice names a column that the table does not have, as far as its catalogue says."""
 
 
 class RowFilter(NamedTuple):
@@ -159,7 +164,7 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
     """Check that all columns exist.
 
     Raises:
-        InvalidArgument: a column does not exist. The message lists the columns, and suggests a similar one.
+        UnknownColumn: a column does not exist. The message lists the columns, and suggests a similar one.
     """
     names = (
         [condition.column for condition in choice.filters]
@@ -175,6 +180,6 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
         suggestion = f" Did you mean {by_lower[matches[0]][:100]}?" if matches else ""
         listed = ", ".join(columns)
         listed = listed if len(listed) <= 1_000 else listed[:1_000] + "…"
-        raise InvalidArgument(
+        raise UnknownColumn(
             f"{table} has no column {name[:100]}.{suggestion} Its columns: {listed}. Other parameters: {parameters}."
         )

@@ -145,7 +145,8 @@ def read_window(
     With `uris`, cut values and bytes state the URI of the complete value.
 
     Raises:
-        InvalidArgument: the table has no key, has a different key, lacks a column, or cannot be read in this way.
+        InvalidArgument: the table has no key, has a different key, lacks a column (`UnknownColumn`), or cannot be read
+            in this way.
         LookupError: the table no longer exists.
     """
     span = query.span

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from urllib.parse import unquote
 
 import msgspec
@@ -37,7 +36,7 @@ from wharfinger.sources.sql_database.readable_catalogue import (
     reads_everything,
     reads_rows,
 )
-from wharfinger.sources.sql_database.row_choice import FILTERS
+from wharfinger.sources.sql_database.row_choice import FILTERS, UnknownColumn
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import (
     HOW_TO_ASK,
@@ -299,10 +298,16 @@ class Database(Watched[SqlWatch], Source):
             table = self._find(target, uri, age)
             if not whole and not reads_rows(self.uris, table):
                 break
-            with suppress(LookupError):
+            try:
                 window = read_window(self.engine, table, query, self.bounds, self.uris)
-                # The token of the database would also change with tables that the caller may not read.
-                return table, window if whole else window._replace(version=digest(window.text))
+            except LookupError:
+                continue
+            except UnknownColumn:
+                if age:
+                    continue
+                raise
+            # The token of the database would also change with tables that the caller may not read.
+            return table, window if whole else window._replace(version=digest(window.text))
         raise ResourceNotFound(uri)
 
     def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
@@ -332,8 +337,11 @@ class Database(Watched[SqlWatch], Source):
 
     def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         base, query = split_query(uri)
-        table = self._find(target, uri, CATALOGUE_SECONDS)
-        names = [column.name for column in table.columns]
+        for age in (CATALOGUE_SECONDS, 0.0):  # the column may have been added since the catalogue was read
+            table = self._find(target, uri, age)
+            names = [column.name for column in table.columns]
+            if target.column in names:
+                break
         if table.key is None or target.column not in names:
             raise ResourceNotFound(uri)
         try:
