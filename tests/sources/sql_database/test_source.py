@@ -76,11 +76,11 @@ def test_only_the_tables_of_a_page_are_described(sqlite_shop: Shop, monkeypatch:
     """Pages of a database with thousands of tables took time for all of them, and so did each change of its list."""
     described: list[str] = []
 
-    def describe(table: DatabaseTable, uris: SqlUris) -> str:
+    def definition_text(table: DatabaseTable, uris: SqlUris) -> str:
         described.append(table.name)
-        return table_descriptions.describe(table, uris)
+        return table_descriptions.definition_text(table, uris)
 
-    monkeypatch.setattr(database_source, "describe", describe)
+    monkeypatch.setattr(database_source, "definition_text", definition_text)
     _, key = sqlite_shop.source.page(None, 2)
     assert described == ["busy"]
     sqlite_shop.source.page(key, 1)

@@ -15,7 +15,7 @@ from wharfinger.policy.current import may, may_read, reads_all_below
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
-__all__ = ["may_query", "readable_catalogue", "reads_everything", "reads_rows"]
+__all__ = ["may_query_all", "readable_catalogue", "reads_everything", "reads_rows"]
 
 _WORDS = re.compile(r"\w+")
 
@@ -35,7 +35,7 @@ def _reads_table(uris: SqlUris, table: DatabaseTable) -> bool:
     return may_read(uris.of_table(table.schema, table.name)) and reads_rows(uris, table)
 
 
-def may_query(uris: SqlUris, catalogue: DatabaseCatalogue) -> bool:
+def may_query_all(uris: SqlUris, catalogue: DatabaseCatalogue) -> bool:
     """Return whether the caller may run statements: all of the database must be readable."""
     if not may("query", uris.top):
         return False

@@ -31,7 +31,7 @@ from wharfinger.sources.sql_database.database_engine import (
     Span,
 )
 from wharfinger.sources.sql_database.readable_catalogue import (
-    may_query,
+    may_query_all,
     readable_catalogue,
     reads_everything,
     reads_rows,
@@ -47,11 +47,11 @@ from wharfinger.sources.sql_database.row_windows import (
     read_window,
     rows_uri,
 )
-from wharfinger.sources.sql_database.sql_documents import complete, documents
+from wharfinger.sources.sql_database.sql_documents import complete_variable, table_documents
 from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
 from wharfinger.sources.sql_database.sql_uris import SqlTarget, SqlUris, join_key, quote_part
 from wharfinger.sources.sql_database.sql_watch import SqlWatch
-from wharfinger.sources.sql_database.table_descriptions import brief, describe, schema_text
+from wharfinger.sources.sql_database.table_descriptions import brief, definition_text, schema_text
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.watched import Watched
 from wharfinger.sources.windows.window import (
@@ -156,7 +156,7 @@ class Database(Watched[SqlWatch], Source):
         return resources, _write_page_key(names[limit - 1]) if len(names) > limit else None
 
     def _table(self, table: DatabaseTable) -> t.Resource:
-        text = describe(table, self.uris)
+        text = definition_text(table, self.uris)
         return t.Resource(
             uri=self.uris.of_table(table.schema, table.name),
             name=clean(table.name),
@@ -276,7 +276,7 @@ class Database(Watched[SqlWatch], Source):
             return self._read_cell(target, uri)
         if target.kind == "table":
             table = self._find(target, uri)
-            return self._single_content(uri, mime.JSON, describe(table, self.uris))
+            return self._single_content(uri, mime.JSON, definition_text(table, self.uris))
         catalogue = self._catalogue()
         text = self._schema_text(target, uri, catalogue)
         children, _ = self.children(uri)
@@ -387,11 +387,11 @@ class Database(Watched[SqlWatch], Source):
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest schemas, tables and columns that start with or contain the value, and keys that start with it."""
-        return complete(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
+        return complete_variable(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of definitions and windows of rows. Each table has windows for its first 100,000 rows."""
-        return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
+        return table_documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
         """Return a filter for the definitions and rows that the caller may read; None if they may read everything."""
@@ -432,7 +432,7 @@ class Database(Watched[SqlWatch], Source):
 
     def may_query(self) -> bool:
         """Return whether the current caller may run statements, by the policy. May block."""
-        return may_query(self.uris, self.engine.catalogue(CATALOGUE_SECONDS)) if is_restricted() else True
+        return may_query_all(self.uris, self.engine.catalogue(CATALOGUE_SECONDS)) if is_restricted() else True
 
     @property
     def dialect(self) -> str:

@@ -21,9 +21,9 @@ from wharfinger.sources.sql_database.readable_catalogue import reads_rows
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.row_windows import RowQuery, RowWindow, read_window
 from wharfinger.sources.sql_database.sql_uris import SqlUris, join_key, quote_part, split_key
-from wharfinger.sources.sql_database.table_descriptions import describe
+from wharfinger.sources.sql_database.table_descriptions import definition_text
 
-__all__ = ["MAX_ROWS", "complete", "documents"]
+__all__ = ["MAX_ROWS", "complete_variable", "table_documents"]
 
 MAX_ROWS = 100_000
 """Maximum number of rows of one table that become documents: the first ones.
@@ -46,7 +46,7 @@ WINDOW_SECONDS = 2.0
 """Time limit for one window of rows."""
 
 
-def complete(
+def complete_variable(
     engine: DatabaseEngine,
     read_catalogue: ReadCatalogue,
     uris: SqlUris,
@@ -126,7 +126,7 @@ def _read_position(key: str) -> _Position:
     raise bad_cursor()
 
 
-def documents(
+def table_documents(
     engine: DatabaseEngine,
     read_catalogue: ReadCatalogue,
     uris: SqlUris,
@@ -157,7 +157,7 @@ def _walk(
         last, rows = begin.last, begin.rows
         if full_name > start:
             last, rows = "", 0
-            version = digest(describe(table, uris))
+            version = digest(definition_text(table, uris))
             yield _document(uris.of_table(*full_name), table, version, mime.JSON), _Position(*full_name)
         if not reads_rows(uris, table):
             continue

@@ -17,7 +17,7 @@ from wharfinger.sources.sql_database.database_catalogue import DatabaseColumn, D
 from wharfinger.sources.sql_database.row_text import becomes_array, becomes_object, clean, clean_all
 from wharfinger.sources.sql_database.sql_uris import SqlUris
 
-__all__ = ["brief", "describe", "schema_text"]
+__all__ = ["brief", "definition_text", "schema_text"]
 
 SCHEMA_LENGTH = 36_000
 """Approximate maximum number of characters of the text of a schema: about 9,000 tokens."""
@@ -33,7 +33,7 @@ def brief(table: DatabaseTable) -> str:
     return f"{words}: {clean(table.comment)}" if table.comment else words
 
 
-def describe(table: DatabaseTable, uris: SqlUris) -> str:
+def definition_text(table: DatabaseTable, uris: SqlUris) -> str:
     """Return the definition of a table as JSON. It omits the number of rows, so it changes only with the definition."""
     definition: dict[str, Any] = {
         "table": table.name,
