@@ -27,7 +27,10 @@ MAX_LOCATION_CHARACTERS = 2_048
 MAX_DEPTH = 32
 """Deepest nesting of elements. A sitemap needs three levels; images and news need a few more."""
 
-_LINK = re.compile(r"\s*[-*+]\s+\[([^\]]*)\]\(\s*<?([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)>?[^)]*\)(.*)", re.DOTALL)
+# `*+` gives nothing back, so the time is linear. Only pairs of parentheses are given back: a `)` has to end the link.
+_LINK = re.compile(
+    r"\s*+[-*+]\s++\[([^\]]*+)\]\(\s*+<?([^\s()<>]*+(?:\([^\s()<>]*+\)[^\s()<>]*+)*)>?[^)]*+\)(.*)", re.DOTALL
+)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?").fullmatch
 
 
