@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -267,6 +268,41 @@ def test_only_the_directories_above_a_watched_file_are_watched(
     finally:
         file_watch._WatchThread._absolute = original  # type: ignore[method-assign]
     assert watched_directories[-1] == ["", "harbours"]
+
+
+def test_only_the_directories_above_watched_files_are_watched_once_the_list_is_not(
+    publish: Publish, charts: Path, recorder: ChangeRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: all directories stayed watched until one was added or removed."""
+    opened: queue.Queue[list[str]] = queue.Queue()
+    original = file_watch._open_notifier
+
+    def spy(paths: list[str]) -> file_watch.Notifier:
+        opened.put(paths)
+        return original(paths)
+
+    monkeypatch.setattr(file_watch, "_open_notifier", spy)
+    source = publish(charts)
+    source.watch(f"{source.uri}/harbours/hull.ts", recorder)
+    source.watch(None, recorder)
+    while len(opened.get(timeout=20)) < 3:
+        pass
+    source.unwatch(None)
+    assert opened.get(timeout=20) == [str(charts), str(charts / "harbours")]
+
+
+def test_a_watch_that_begins_between_two_polls_is_compared_at_once(
+    publish: Publish, charts: Path, recorder: ChangeRecorder
+) -> None:
+    """A bug: its first snapshot was taken in the next round, so that a change before it could be lost."""
+    source = publish(charts, poll=3_600)
+    wait_for_first_scan(source, charts, recorder)
+    (charts / "tides.csv").write_text("1")
+    source.watch(f"{source.uri}/tides.csv", recorder)
+    recorder.wait_for(f"{source.uri}/tides.csv")
+    (charts / "new.txt").touch()
+    source.watch(None, recorder)
+    recorder.wait_for(None)
 
 
 def test_polling_is_used_and_reported_when_inotify_watches_run_out(

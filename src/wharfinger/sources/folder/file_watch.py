@@ -95,15 +95,22 @@ class _Watched:
 
 
 class _WakeSignal:
-    """Asks the thread to stop, or to plan again for other URIs. Both end a wait of the system's watcher, which polls
-    `is_set`; other waits end only for a stop."""
+    """Asks the thread to stop, or to plan again for other URIs.
+
+    Both end a wait of the system's watcher, which polls `is_set`, and the wait between two rounds of polling. Other
+    waits end only for a stop.
+    """
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
-        self.plan_outdated = True
+        self.plan_outdated = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.plan_outdated.set()  # ends a wait for it; `stopped` is checked first
 
     def is_set(self) -> bool:
-        return self.plan_outdated or self.stopped.is_set()
+        return self.plan_outdated.is_set() or self.stopped.is_set()
 
 
 class TreeWatch:
@@ -137,7 +144,7 @@ class TreeWatch:
             if self._wake is None:
                 self._begin()
             else:
-                self._wake.plan_outdated = True
+                self._wake.plan_outdated.set()
 
     def unwatch(self, uri: str | None) -> None:
         """Stop reporting this URI, or the list."""
@@ -145,6 +152,8 @@ class TreeWatch:
             self._watched.pop(uri, None)
             if not self._watched:
                 self._end()
+            elif uri is None and self._wake is not None:
+                self._wake.plan_outdated.set()  # most directories need not be watched any longer
 
     def close(self) -> None:
         """Stop reporting anything."""
@@ -180,7 +189,7 @@ class TreeWatch:
 
     def _end(self) -> None:
         if self._wake is not None:
-            self._wake.stopped.set()
+            self._wake.stop()
             self._wake = None
 
 
@@ -230,17 +239,31 @@ class _WatchThread:
     def _follow_plan(self) -> None:
         """Plan what to watch, then follow hints until the plan has to change."""
         began = time.monotonic()
-        self.wake.plan_outdated = False
+        self.wake.plan_outdated.clear()
         watched = self.watch.watched()
         self._plan(watched)
         if not self.poll and not self._watch_directories():
             self._plan(watched)  # again: directories may have changed before they were watched
         self._compare_uris(watched, None)
         if self.poll:
-            self.wake.stopped.wait(max(self.poll, POLL_SHARE * (time.monotonic() - began)))
+            now = time.monotonic()
+            self._wait_for_next_round(now + max(self.poll, POLL_SHARE * (now - began)))
         elif self.notifier is not None or not self.directories:
             while not self.wake.is_set() and self._follow():
                 pass
+
+    def _wait_for_next_round(self, until: float) -> None:
+        """Wait between two rounds of polling, but compare what is watched from now on at once.
+
+        Until its first snapshot, only times show a change, and the clock of a network file system may be wrong.
+        """
+        wake = self.wake
+        while not wake.stopped.is_set() and wake.plan_outdated.wait(max(0.0, until - time.monotonic())):
+            wake.plan_outdated.clear()
+            watched = self.watch.watched()
+            if None in watched and watched[None].last_snapshot is None:
+                return  # the list is compared in a round
+            self._compare_uris(watched, set())
 
     # The directories to watch
 
