@@ -342,6 +342,18 @@ def test_diffs_of_files_are_patches(work: GitRepository, publish: Publish, tmp_p
         assert (work.path / f"{number}.txt").read_bytes() == new.encode(), number
 
 
+def test_the_last_path_of_a_large_diff_is_quoted_if_it_cannot_be_shown(work: GitRepository, publish: Publish) -> None:
+    """A bug: only the first 1,000 paths decided whether git quotes paths, but a window can show 3,000."""
+    work.commit("Begin")
+    for number in range(1_000):
+        work.write(f"{number:04}", "")
+    work.write("z\u202e.txt", "")
+    work.commit("Add")
+    text = text_of(publish(work, label="repo"), "git://repo/diff/HEAD~1..HEAD")
+    assert text.count("diff --git ") == 1_001
+    assert r'diff --git "a/z\342\200\256.txt" "b/z\342\200\256.txt"' in text
+
+
 def log_subjects(source: ServedGit, query: str) -> list[str]:
     """Return the subjects of the commits that a log shows."""
     lines = text_of(source, "git://repo/log/HEAD" + query).split("\n")

@@ -47,6 +47,8 @@ LARGEST_PATCH_BYTES = 16 << 20
 """Maximum bytes of the patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
 """Maximum bytes of the patch of a binary file."""
+SHORTEST_PATCH_CHARACTERS = 50
+"""Fewer than the patch of any path has (that of a changed mode is the shortest), so no more paths fit into a window."""
 DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
@@ -215,7 +217,7 @@ async def patches(
         listed = listed[:MAX_PATHS]
         compared = ComparedPaths([change.path for change in listed], False)
     first = listed[0]
-    plain = all(_is_plain(change) for change in listed[:1_000])
+    plain = all(_is_plain(change) for change in listed[: room // SHORTEST_PATCH_CHARACTERS + 1])
     arguments: list[str | bytes] = [
         "-p",
         "-M" if compared.renames else "--no-renames",
