@@ -10,7 +10,8 @@ files that the caller names. The process ends when it reaches a bound. The steps
 3. The reply is written to a temporary file, so that the limit on the size of files bounds it too.
 
 The limits of memory, processor time and files are those of the operating system (`setrlimit(2)`), which Windows does
-not have. While a child runs there, only its time is bounded. macOS does not limit the memory.
+not have. While a child runs there, only its time is bounded, and a reply that is too large is not read. macOS does not
+limit the memory.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class ChildProcesses:
                     self._running.discard(child)
             size = reply.seek(0, os.SEEK_END)
             reply.seek(0)
-            data = reply.read(min(size, bounds.output + 1))
+            data = reply.read() if size <= bounds.output else b""
         if child.returncode == 0 and data[:1] == child_main.REPLIED:
             return data[1:]
         if child.returncode == 0 and data[:1] == child_main.REFUSED:
