@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 __all__ = ["LoopThread"]
 
+CLOSE_SECONDS = 2.0
+"""Longest time that `close` waits for cancelled tasks to end."""
+
 T = TypeVar("T")
 
 
@@ -21,9 +24,15 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._calls: set[Future[Any]] = set()
+        """The calls that are not done."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and block until it is done."""
+        """Run a coroutine in the loop, and block until it is done.
+
+        Raises:
+            CancelledError: `close` was called.
+        """
         return self.submit(work).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -31,9 +40,15 @@ class LoopThread:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name=self._name, daemon=True)
+                self._calls = set()
+                arguments = (self._loop, self._calls)
+                self._thread = threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            calls = self._calls
+            call = asyncio.run_coroutine_threadsafe(work, self._loop)
+            calls.add(call)
+        call.add_done_callback(calls.discard)
+        return call
 
     @property
     def running(self) -> bool:
@@ -41,7 +56,7 @@ class LoopThread:
         return self._loop is not None
 
     def close(self) -> None:
-        """Cancel all tasks and end the thread."""
+        """Cancel all tasks and end the thread. Tasks that resist are abandoned after `CLOSE_SECONDS`."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -50,7 +65,7 @@ class LoopThread:
             thread.join()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, calls: set[Future[Any]]) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -58,7 +73,9 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         for task in pending:
             task.cancel()
         if pending:
-            loop.run_until_complete(asyncio.wait(pending, timeout=2))
+            loop.run_until_complete(asyncio.wait(pending, timeout=CLOSE_SECONDS))
+        for call in list(calls):  # their tasks resist: nothing else would end them
+            call.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
