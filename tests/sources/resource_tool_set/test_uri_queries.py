@@ -183,3 +183,13 @@ def test_a_description_explains_each_kind_of_source_once_up_to_a_limit() -> None
     assert text.startswith("Read.\n\nTo read less, add a query:\ntides://top/{port}?day=today; tides://top/…?unit=m\n")
     assert text.count("{port}") == MAX_SOURCES
     assert with_queries("Read.", [Source()]) == "Read."
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_the_queries_of_a_source_are_cut_to_the_length_of_a_line(excess: int) -> None:
+    """A bug: a line that was cut had one character more."""
+    example = "m" * (MAX_LINE_CHARACTERS - len("tides://top/…?unit=") + excess)
+    kind = type("LongTides", (Tides,), {"parameters": {"unit": UriParameter(example, "heights")}})
+    line = with_queries("Read.", [kind()]).splitlines()[-1]
+    assert len(line) == MAX_LINE_CHARACTERS
+    assert line.endswith("…" if excess else "m")

@@ -74,6 +74,10 @@ def explained(source: Source, *, parameters: bool = True) -> str:
     line = f"{top}: {'; '.join(queries)}"
     if len(line) > MAX_LINE_CHARACTERS:
         line = f"{top}: ?{' ?'.join(source.parameters)}"
+    return _cut(line)
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
@@ -85,7 +89,7 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
     lines: dict[type[Source], str] = {}
     for source in sources:
         if type(source) not in lines and reads_source(source.uri) and (line := "; ".join(queries_of(source))):
-            lines[type(source)] = line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + "…"
+            lines[type(source)] = _cut(line)
     if not lines:
         return description
     return "\n".join([description, "", "To read less, add a query:", *list(lines.values())[:MAX_SOURCES]])
