@@ -52,7 +52,7 @@ MIN_MAX_BYTES = 64 * 1024
 SETTLE_SECONDS = 0.01
 """How long the size of a file must stay the same before its last line counts as unfinished."""
 
-_NAMES = {1: "standard output", 2: "standard error"}
+_DESCRIPTOR_NAMES = {1: "standard output", 2: "standard error"}
 
 
 class UnusableAuditFile(WharfingerError):
@@ -102,7 +102,11 @@ class AuditFile:
     @property
     def name(self) -> str:
         """The path, or the name of the descriptor, for messages."""
-        return str(self.path) if isinstance(self.path, Path) else _NAMES.get(self.path, f"descriptor {self.path}")
+        return (
+            str(self.path)
+            if isinstance(self.path, Path)
+            else _DESCRIPTOR_NAMES.get(self.path, f"descriptor {self.path}")
+        )
 
     def append(self, line: bytes) -> bool:
         """Write a line soon. Returns False if the queue is full; then the line is counted and dropped."""

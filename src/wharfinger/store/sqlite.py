@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
 """The maximum time to wait for another process that writes."""
 SWEEP_SECONDS = 60.0
-"""The minimum time between two deletions of expired keys, which `put` makes."""
+"""Minimum time between two deletions of all expired keys, which each `SqliteStore` makes in its calls of `put`."""
 
 _TABLES = """
 CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL);
