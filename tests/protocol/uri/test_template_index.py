@@ -106,6 +106,18 @@ def test_a_removed_template_can_be_added_again() -> None:
         index.remove("a/{x}/b")
 
 
+@pytest.mark.parametrize("allow_ambiguous", [False, True])
+def test_the_text_of_a_template_is_added_only_once(allow_ambiguous: bool) -> None:
+    """A bug: if ambiguous templates were allowed, the first value was found even after the template was removed."""
+    index: TemplateIndex[int] = TemplateIndex()
+    index.add("a/{x}", 1)
+    with pytest.raises(AmbiguousTemplate):
+        index.add("a/{x}", 2, allow_ambiguous=allow_ambiguous)
+    assert (index.get("a/{x}"), index.find("a/1"), len(index)) == (1, (1, {"x": "1"}), 1)
+    assert index.remove("a/{x}") == 1
+    assert index.find("a/1") is None
+
+
 def test_template_that_matches_in_several_ways_is_refused() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for allow_ambiguous in (False, True):

@@ -387,6 +387,14 @@ def shop_uris() -> ApiUris:
     return uris
 
 
+def test_paths_that_differ_only_in_their_escapes_are_one() -> None:
+    """A bug: both were added, and the second one could not be read."""
+    first, second = operations_of({"/a b": get(), "/a%20b": get()}).operations
+    uris = ApiUris("shop")
+    assert uris.add(first) == ""
+    assert "has the same URIs" in uris.add(second)
+
+
 @given(st.text(st.sampled_from("ab/{}%?&=#.:;,+-~1@ []é"), max_size=40))
 def test_any_uri_is_read_or_refused(suffix: str) -> None:
     uris = shop_uris()

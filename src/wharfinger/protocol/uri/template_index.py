@@ -77,15 +77,16 @@ class TemplateIndex(Generic[T]):
 
         With `allow_ambiguous` the template is not compared with the others: comparing two takes time proportional to
         the product of their lengths. Use it for untrusted templates, if it does not matter which of several is found.
-        Do not add the same text twice.
 
         Raises:
             InvalidTemplate: `template` is text and does not parse.
             UnmatchableTemplate: the template does not say where a variable ends.
-            AmbiguousTemplate: another template is as specific and can match the same URIs.
+            AmbiguousTemplate: another template is as specific and can match the same URIs, or has the same text.
         """
         entry = _Entry(UriTemplate(template) if isinstance(template, str) else template, value)
         _ = entry.template.matcher
+        if entry.template.text in self._entries:
+            raise AmbiguousTemplate(entry.template.text, entry.template.text)
         for other in () if allow_ambiguous else self._root.nearby(entry.edges):
             if other.rank == entry.rank and _may_clash(other, entry) and other.template.overlaps(entry.template):
                 raise AmbiguousTemplate(other.template.text, entry.template.text)

@@ -70,20 +70,21 @@ class ApiUris:
         """Parameters that are credentials, which no URI may contain."""
         self._index: TemplateIndex[ApiOperation] = TemplateIndex()
         self._shapes: dict[str, ApiOperation] = {}
-        """The operations by their paths without the names of variables."""
+        """The operations by their templates without the names of variables."""
         self._about: dict[tuple[str, str], ApiOperation] = {}
         """The operations by the URI of their description, without its query, and their method in lower case."""
         self._schemas: dict[tuple[str, str, str], CompiledSchema | None] = {}
 
     def add(self, operation: ApiOperation) -> str:
         """Add an operation, whose URIs `read` then accepts. Returns why it cannot be added, or an empty string."""
-        shape = re.sub(r"\{[^{}]*\}", "{}", operation.path)
+        template = self.top + _template_path(operation)
+        shape = re.sub(r"\{[^{}]*\}", "{}", template)
         if shape in self._shapes:
             return f"{self._shapes[shape].name} has the same URIs"
         try:
             # Paths such as /issues/{number}/comments and /issues/comments/{id} are common. Only the URI in which each
             # value equals the name in the other path (/issues/comments/comments) could mean either.
-            self._index.add(self.top + _template_path(operation), operation, allow_ambiguous=True)
+            self._index.add(template, operation, allow_ambiguous=True)
             self._shapes[shape] = operation
         except (InvalidTemplate, UnmatchableTemplate) as error:
             return printable(str(error), 200)
