@@ -676,6 +676,35 @@ async def test_a_disabled_resource_or_template_is_hidden_until_it_is_enabled() -
                 change(uri)
 
 
+async def test_a_disabled_unlisted_template_cannot_be_read_until_it_is_enabled() -> None:
+    """A bug: there was no such template, although it can be removed."""
+    part, server = Server("part"), Server("s")
+    part.read_resource("log://{day}")(lambda day: day)
+    server.include(part)
+    for owner in (server, part):
+        owner.resources.disable("log://{day}")
+        owner.resources.disable("log://{day}")
+        assert (await read(server, "log://1"))["code"] == -32602
+        assert isinstance(await read(part, "log://1"), list) == (owner is server)
+        owner.resources.enable("log://{day}")
+        owner.resources.enable("log://{day}")
+        assert (await read(server, "log://1"))[0]["text"] == "1"
+        assert (await read(part, "log://1"))[0]["text"] == "1"
+
+
+async def test_a_template_that_became_ambiguous_stays_disabled() -> None:
+    server = Server("s")
+    server.read_resource("log://{day}")(lambda day: "unlisted")
+    server.resources.disable("log://{day}")
+    server.resources.add("log://{hour}", lambda hour: "listed")
+    with pytest.raises(ValueError, match="as specific"):
+        server.resources.enable("log://{day}")
+    assert (await read(server, "log://1"))[0]["text"] == "listed"
+    server.resources.remove("log://{hour}")
+    server.resources.enable("log://{day}")
+    assert (await read(server, "log://1"))[0]["text"] == "unlisted"
+
+
 # -- limits and failures
 
 

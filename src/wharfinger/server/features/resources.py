@@ -182,26 +182,21 @@ class Resources:
         Raises:
             KeyError: there is no such resource or template.
         """
-        for features in (self.static, self.templates, self.unlisted):
-            if features.has(uri):
-                if (found := self._template_index.get(uri)) is not None:
-                    self._unindex_template(uri, found[0])
-                features.remove(uri)
-                return
-        raise KeyError(f"There is no resource {uri!r}.")
+        features = self._features_with(uri)
+        if features is not self.static:
+            self._unindex(uri)
+        features.remove(uri)
 
     def disable(self, uri: str) -> None:
-        """Disable a resource, or a listed template by its text, until `enable`. It is not listed and cannot be read.
+        """Disable a resource, or a template by its text, until `enable`. It is not listed and cannot be read.
 
         Raises:
-            KeyError: there is no such resource or listed template.
+            KeyError: there is no such resource or template.
         """
-        if not self.templates.has(uri):
-            self.static.disable(uri)
-            return
-        if (found := self._template_index.get(uri)) is not None:
-            self._unindex_template(uri, found[0])
-        self.templates.disable(uri)
+        features = self._features_with(uri)
+        if features is not self.static:
+            self._unindex(uri)
+        features.disable(uri)
 
     def enable(self, uri: str) -> None:
         """Enable a disabled resource or template again, at its old position, and report that the list has changed.
@@ -210,16 +205,22 @@ class Resources:
             KeyError: there is no such resource or template.
             ValueError: another template has become ambiguous with it.
         """
-        if not self.templates.has(uri):
-            self.static.enable(uri)
-        elif self.templates.is_disabled(uri):
-            self.templates.enable(uri)
-            if (found := self.templates.find(uri)) is not None:
-                try:
-                    self._index_template(found.feature, found.part)
-                except ValueError:
-                    self.templates.disable(uri)
-                    raise
+        features = self._features_with(uri)
+        if not features.is_disabled(uri):
+            return
+        features.enable(uri)
+        if features is not self.static and (found := features.find(uri)) is not None:
+            try:
+                self._index_template(found.feature, found.part)
+            except ValueError:
+                features.disable(uri)
+                raise
+
+    def _features_with(self, uri: str) -> Features[ResourceFeature]:
+        for features in (self.static, self.templates, self.unlisted):
+            if features.has(uri):
+                return features
+        raise KeyError(f"There is no resource {uri!r}.")
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers of the methods of resources, except subscriptions."""
@@ -278,6 +279,11 @@ class Resources:
         except ValueError:
             self._unindex_template(feature.text, feature)
             raise
+
+    def _unindex(self, text: str) -> None:
+        """Let no read find a template, here and in every server that shows it."""
+        if (found := self._template_index.get(text)) is not None:
+            self._unindex_template(text, found[0])
 
     def _unindex_template(self, text: str, feature: ResourceFeature) -> None:
         found = self._template_index.get(text)
