@@ -337,11 +337,11 @@ class Database(Watched[SqlWatch], Source):
 
     def _read_cell(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         base, query = split_query(uri)
-        for age in (CATALOGUE_SECONDS, 0.0):  # the column may have been added since the catalogue was read
-            table = self._find(target, uri, age)
+        table = self._find(target, uri, CATALOGUE_SECONDS)
+        names = [column.name for column in table.columns]
+        if target.column not in names:  # it may have been added since the catalogue was read
+            table = self._find(target, uri)
             names = [column.name for column in table.columns]
-            if target.column in names:
-                break
         if table.key is None or target.column not in names:
             raise ResourceNotFound(uri)
         try:
