@@ -334,9 +334,18 @@ def test_pages_of_an_allowed_origin_may_read_answers() -> None:
         assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, page)
         assert client.read("a", origin=page).headers["access-control-allow-origin"] == page
     with ServerThread() as server, server.connect() as client:
-        reply = client.read("a", origin=f"http://localhost:{server.port}")
+        reply = client.read("a", origin=f"http://127.0.0.1:{server.port}")
         assert reply.status == 200
         assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def test_a_page_may_read_answers_of_its_server_under_another_loopback_name() -> None:
+    with ServerThread() as server, server.connect() as client:
+        page = f"http://localhost:{server.port}"
+        preflight = client.fetch("OPTIONS", origin=page, access_control_request_method="POST")
+        assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, page)
+        reply = client.read("a", origin=page)
+        assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, page)
 
 
 def test_an_exception_outside_a_handler_is_answered_without_its_text() -> None:

@@ -245,6 +245,23 @@ def test_responses_are_shared_only_with_the_allowed_origins() -> None:
     assert HostOriginPolicy(allow_origins=["*"]).allowed_origin({}) == b"*"
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "value"),
+    [
+        (b"127.0.0.1:8000", b"http://localhost:8000", b"http://localhost:8000"),
+        (b"localhost:8000", b"http://[::1]:8000", b"http://[::1]:8000"),
+        (b"LOCALHOST:8000", b"http://localhost:8000", b""),
+        (b"127.0.0.1:8000", b"http://localhost:8001", b""),
+        (b"wharf.test", b"http://wharf.test", b""),
+    ],
+)
+def test_responses_are_shared_with_the_other_loopback_names_of_the_server(
+    host: bytes, origin: bytes, value: bytes
+) -> None:
+    """A browser takes `localhost` and `127.0.0.1` for two origins, although `check` lets the page call."""
+    assert HostOriginPolicy().allowed_origin({b"host": host, b"origin": origin}) == value
+
+
 def test_the_first_64_accepted_values_are_cached_and_refused_ones_are_not() -> None:
     policy = HostOriginPolicy()
     for port in range(65):

@@ -69,13 +69,19 @@ class HostOriginPolicy:
     def allowed_origin(self, headers: Headers) -> bytes:
         """Return the value of Access-Control-Allow-Origin.
 
-        It is `*` if every origin is allowed, the origin of the request if a setting allows it, and otherwise empty: a
-        page of this origin needs no such header.
+        It is `*` if every origin is allowed, and the origin of the request if a setting allows it, or if it is this
+        server under another name of the loopback interface. Otherwise it is empty: a page of this origin needs no such
+        header.
         """
-        origin = headers.get(b"origin", b"").strip(b" \t")
         if self._any_origin:
             return b"*"
-        return origin if _parse_origin(origin.decode("latin-1")) in self._origins else b""
+        origin = headers.get(b"origin", b"").strip(b" \t")
+        parsed = _parse_origin(origin.decode("latin-1"))
+        if parsed is None:
+            return b""
+        host = headers.get(b"host", b"").strip(b" \t").lower()
+        is_other_name = not host.startswith(parsed[1].encode()) and _same_server(parsed, host)
+        return origin if is_other_name or parsed in self._origins else b""
 
     def _check_host(self, value: bytes | None) -> None:
         parsed = None if value is None else _parse_host(value.decode("latin-1"))
