@@ -130,6 +130,17 @@ def test_settings_allow_hosts_and_origins() -> None:
     assert status_for(policy, "localhost", "https://public.test:8443") == 200
 
 
+@pytest.mark.parametrize("port", [80, 443])
+def test_an_allowed_host_with_a_default_port_is_also_allowed_without_it(port: int) -> None:
+    """Browsers leave out the default port in the Host header (RFC 9110 §7.2, RFC 3986 §6.2.3)."""
+    policy = HostOriginPolicy(allow_hosts=[f"wharf.test:{port}"])
+    assert status_for(policy, f"wharf.test:{port}") == 200
+    assert status_for(policy, "wharf.test") == 200
+    assert status_for(policy, f"wharf.test:{port + 1}") == 403
+    assert status_for(policy, "other.test") == 403
+    assert status_for(HostOriginPolicy(allow_hosts=[f"wharf.test:{port + 1}"]), "wharf.test") == 403
+
+
 def test_star_allows_every_host_or_origin_but_not_a_malformed_host() -> None:
     assert status_for(HostOriginPolicy(allow_hosts=["*"]), "any.test") == 200
     assert status_for(HostOriginPolicy(allow_hosts=["*"]), "any.test", "http://other.test") == 403

@@ -87,7 +87,10 @@ class HostOriginPolicy:
         parsed = None if value is None else _parse_host(value.decode("latin-1"))
         if value is None or parsed is None:
             raise HttpRefusal(400, "The request needs one well-formed Host header.", CLOSE_HEADERS)
-        if not self._any_host and parsed not in self._hosts and (parsed[0], None) not in self._hosts:
+        name, port = parsed
+        # Clients leave out the default port of the scheme, which only a proxy in front of this server may know.
+        ports = (None, *_DEFAULT_PORTS.values()) if port is None else (None, port)
+        if not self._any_host and not any((name, each) in self._hosts for each in ports):
             raise HttpRefusal(
                 403,
                 "This Host is not allowed. If it is a name of this server, allow it: --allow-host NAME "
