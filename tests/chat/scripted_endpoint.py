@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-__all__ = ["Call", "Endpoint", "Hold", "Raw", "Refusal", "endpoint"]
+__all__ = ["Call", "Endpoint", "Hold", "Raw", "Refusal", "TokenLimit", "endpoint"]
 
 WAIT_SECONDS = 60.0
 
@@ -63,7 +63,12 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Step = str | Call | Hold | Raw | Refusal
+@dataclass
+class TokenLimit:
+    """The end of an answer that has reached its token limit. It is the last step."""
+
+
+Step = str | Call | Hold | Raw | Refusal | TokenLimit
 
 
 class Endpoint:
@@ -166,7 +171,8 @@ def openai(steps: list[Step]) -> Iterator[bytes | Hold]:
             calls += 1
         elif isinstance(step, str):
             yield chunk({"content": step})
-    yield chunk({}, "tool_calls" if calls else "stop")
+    cut = isinstance(steps[-1], TokenLimit)
+    yield chunk({}, "length" if cut else "tool_calls" if calls else "stop")
     yield event({"choices": [], "model": "scripted-1", "usage": {"prompt_tokens": 100, "completion_tokens": 7}})
     yield b"data: [DONE]\n\n"
 
@@ -184,6 +190,8 @@ def anthropic(steps: list[Step]) -> Iterator[bytes | Hold]:
         if isinstance(step, Raw):
             yield step.data
             continue
+        if isinstance(step, TokenLimit):
+            continue
         if isinstance(step, Call):
             block: dict[str, Any] = {"type": "tool_use", "id": step.id, "name": step.name, "input": {}}
             deltas = [{"type": "input_json_delta", "partial_json": step.json[start : start + 5]}
@@ -198,7 +206,8 @@ def anthropic(steps: list[Step]) -> Iterator[bytes | Hold]:
             yield event({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
         yield event({"type": "content_block_stop", "index": index}, "content_block_stop")
         index += 1
-    delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    cut = isinstance(steps[-1], TokenLimit)
+    delta = {"stop_reason": "max_tokens" if cut else "tool_use" if calls else "end_turn", "stop_sequence": None}
     yield event({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}}, "message_delta")
     yield event({"type": "message_stop"}, "message_stop")
 
@@ -217,7 +226,8 @@ def ollama(steps: list[Step]) -> Iterator[bytes | Hold]:
             yield line({"tool_calls": [{"function": {"name": step.name, "arguments": step.arguments}}]})
         elif isinstance(step, str):
             yield line({"content": step})
-    yield line({}, done=True, done_reason="stop", prompt_eval_count=100, eval_count=7)
+    reason = "length" if isinstance(steps[-1], TokenLimit) else "stop"
+    yield line({}, done=True, done_reason=reason, prompt_eval_count=100, eval_count=7)
 
 
 @contextmanager

@@ -153,10 +153,10 @@ class Chat:
             if self.options.tools and self.host.servers:
                 definitions = await self.host.tools(format=self._format, resources=True)
             model_answer = await self._ask_model(answer, definitions)
+            if model_answer.stop_reason == "maxTokens":
+                self.display.note("The answer was cut at the limit: allow more with --max-tokens.")
             if not model_answer.calls:
                 answer.stop_reason = model_answer.stop_reason
-                if model_answer.stop_reason == "maxTokens":
-                    self.display.note("The answer was cut at the limit: allow more with --max-tokens.")
                 return
             self.display.end()
             for call in model_answer.calls:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refusal, endpoint
+from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refusal, TokenLimit, endpoint
 from wharfinger import types as t
 from wharfinger.chat.model_clients import ModelAnswer, ModelClient, ModelError, choose_model, model_client
 from wharfinger.chat.model_clients.model_client import make_decoder
 from wharfinger.chat.model_clients.model_errors import ModelNotAuthorized, ModelUnreachable
 from wharfinger.chat.model_clients.streamed_answer import MAX_TOOL_CALLS, AnswerRequest
+from wharfinger.host.model_apis.tool_calls import CUT_CALL
 
 APIS = ("openai", "anthropic", "ollama")
 PNG = b"\x89PNG\r\n\x1a\n0123"
@@ -179,6 +180,24 @@ def test_arguments_that_are_not_an_object_are_reported(api: str, text: str) -> N
         server.answer(Call("tide", text=text))
         answer, _ = ask(server)
         assert "not a JSON object" in answer.invalid[answer.calls[0].id]
+
+
+@pytest.mark.parametrize("text", ["", '{"place": "pie'])
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_a_call_that_the_token_limit_cut_is_reported_as_cut(api: str, text: str) -> None:
+    """A bug: a part of the arguments was reported as bad JSON, and a call without any was run."""
+    with endpoint(api) as server:
+        server.answer(Call("depth", {"x": 1}, id="a"), Call("tide", text=text, id="b"), TokenLimit())
+        answer, _ = ask(server)
+    assert answer.stop_reason == "maxTokens"
+    assert answer.invalid == {"b": CUT_CALL}
+
+
+def test_a_whole_call_before_the_token_limit_is_valid(server: Endpoint) -> None:
+    server.answer(Call("depth", {"x": 1}), TokenLimit())
+    answer, _ = ask(server)
+    assert [call.input for call in answer.calls] == [{"x": 1}]
+    assert answer.invalid == {}
 
 
 @pytest.mark.parametrize("status", [429, 529, 503])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refusal, endpoint
+from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refusal, TokenLimit, endpoint
 from tests.cli.conftest import COMMAND, ENVIRONMENT, Terminal, run_server_file
 from tests.waiting import wait_until
 from wharfinger.chat.conversation import STOPPED
@@ -602,6 +602,17 @@ def test_piped_text_is_part_of_the_question(model: Endpoint, tmp_path: Path) -> 
     assert model.requests[0]["messages"][-1]["content"] == "+ one line\n"
     assert run_chat(model, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
     assert model.requests[1]["messages"][-1]["content"] == "Review this\n\n+ one line\n"
+
+
+def test_a_call_that_the_token_limit_cut_is_not_run_and_the_option_is_named(
+    model: Endpoint, harbour: Path, tmp_path: Path
+) -> None:
+    model.answer(Call("look", text='{"place": "pie'), TokenLimit())
+    model.answer("Fine.")
+    code, out, errors = run_chat(model, tmp_path, "harbour.py", "--approve", "never", "-p", "look")
+    assert (code, out) == (0, "Fine.\n")
+    assert "--max-tokens" in errors and "cut by its token limit" in errors
+    assert "cut by its token limit" in model.last_texts
 
 
 def test_tool_calls_stop_after_max_rounds(model: Endpoint, harbour: Path, tmp_path: Path) -> None:

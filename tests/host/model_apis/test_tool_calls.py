@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.host.model_apis import MODEL_APIS, ModelToolCall, find_calls
-from wharfinger.host.model_apis.tool_calls import MAX_ARGUMENT_CHARACTERS
+from wharfinger.host.model_apis.tool_calls import CUT_CALL, MAX_ARGUMENT_CHARACTERS
 
 CHAT = {"id": "c", "type": "function", "function": {"name": "tide", "arguments": '{"hour": 7}'}}
 RESPONSE = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "tide", "arguments": '{"hour": 7}'}
@@ -128,6 +128,54 @@ def test_arguments_that_are_not_an_object_give_a_fault_with_advice(arguments: st
         assert call.arguments == {} and not call.fault
     else:
         assert "Call the tool again" in call.fault
+
+
+def chat_answer(arguments: str) -> Any:
+    calls = [CHAT, {"id": "d", "type": "function", "function": {"name": "tide", "arguments": arguments}}]
+    return {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "length"}]}
+
+
+def chat_chunks(arguments: str) -> Any:
+    calls = [{**CHAT, "index": 0}, {"index": 1, "id": "d", "function": {"name": "tide", "arguments": arguments}}]
+    deltas = [({"tool_calls": calls}, None), ({}, "length")]
+    return [{"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]} for delta, reason in deltas]
+
+
+def response_answer(arguments: str) -> Any:
+    cut = {"type": "function_call", "status": "incomplete", "call_id": "d", "name": "tide", "arguments": arguments}
+    return {"object": "response", "status": "incomplete", "output": [{**RESPONSE, "status": "completed"}, cut]}
+
+
+def anthropic_answer(arguments: Any) -> Any:
+    content = [ANTHROPIC, {"type": "tool_use", "id": "d", "name": "tide", "input": arguments}]
+    return {"type": "message", "role": "assistant", "stop_reason": "max_tokens", "content": content}
+
+
+def anthropic_events(arguments: str) -> Any:
+    return [
+        {"type": "content_block_start", "index": 0, "content_block": ANTHROPIC},
+        {"type": "content_block_start", "index": 1, "content_block": {**ANTHROPIC, "id": "d", "input": {}}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": arguments}},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(form(text) for form in (chat_answer, chat_chunks, response_answer) for text in ("", '{"hour": 7')),
+        *(anthropic_events(text) for text in ("", '{"hour": 7')),
+        *(anthropic_answer(value) for value in ({}, {"hour": 7})),
+    ],
+)
+def test_the_last_call_of_an_answer_that_the_token_limit_cut_has_a_fault(answer: Any) -> None:
+    """A bug: its arguments were reported as bad JSON, or it was run with those that had arrived."""
+    assert find_calls(answer)[1] == [CALL, ModelToolCall("d", "tide", {}, CUT_CALL)]
+
+
+@pytest.mark.parametrize("form", [chat_answer, chat_chunks])
+def test_a_last_call_with_whole_arguments_has_no_fault_although_the_answer_is_cut(form: Any) -> None:
+    assert find_calls(form('{"hour": 8}'))[1] == [CALL, ModelToolCall("d", "tide", {"hour": 8})]
 
 
 def test_the_length_of_arguments_is_limited() -> None:

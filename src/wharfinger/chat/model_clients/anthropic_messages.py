@@ -156,6 +156,6 @@ class AnthropicAnswerReader:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
-        calls, invalid = self._calls.finish()
+        calls, invalid = self._calls.finish(is_cut=self._reason == "max_tokens")
         reason = STOP_REASONS.get(self._reason, self._reason or "endTurn")
         return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)

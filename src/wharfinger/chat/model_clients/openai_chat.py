@@ -149,8 +149,9 @@ class OpenAIAnswerReader:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
-        calls, invalid = self._calls.finish()
-        reason = "toolUse" if calls else STOP_REASONS.get(self._reason, self._reason or "endTurn")
+        is_cut = self._reason == "length"
+        calls, invalid = self._calls.finish(is_cut=is_cut)
+        reason = "toolUse" if calls and not is_cut else STOP_REASONS.get(self._reason, self._reason or "endTurn")
         return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)
 
 

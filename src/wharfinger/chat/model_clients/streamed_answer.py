@@ -9,7 +9,7 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.model_clients.model_errors import ModelError
-from wharfinger.host.model_apis.tool_calls import StreamedCalls
+from wharfinger.host.model_apis.tool_calls import CUT_CALL, StreamedCalls
 
 __all__ = [
     "AnswerReader",
@@ -115,9 +115,10 @@ class ToolCallPieces:
         if len(self._streamed.calls) > MAX_TOOL_CALLS:
             raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")
 
-    def finish(self) -> tuple[list[t.ToolUseContent], dict[str, str]]:
+    def finish(self, *, is_cut: bool = False) -> tuple[list[t.ToolUseContent], dict[str, str]]:
         """Return the calls in order, and errors by the id of each call whose arguments cannot be used.
 
+        If the answer `is_cut` by its token limit, its last call may have only a part of its arguments, or none.
         A call without an id, or with the id of an earlier call, gets a random one.
         """
         calls: list[t.ToolUseContent] = []
@@ -134,6 +135,8 @@ class ToolCallPieces:
                 arguments = {}
                 invalid[id] = "The arguments are not a JSON object: send the call again with a valid one."
             calls.append(t.ToolUseContent(id=id, name=call.name, input=arguments))
+        if is_cut and calls and not calls[-1].input:
+            invalid[calls[-1].id] = CUT_CALL
         return calls, invalid
 
 

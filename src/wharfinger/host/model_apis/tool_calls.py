@@ -15,6 +15,7 @@ import msgspec
 from wharfinger.content.decoded_json import is_list, is_mapping, is_object
 
 __all__ = [
+    "CUT_CALL",
     "ModelToolCall",
     "StreamedCalls",
     "anthropic_calls",
@@ -30,6 +31,8 @@ MAX_DEPTH = 64
 """Maximum depth of nested objects in an answer."""
 MAX_ARGUMENT_CHARACTERS = 4_000_000
 """Maximum length of the arguments of one call. The APIs' own limits on answers are far lower."""
+CUT_CALL = "Your answer was cut by its token limit in this call. Call the tool again, with shorter arguments."
+"""The error for the model if a call is not complete because the answer reached its token limit."""
 
 
 class ModelToolCall(msgspec.Struct, frozen=True):
@@ -142,7 +145,10 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
         choices = _objects(value["choices"])
         if any("delta" in choice for choice in choices):
             return _joined_chunks([value])
-        return chat_calls(choices[0].get("message") or {}) if choices else []
+        if not choices:
+            return []
+        calls = chat_calls(choices[0].get("message") or {})
+        return _check_last_call(calls, choices[0].get("finish_reason")) if calls else calls
     if is_list(value.get("tool_calls")):
         calls = _objects(value["tool_calls"])
         return [_chat_call(call) for call in calls if is_object(call.get("function"))]
@@ -158,9 +164,12 @@ def _chat_call(call: Plain) -> ModelToolCall:
 def _joined_chunks(chunks: list[Plain]) -> list[ModelToolCall]:
     """Return the calls in the chunks of a stream, each joined from its pieces."""
     joined = StreamedCalls()
+    reason = None
     for chunk in chunks:
         # With `n`, a stream has several answers. Only the first one is used.
         choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
+        for choice in choices:
+            reason = choice.get("finish_reason") or reason
         for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
             for position, piece in enumerate(_objects(delta.get("tool_calls"))):
                 function: Plain = piece["function"] if is_object(piece.get("function")) else {}
@@ -172,7 +181,15 @@ def _joined_chunks(chunks: list[Plain]) -> list[ModelToolCall]:
                     _string(function.get("arguments")),
                     position=position,
                 )
-    return [_tool_call(call.id, call.name, "".join(call.arguments)) for call in joined.calls]
+    calls = [_tool_call(call.id, call.name, "".join(call.arguments)) for call in joined.calls]
+    return _check_last_call(calls, reason)
+
+
+def _check_last_call(calls: list[ModelToolCall], finish_reason: Any) -> list[ModelToolCall]:
+    """Return the calls of an answer. If it was cut by its token limit, the last call may have only part of its JSON."""
+    if finish_reason == "length" and calls and (calls[-1].fault or not calls[-1].arguments):
+        return [*calls[:-1], _cut_call(calls[-1])]
+    return calls
 
 
 # --- OpenAI, Responses ------------------------------------------------------------------------------------------------
@@ -194,7 +211,8 @@ def response_calls(value: Any) -> list[ModelToolCall] | None:
     if not is_object(value):
         return None
     if _kind(value) == "function_call":
-        return [_tool_call(value.get("call_id"), value.get("name"), value.get("arguments"))]
+        call = _tool_call(value.get("call_id"), value.get("name"), value.get("arguments"))
+        return [_cut_call(call) if value.get("status") == "incomplete" else call]
     if is_list(value.get("output")):
         return [call for item in _objects(value["output"]) for call in response_calls(item) or ()]
     return [] if _is_output(value) else None
@@ -213,7 +231,9 @@ def anthropic_calls(value: Any) -> list[ModelToolCall] | None:
     if is_list(value):
         items = _objects(value)
         if any(_kind(item) in ("message_start", "content_block_start") for item in items):
-            return _all_calls(list(_joined_blocks(items)), anthropic_calls)
+            ends = [item.get("delta") for item in items if _kind(item) == "message_delta"]
+            reason = next((end["stop_reason"] for end in ends if is_object(end) and "stop_reason" in end), None)
+            return anthropic_calls({"content": list(_joined_blocks(items)), "stop_reason": reason})
         if not any(_kind(item) in _BLOCKS or _is_anthropic(item) for item in items):
             return None
         return _all_calls(items, anthropic_calls)
@@ -222,7 +242,11 @@ def anthropic_calls(value: Any) -> list[ModelToolCall] | None:
     if _kind(value) == "tool_use":
         return [_tool_call(value.get("id"), value.get("name"), value.get("input"))]
     if _is_anthropic(value):
-        return [call for block in _objects(value["content"]) for call in anthropic_calls(block) or ()]
+        blocks = _objects(value["content"])
+        calls = [call for block in blocks for call in anthropic_calls(block) or ()]
+        if calls and value.get("stop_reason") == "max_tokens" and _kind(blocks[-1]) == "tool_use":
+            calls[-1] = _cut_call(calls[-1])  # its input may be an object, but without its last members
+        return calls
     return [] if _kind(value) in _BLOCKS else None
 
 
@@ -304,6 +328,10 @@ def _all_calls(items: list[Plain], calls_of: Callable[[Any], list[ModelToolCall]
             return None
         tool_calls += calls
     return tool_calls
+
+
+def _cut_call(call: ModelToolCall) -> ModelToolCall:
+    return ModelToolCall(call.id, call.name, {}, CUT_CALL)
 
 
 def _tool_call(identifier: Any, name: Any, arguments: Any) -> ModelToolCall:
