@@ -104,6 +104,15 @@ def test_content_for_the_user_only_is_not_sent_to_the_model() -> None:
         assert ("secret" in output(block).text) is sent
 
 
+def test_structured_content_is_sent_if_all_blocks_are_for_the_user_only() -> None:
+    """A bug: the model got only the note about the blocks."""
+    block = t.TextContent(text="secret", annotations=t.Annotations(audience=["user"]))
+    note = "[A part of the result is meant for the user only.]"
+    assert output(block, structured_content={"a": 1}).parts == [f'{note}\n{{"a":1}}']
+    assert output(block, text("b"), structured_content={"a": 1}).parts == [f"{note}\nb"]
+    assert output(block).parts == [note]
+
+
 @pytest.mark.parametrize("format", MODEL_APIS)
 def test_every_output_makes_messages_that_the_api_accepts(format: str) -> None:
     api = MODEL_APIS[format]

@@ -90,13 +90,16 @@ def tool_output(
     with the whole text and the number of characters that are shown, if the text is cut.
     """
     parts: list[str | FileOutput] = []
+    has_content = False
     for block in result.content:
         if _is_for_user_only(block):
             parts.append("[A part of the result is meant for the user only.]")
-        else:
-            parts += _parts_of(block, limits, how_to_read)
+            continue
+        block_parts = _parts_of(block, limits, how_to_read)
+        has_content = has_content or any(isinstance(part, FileOutput) or part.strip() for part in block_parts)
+        parts += block_parts
     structured: Any = result.structured_content
-    if not any(isinstance(part, FileOutput) or part.strip() for part in parts) and structured is not UNSET:
+    if not has_content and structured is not UNSET:
         parts.append(msgspec.json.encode(structured).decode())
     parts = _limited(_joined(parts), limits.max_characters, how_to_continue)
     return ToolOutput(call, parts or ["(The tool returned nothing.)"], is_error=result.is_error is True)
