@@ -100,7 +100,7 @@ async def answer_in_time(handlers: InputHandlers, questions: t.InputRequests, ca
     """Return the answers to the questions of a result, within `max_timeout` of the call.
 
     Raises:
-        RequestTimeout: the answers took too long.
+        RequestTimeout: the answers took longer than `max_timeout`.
         InvalidResponse: the server asks for something that this client does not offer.
     """
     async with _asking_user(call):
@@ -123,7 +123,10 @@ async def _asking_user(call: Call) -> AsyncGenerator[None]:
     except TimeoutError:
         if not scope.expired():
             raise
-        raise RequestTimeout(f"The server's questions were not answered within {call.max_timeout:g} s.") from None
+        limit = f"{call.max_timeout:g} s"
+        raise RequestTimeout(
+            f"The server's questions were not answered, or its URLs were not visited, within {limit}."
+        ) from None
     finally:
         call.extend_deadline(now() - begun)
 
