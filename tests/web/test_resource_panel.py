@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
+import pytest
+
 from tests.conftest import absent
 from wharfinger import Server
+from wharfinger.server import Content
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.offer import Offer
@@ -21,10 +24,10 @@ class Reads:
     """A resource, each read of which waits until the test lets it end."""
 
     def __init__(self) -> None:
-        self.text = "first"
+        self.text: str | list[Content] = "first"
         self.begun: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
 
-    async def read(self) -> str:
+    async def read(self) -> str | list[Content]:
         text, end = self.text, asyncio.get_running_loop().create_future()
         self.begun.put_nowait(end)
         await end
@@ -41,9 +44,13 @@ class OpenPanel:
         """Return the texts of the content that is shown."""
         return [each.text for each in self.container.descendants() if each.tag == "pre"]
 
+    def status(self) -> str:
+        """Return the line of facts."""
+        return next(each.text for each in self.container.descendants() if each.props.get("role") == "status")
+
 
 @asynccontextmanager
-async def open_panel(mime_type: str = "text/plain") -> AsyncGenerator[OpenPanel]:
+async def open_panel(mime_type: str = "text/plain", upstream: str = "harbour") -> AsyncGenerator[OpenPanel]:
     if find_spec("nicegui") is None:
         absent("nicegui (pip install wharfinger[browse])")
     from nicegui import Client, ui
@@ -58,7 +65,7 @@ async def open_panel(mime_type: str = "text/plain") -> AsyncGenerator[OpenPanel]
         client = Client(ui.page("/"))
         with client:
             container = node("main")
-            yield OpenPanel(reads, ResourcePanel(container, offer, shelf, "visitor", "harbour", URI), container, shelf)
+            yield OpenPanel(reads, ResourcePanel(container, offer, shelf, "visitor", upstream, URI), container, shelf)
         client.delete()
 
 
@@ -92,5 +99,33 @@ def test_a_read_that_ends_after_the_panel_was_closed_adds_nothing() -> None:
             first.set_result(None)
             await showing
             assert len(page.container.client.elements) == elements
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("number", "is_said"), [(20, False), (21, True)])
+def test_contents_that_are_not_shown_are_counted(number: int, is_said: bool) -> None:
+    """A bug: contents after the twentieth were dropped without a word."""
+
+    async def test() -> None:
+        async with open_panel() as page:
+            texts = [f"content {index}" for index in range(number)]
+            page.reads.text = [Content(text, uri=f"log://today/{index}") for index, text in enumerate(texts)]
+            showing = asyncio.create_task(page.panel.show())
+            (await page.reads.begun.get()).set_result(None)
+            await showing
+            assert page.texts() == texts[:20]
+            assert (f"the first 20 of {number} contents are shown" in page.status()) is is_said
+
+    asyncio.run(test())
+
+
+def test_the_panel_of_a_server_that_is_gone_says_so() -> None:
+    """A bug: it showed "Reading …" for ever."""
+
+    async def test() -> None:
+        async with open_panel(upstream="gone") as page:
+            await page.panel.show()
+            assert page.status() == "This server is no longer there."
 
     asyncio.run(test())

@@ -79,6 +79,7 @@ class ResourcePanel:
     async def _read(self) -> None:
         upstream = self._offer.server(self.server)
         if upstream is None:
+            self._facts.text = "This server is no longer there."
             return
         began = time.perf_counter()
         try:
@@ -146,7 +147,7 @@ class ResourcePanel:
         self._previews.clear()
 
 
-def _facts_of(contents: Any, seconds: float, changes: int) -> str:
+def _facts_of(contents: Sequence[t.ResourceContents], seconds: float, changes: int) -> str:
     size, tokens, kinds = 0, 0, dict[str, None]()
     for content in contents:
         kinds[content.mime_type if isinstance(content.mime_type, str) else "no type"] = None
@@ -158,6 +159,8 @@ def _facts_of(contents: Any, seconds: float, changes: int) -> str:
     facts = [", ".join(name_text(kind, 100) for kind in list(kinds)[:5]), size_text(size)]
     if tokens:
         facts.append(f"about {tokens:,} tokens")
+    if len(contents) > MAX_CONTENTS:
+        facts.append(f"the first {MAX_CONTENTS} of {len(contents):,} contents are shown")
     facts.append(f"read in {seconds * 1000:.0f} ms at {time.strftime('%H:%M:%S')}")
     if changes:
         facts.append(f"changed {changes} times since it was opened" if changes > 1 else "changed since it was opened")
