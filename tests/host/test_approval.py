@@ -223,7 +223,7 @@ async def test_calls_beyond_the_limit_of_pending_approvals_are_declined(monkeypa
         assert host.approvals is not None
         while host.approvals._waiting < 3:
             await asyncio.sleep(0)
-        with pytest.raises(Declined, match="too many calls wait for approval"):
+        with pytest.raises(Declined, match=r"^The call of moor was refused: too many calls wait for approval\.$"):
             await host.call_tool("moor", MARY)
         answered.set()
         await asyncio.gather(*calls)

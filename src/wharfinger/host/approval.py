@@ -189,7 +189,9 @@ class Approvals:
     def _refuse(self, upstream: Upstream, name: str, public_name: str, reason: str) -> NoReturn:
         """Record that a tool may not run, and raise Declined."""
         self._record(upstream.name, name, False, reason)
-        why = {"asked": "", "never": " It is never approved."}.get(reason, f" ({reason})")
+        if reason not in ("asked", "never"):  # the user was not asked, or the answer does not count
+            raise Declined(f"The call of {public_name} was refused: {reason}.")
+        why = " It is never approved." if reason == "never" else ""
         raise Declined(f"The user did not approve the call of {public_name}.{why}")
 
 
