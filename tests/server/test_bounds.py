@@ -36,7 +36,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (pages, {"MAX_CURSOR_URIS": 16, "MAX_CURSOR_URI_CHARACTERS": 4_096}),
     (arguments, {"MAX_DECODERS": 256}),
     (resource, {"MAX_RESOURCE_URI_CHARACTERS": 8_192}),
-    (round_trips, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
+    (round_trips, {"MAX_ELICITATION_SESSIONS": 10_000, "DECLINED_CODE": -1}),
     (search, {"MAX_TERM_CHARACTERS": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
     (

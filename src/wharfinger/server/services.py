@@ -60,7 +60,7 @@ class Services:
     """Decides what each caller may do; None allows everything. Change it with `AccessControl.set`."""
     feature_scopes: FeatureScopes | None = None
     """Finds the scopes that features need; None if no feature needs any."""
-    open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
+    elicitation_sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     """The session to notify when a user has finished at a URL, by the elicitation's id (2025-11-25)."""
 
     @property

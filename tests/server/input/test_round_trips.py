@@ -1292,7 +1292,7 @@ async def test_once_restores_pydantic_models_and_returns_other_values_as_json() 
 async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "MAX_OPEN_URLS", 2)
+    monkeypatch.setattr(rounds, "MAX_ELICITATION_SESSIONS", 2)
     server = Server("s")
 
     @server.tool
@@ -1303,10 +1303,10 @@ async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
         for id in "abc":
             await client.call("it", id=id)
         assert [server.elicitation_complete(id) for id in "abc"] == [False, True, True]
-    assert server.services.open_urls == {}
+    assert server.services.elicitation_sessions == {}
     async with FakeClient(server, STATELESS, lambda input_request: {"action": "decline"}) as client:
         await client.call("it", id="d")
-    assert server.services.open_urls == {}
+    assert server.services.elicitation_sessions == {}
 
 
 async def test_replay_fails_on_a_channel_that_carries_no_requests() -> None:

@@ -49,7 +49,7 @@ ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may be input requests (2026-07-28, multi round-trip requests)."""
 DECLINED_CODE = -1
 """The error code with which clients report that their user declined a sampling request (2025-11-25, sampling)."""
-MAX_OPEN_URLS = 10_000
+MAX_ELICITATION_SESSIONS = 10_000
 """The maximum number of URLs whose completion is still expected; the oldest is forgotten."""
 
 _NO_CHANNEL = "This client cannot be asked: its connection does not carry requests to it."
@@ -337,14 +337,14 @@ def remember_url(services: Services, request: Request, id: str | None) -> None:
     """Remember the session to notify when the user has finished at this URL. Without an id or a session, do nothing."""
     if id is None or request.session is None:
         return
-    urls = services.open_urls
-    while len(urls) >= MAX_OPEN_URLS:
-        urls.pop(next(iter(urls)), None)
-    urls[id] = request.session
+    sessions = services.elicitation_sessions
+    while len(sessions) >= MAX_ELICITATION_SESSIONS:
+        sessions.pop(next(iter(sessions)), None)
+    sessions[id] = request.session
 
 
 def complete_url(services: Services, id: str) -> bool:
     """Notify the client that its user has finished at a URL. Returns False if no session waits for that any more."""
-    session = services.open_urls.pop(id, None)
+    session = services.elicitation_sessions.pop(id, None)
     params = t.ElicitationCompleteNotificationParams(elicitation_id=id)
     return session is not None and session.send(encode_notification("notifications/elicitation/complete", params))
