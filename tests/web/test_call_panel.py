@@ -19,7 +19,7 @@ from wharfinger import types as t
 from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.server_questions import ServerQuestions
 
 VESSELS = ("Mary", "Anne")
@@ -33,12 +33,14 @@ class Berth:
 class OpenPanel:
     """The panel, in a page that no browser shows."""
 
-    def __init__(self, panel: Any, container: Any, offer: Offer) -> None:
-        self.panel, self.container, self.offer = panel, container, offer
+    def __init__(self, panel: Any, container: Any, connections: ServerConnections) -> None:
+        self.panel, self.container, self.connections = panel, container, connections
 
     async def show(self, tool: str) -> None:
         """Show a tool."""
-        [shown] = [each for each in await self.offer.upstreams["harbour"].client.list_tools() if each.name == tool]
+        [shown] = [
+            each for each in await self.connections.upstreams["harbour"].client.list_tools() if each.name == tool
+        ]
         self.panel.show_tool(shown)
 
     async def press(self, button: str, values: dict[str, Any] | None = None) -> None:
@@ -69,7 +71,7 @@ class OpenPanel:
 
     async def questions(self) -> ServerQuestions:
         """Wait until the call shows the questions of the server, and return them."""
-        questions = self.offer.questions["harbour"]
+        questions = self.connections.questions["harbour"]
         await wait_until_async(lambda: questions._asking, "the call shows questions")
         return questions
 
@@ -84,13 +86,13 @@ async def open_panel(server: Server, options: ClientOptions | None = None) -> As
     from wharfinger.web.html_elements import node
 
     configs = [ServerConfig(name="harbour", target=server)]
-    async with Offer(configs, options=options) as offer, asyncio.timeout(40):
-        await offer.upstreams.ready(30)
+    async with ServerConnections(configs, options=options) as connections, asyncio.timeout(40):
+        await connections.upstreams.ready(30)
         client = Client(ui.page("/"))
         with client:
             container = node("main")
-            panel = CallPanel(container, offer, ContentShelf(), "visitor", "harbour")
-            yield OpenPanel(panel, container, offer)
+            panel = CallPanel(container, connections, ContentShelf(), "visitor", "harbour")
+            yield OpenPanel(panel, container, connections)
             panel.close()
         client.delete()
 

@@ -17,7 +17,7 @@ from wharfinger.sources import files
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web import live_changes
 from wharfinger.web.live_changes import LiveChanges
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 
 def test_each_begin_of_a_watch_is_reported_so_that_earlier_changes_can_be_read(tmp_path: Path) -> None:
@@ -40,9 +40,9 @@ def test_each_begin_of_a_watch_is_reported_so_that_earlier_changes_can_be_read(t
             while await events.get() != event:  # one write may be reported twice
                 pass
 
-        async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(20):
-            await offer.upstreams.ready(10)
-            live = LiveChanges(offer, changed, began)
+        async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(20):
+            await connections.upstreams.ready(10)
+            live = LiveChanges(connections, changed, began)
             live.watch({}, ("harbour", first))
             await until("began", "harbour")
             (tmp_path / "a.txt").write_text("two")
@@ -126,8 +126,8 @@ def test_no_watch_begins_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_changes, "SETTLE_SECONDS", 0)
 
     async def test() -> None:
-        async with Offer([ServerConfig(name="harbour", target=Server("harbour"))]) as offer:
-            live = LiveChanges(offer, nothing, nothing)
+        async with ServerConnections([ServerConfig(name="harbour", target=Server("harbour"))]) as connections:
+            live = LiveChanges(connections, nothing, nothing)
             await live.close()
             live.watch({"harbour": ["log://a"]}, None)
             for _ in range(2):  # the timer ends, and its task would be there
@@ -153,9 +153,9 @@ def test_the_end_of_the_watches_can_be_cancelled(tmp_path: Path) -> None:
             await asyncio.Event().wait()
 
     async def test() -> None:
-        async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(20):
-            await offer.upstreams.ready(10)
-            live = LiveChanges(offer, nothing, began)
+        async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(20):
+            await connections.upstreams.ready(10)
+            live = LiveChanges(connections, nothing, began)
             live.watch({}, ("harbour", "file:///quay/a.txt"))
             await begun.wait()
             closing = asyncio.create_task(live.close())
@@ -183,9 +183,9 @@ async def following(server: Script, uris: list[str]) -> AsyncGenerator[tuple[Scr
     async with server as script:
         config = ServerConfig(name="harbour", target=f"unix:{script.path}")
         options = ClientOptions(revision=HANDSHAKE, retry=Retry(watch_attempts=0))
-        async with Offer([config], options=options) as offer:
-            await offer.upstreams.ready(30)
-            live = LiveChanges(offer, changed, begun.put)
+        async with ServerConnections([config], options=options) as connections:
+            await connections.upstreams.ready(30)
+            live = LiveChanges(connections, changed, begun.put)
             live.watch({"harbour": uris}, None)
             yield script, begun
             await live.close()

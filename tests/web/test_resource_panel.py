@@ -15,7 +15,7 @@ from wharfinger import Server
 from wharfinger.server import Content
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 URI = "log://today"
 
@@ -60,12 +60,14 @@ async def open_panel(mime_type: str = "text/plain", upstream: str = "harbour") -
 
     server, reads, shelf = Server("harbour"), Reads(), ContentShelf()
     server.resource(URI, mime_type=mime_type)(reads.read)
-    async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(40):
-        await offer.upstreams.ready(30)
+    async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(40):
+        await connections.upstreams.ready(30)
         client = Client(ui.page("/"))
         with client:
             container = node("main")
-            yield OpenPanel(reads, ResourcePanel(container, offer, shelf, "visitor", upstream, URI), container, shelf)
+            yield OpenPanel(
+                reads, ResourcePanel(container, connections, shelf, "visitor", upstream, URI), container, shelf
+            )
         client.delete()
 
 

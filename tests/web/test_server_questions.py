@@ -13,7 +13,7 @@ from wharfinger import Context, Server
 from wharfinger import types as t
 from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.server_questions import Asking
 
 
@@ -53,12 +53,12 @@ def shown(config: ServerConfig, revision: str) -> tuple[str, bool]:
         return ask
 
     async def run() -> None:
-        async with Offer([config], options=ClientOptions(revision=revision)) as offer:
-            await offer.upstreams.ready(30)
+        async with ServerConnections([config], options=ClientOptions(revision=revision)) as connections:
+            await connections.upstreams.ready(30)
 
             async def call(vessel: str) -> str:
-                with offer.questions["harbour"].shown_by(shown_by(vessel)):
-                    return (await offer.upstreams["harbour"].client.call_tool("moor", {"vessel": vessel})).text
+                with connections.questions["harbour"].shown_by(shown_by(vessel)):
+                    return (await connections.upstreams["harbour"].client.call_tool("moor", {"vessel": vessel})).text
 
             assert await asyncio.gather(call("earlier"), call("later")) == ["3", "waited"]
 

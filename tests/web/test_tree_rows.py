@@ -10,7 +10,7 @@ from tests.conftest import absent
 from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.upstreams.config import ServerConfig
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 
 def test_a_row_may_be_closed_while_it_loads() -> None:
@@ -31,9 +31,9 @@ def test_a_row_may_be_closed_while_it_loads() -> None:
                 await answer.wait()
             return await next(request)
 
-        async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(40):
-            await offer.upstreams.ready(30)
-            rows = TreeRows(offer)
+        async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(40):
+            await connections.upstreams.ready(30)
+            rows = TreeRows(connections)
             opening = asyncio.create_task(rows.toggle(("server", "harbour", "")))
             await asked.wait()
             await rows.toggle(("server", "harbour", ""))
@@ -56,12 +56,12 @@ def test_a_row_that_offers_more_rows_can_load_them() -> None:
             for number in range(MAX_ROWS):
                 server.resource(f"log://{name}/{number:04}")(lambda: "calm")
         configs = [ServerConfig(name=name, target=server) for name, server in servers.items()]
-        async with Offer(configs) as offer, asyncio.timeout(40):
-            await offer.upstreams.ready(30)
-            rows = TreeRows(offer)
+        async with ServerConnections(configs) as connections, asyncio.timeout(40):
+            await connections.upstreams.ready(30)
+            rows = TreeRows(connections)
             for name in servers:
                 await wait_until_async(
-                    lambda name=name: offer.catalogue.find(f"log://{name}/0000", server=name), f"{name} is listed"
+                    lambda name=name: connections.catalogue.find(f"log://{name}/0000", server=name), f"{name} is listed"
                 )
                 await rows.toggle(("server", name, ""))
 

@@ -12,7 +12,7 @@ from wharfinger.protocol.inspection import Inspection
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.visitors import Visitor
 
 
@@ -22,12 +22,12 @@ class Site:
     name = "harbour"
     inspection: Inspection | None = None
 
-    def __init__(self, view: Offer | None = None) -> None:
+    def __init__(self, view: ServerConnections | None = None) -> None:
         self.shelf = ContentShelf()
         self.asked, self.opened = asyncio.Event(), asyncio.Event()
         self._view = view
 
-    async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
+    async def view_as(self, viewer: Principal, principal: Principal) -> ServerConnections:
         assert self._view is not None
         self.asked.set()
         await self.opened.wait()
@@ -58,10 +58,10 @@ def test_costs_that_arrive_after_something_else_was_chosen_are_not_shown() -> No
                 await answer.wait()
             return await next(request)
 
-        async with Offer([ServerConfig(name="harbour", target=server)]) as offer, asyncio.timeout(40):
-            await offer.upstreams.ready(30)
+        async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(40):
+            await connections.upstreams.ready(30)
             with Client(ui.page("/")) as client:
-                bench: Any = Workbench(client, Site(), Visitor("visitor", ANONYMOUS, b"", 0.0), offer)
+                bench: Any = Workbench(client, Site(), Visitor("visitor", ANONYMOUS, b"", 0.0), connections)
                 bench.build()
                 costs = asyncio.create_task(bench._show_costs())
                 await asked.wait()
@@ -87,11 +87,11 @@ def test_a_view_that_opens_after_its_tab_was_closed_is_closed() -> None:
 
     async def test() -> None:
         configs = [ServerConfig(name="harbour", target=Server("harbour"))]
-        view = Offer(configs, read_only=True)
+        view = ServerConnections(configs, read_only=True)
         site = Site(view)
-        async with Offer(configs) as offer, asyncio.timeout(40):
+        async with ServerConnections(configs) as connections, asyncio.timeout(40):
             with Client(ui.page("/")) as client:
-                bench: Any = Workbench(client, site, Visitor("visitor", ANONYMOUS, b"", 0.0), offer)
+                bench: Any = Workbench(client, site, Visitor("visitor", ANONYMOUS, b"", 0.0), connections)
                 bench.build()
                 viewing = asyncio.create_task(bench._view_as({"sub": "mary"}, node("p")))
             await site.asked.wait()

@@ -32,7 +32,7 @@ try:
 except ImportError:
     raise MissingExtra("browse", "The page") from None
 
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.workbench import Workbench
 
 __all__ = ["BrowseSite"]
@@ -85,7 +85,7 @@ class BrowseSite:
         self.visitors = Visitors(directory)
         self._configs_for = configs_for
         self._options = options
-        self._shared_offer: Offer | None = None
+        self._shared_connections: ServerConnections | None = None
         self._is_shared = shared
         self._asks_for_token = asks_for_token
         self._ends: set[asyncio.Event] = set()
@@ -126,8 +126,8 @@ class BrowseSite:
         self._started = True
         await self._stack.enter_async_context(self._application.router.lifespan_context(self._application))
         if self._is_shared:
-            self._shared_offer = await self._stack.enter_async_context(
-                Offer(self._configs_for(ANONYMOUS), options=self._options)
+            self._shared_connections = await self._stack.enter_async_context(
+                ServerConnections(self._configs_for(ANONYMOUS), options=self._options)
             )
 
     async def close(self) -> None:
@@ -144,8 +144,8 @@ class BrowseSite:
                 await asyncio.gather(*(ended.wait() for ended in self._ends))
         await self._stack.aclose()
 
-    async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
-        """Return the server as another principal sees it. The caller closes the offer by its `__aexit__`.
+    async def view_as(self, viewer: Principal, principal: Principal) -> ServerConnections:
+        """Return the server as another principal sees it. The caller ends the connections by `__aexit__`.
 
         Raises:
             PermissionDenied: the viewer may not inspect the server, or the servers run in other processes.
@@ -153,10 +153,10 @@ class BrowseSite:
         if self.inspection is None:
             raise PermissionDenied("These servers run in other processes.")
         target = self.inspection.view_as(viewer, principal)
-        offer = Offer([ServerConfig(name=self.name, target=target)], read_only=True)
-        await offer.__aenter__()
-        await offer.upstreams.ready(VIEW_SECONDS)
-        return offer
+        connections = ServerConnections([ServerConfig(name=self.name, target=target)], read_only=True)
+        await connections.__aenter__()
+        await connections.upstreams.ready(VIEW_SECONDS)
+        return connections
 
     async def _page(self, client: Client, request: Request) -> None:
         """Build the page of one tab, and keep it until the tab is closed."""
@@ -169,12 +169,12 @@ class BrowseSite:
         self._ends.add(ended)
         try:
             async with AsyncExitStack() as stack:
-                offer = self._shared_offer
-                if offer is None:
-                    offer = await stack.enter_async_context(
-                        Offer(self._configs_for(visitor.principal), options=self._options)
+                connections = self._shared_connections
+                if connections is None:
+                    connections = await stack.enter_async_context(
+                        ServerConnections(self._configs_for(visitor.principal), options=self._options)
                     )
-                bench = Workbench(client, self, visitor, offer)
+                bench = Workbench(client, self, visitor, connections)
                 stack.push_async_callback(bench.close)
                 bench.build()
                 await client.connected(timeout=CONNECT_SECONDS)

@@ -16,9 +16,9 @@ from wharfinger.net import page_host
 from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.html_elements import HtmlElement, name_text, node
-from wharfinger.web.offer import Offer
 from wharfinger.web.preview import ContentPreview, show_blocks
 from wharfinger.web.schema_fields import FormField, arguments_of, fields_of, fields_of_prompt
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.vue_elements import CallForm
 
 __all__ = ["CallPanel"]
@@ -34,9 +34,11 @@ Run = Callable[[dict[str, Any]], Awaitable[Sequence[Any]]]
 class CallPanel:
     """Shows a form in an element of the page, and the result of the call."""
 
-    def __init__(self, container: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str) -> None:
+    def __init__(
+        self, container: HtmlElement, connections: ServerConnections, shelf: ContentShelf, visitor: str, server: str
+    ) -> None:
         self._container = container
-        self._offer = offer
+        self._connections = connections
         self._shelf = shelf
         self._visitor = visitor
         self._server = server
@@ -88,7 +90,7 @@ class CallPanel:
         self._show(template.title or template.name, text, template.description, "", fields, "Open", run)
 
     def _client(self) -> Any:
-        upstream = self._offer.server(self._server)
+        upstream = self._connections.server(self._server)
         if upstream is None:
             raise WharfingerError("This server is no longer there.")
         return upstream.client
@@ -121,7 +123,7 @@ class CallPanel:
                 node("p", effects, classes="detail")
             if isinstance(description, str) and description:
                 node("p", _multiline_text(description), classes="description", dir="auto")
-            if self._offer.read_only and is_call:
+            if self._connections.read_only and is_call:
                 node("p", "This is another principal's view: tools cannot be called here.")
                 return
             self._form = CallForm([field.for_browser() for field in fields], [button], submit)
@@ -142,7 +144,7 @@ class CallPanel:
         try:
             state = "Done."
             try:
-                with self._offer.questions[self._server].shown_by(self._ask):
+                with self._connections.questions[self._server].shown_by(self._ask):
                     blocks = await run(arguments)
             except ToolError as error:
                 state = f"The tool failed: {name_text(str(error), MAX_MESSAGE_CHARACTERS)}"

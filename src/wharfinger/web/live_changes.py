@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from wharfinger.errors import RemoteError, RemoteResourceNotFound, WharfingerError
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 __all__ = ["MAX_WATCHED", "LiveChanges"]
 
@@ -29,11 +29,11 @@ class LiveChanges:
 
     def __init__(
         self,
-        offer: Offer,
+        connections: ServerConnections,
         changed: Callable[[str, str], Awaitable[None]],
         began: Callable[[str], Awaitable[None]],
     ) -> None:
-        self._offer = offer
+        self._connections = connections
         self._changed = changed
         self._began = began
         self._requested: dict[str, tuple[str, ...]] = {}
@@ -75,7 +75,7 @@ class LiveChanges:
         """
         watched = uris
         while watched:
-            upstream = self._offer.server(server)
+            upstream = self._connections.server(server)
             if upstream is None:
                 return
             try:

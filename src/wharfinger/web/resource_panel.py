@@ -11,8 +11,8 @@ from wharfinger.content.text import size_text
 from wharfinger.errors import WharfingerError
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.html_elements import HtmlElement, name_text, node
-from wharfinger.web.offer import Offer
 from wharfinger.web.preview import ContentPreview
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.token_costs import estimate_tokens
 
 __all__ = ["ResourcePanel"]
@@ -27,10 +27,16 @@ class ResourcePanel:
     """Shows one resource of one server in an element of the page."""
 
     def __init__(
-        self, container: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str, uri: str
+        self,
+        container: HtmlElement,
+        connections: ServerConnections,
+        shelf: ContentShelf,
+        visitor: str,
+        server: str,
+        uri: str,
     ) -> None:
         self._container = container
-        self._offer = offer
+        self._connections = connections
         self._shelf = shelf
         self._visitor = visitor
         self.server = server
@@ -77,7 +83,7 @@ class ResourcePanel:
             self._is_reading = False
 
     async def _read(self) -> None:
-        upstream = self._offer.server(self.server)
+        upstream = self._connections.server(self.server)
         if upstream is None:
             self._facts.text = "This server is no longer there."
             return
@@ -114,7 +120,7 @@ class ResourcePanel:
 
     async def _first_window(self, client: Any) -> str:
         """Return the URI to read: a window of the resource if it is large and its server has windows."""
-        for entry in await self._offer.catalogue.find(self.uri, server=self.server):
+        for entry in await self._connections.catalogue.find(self.uri, server=self.server):
             size = entry.resource.size if isinstance(entry.resource, t.Resource) else None
             if isinstance(size, int) and size > MAX_WHOLE_BYTES and "?" not in self.uri:
                 templates = await client.list_resource_templates()

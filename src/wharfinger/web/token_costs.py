@@ -9,7 +9,7 @@ import msgspec
 
 from wharfinger.errors import WharfingerError
 from wharfinger.web.html_elements import HtmlElement, name_text, node, table
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 __all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "offer_costs", "show_costs"]
 
@@ -32,11 +32,11 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
-async def offer_costs(offer: Offer) -> tuple[list[TokenCost], list[str]]:
+async def offer_costs(connections: ServerConnections) -> tuple[list[TokenCost], list[str]]:
     """Return the costs, largest first, and a sentence for each server that could not be asked."""
     costs: list[TokenCost] = []
     notes: list[str] = []
-    for upstream in offer.upstreams.values():
+    for upstream in connections.upstreams.values():
         try:
             client = upstream.client
             tools, prompts = await upstream.tools(), await upstream.prompts()

@@ -17,7 +17,7 @@ from wharfinger.errors import InvalidArgument, WharfingerError
 from wharfinger.host.catalogue import CatalogueChange
 from wharfinger.host.catalogue_lists import CatalogueEntry, TreeNode
 from wharfinger.web.html_elements import name_text
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 
@@ -61,8 +61,8 @@ class _OpenFolder:
 class TreeRows:
     """The tree of one page."""
 
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
+    def __init__(self, connections: ServerConnections) -> None:
+        self._connections = connections
         self._open: dict[RowKey, _OpenFolder] = {}
         self._features: dict[RowKey, list[Any]] = {}
         self.badges: dict[tuple[str, str], str] = {}
@@ -72,14 +72,14 @@ class TreeRows:
 
     async def begin(self) -> None:
         """Open the row of the server, if there is only one."""
-        names = list(self._offer.upstreams)
+        names = list(self._connections.upstreams)
         if len(names) == 1:
             await self.toggle(("server", names[0], ""))
 
     async def toggle(self, key: RowKey) -> None:
         """Open a row or close it, or load more rows of a folder."""
         kind, server, _ = key
-        if server not in self._offer.upstreams:
+        if server not in self._connections.upstreams:
             return
         if kind == "more":
             folder = self._open.get(("server" if not key[2] else "folder", server, key[2]))
@@ -92,7 +92,7 @@ class TreeRows:
     async def _fill(self, key: RowKey) -> None:
         """Load the rows below an open row."""
         kind, server, _ = key
-        upstream = self._offer.upstreams[server]
+        upstream = self._connections.upstreams[server]
         try:
             if kind in ("tools", "prompts"):
                 self._features[key] = (await getattr(upstream, kind)())[:MAX_FEATURES]
@@ -116,7 +116,7 @@ class TreeRows:
     async def _load(self, key: RowKey, folder: _OpenFolder, after: str) -> None:
         """Load the first rows of a folder or, with `after` (see `TreePage`), the next ones."""
         try:
-            page = await self._offer.catalogue.tree(key[1], key[2], after=after, limit=PAGE_ROWS)
+            page = await self._connections.catalogue.tree(key[1], key[2], after=after, limit=PAGE_ROWS)
         except InvalidArgument:
             return
         if not after:
@@ -134,7 +134,7 @@ class TreeRows:
             elif key[0] in ("server", "folder"):
                 number = max(PAGE_ROWS, len(folder.nodes))
                 try:
-                    page = await self._offer.catalogue.tree(server, key[2], limit=min(number, MAX_ROWS))
+                    page = await self._connections.catalogue.tree(server, key[2], limit=min(number, MAX_ROWS))
                 except InvalidArgument:
                     continue
                 folder.nodes, folder.after = page.nodes, page.after
@@ -166,7 +166,7 @@ class TreeRows:
     def rows(self) -> list[Row]:
         """Return all visible rows: at most `MAX_ROWS` and, for tools and prompts, `MAX_FEATURES` more."""
         rows: list[Row] = []
-        for upstream in self._offer.upstreams.values():
+        for upstream in self._connections.upstreams.values():
             key = ("server", upstream.name, "")
             row = _row(key, 1, name_text(upstream.name), expanded=key in self._open)
             row["detail"] = upstream.status if upstream.status != "ready" else ""

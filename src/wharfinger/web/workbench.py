@@ -1,7 +1,8 @@
 """The page of one browser tab: tree and search on the left, the chosen item on the right.
 
-A tab has a tree, a panel and watches of its own; the connections to the servers belong to an `Offer`, which tabs may
-share. The first HTML contains no data of the servers: all of it comes later, over socket.io, as values of elements.
+A tab has a tree, a panel and watches of its own; the connections to the servers belong to `ServerConnections`, which
+tabs may share. The first HTML contains no data of the servers: all of it comes later, over socket.io, as values of
+elements.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from wharfinger.web.call_panel import CallPanel
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.html_elements import HtmlElement, name_text, node
 from wharfinger.web.live_changes import MAX_WATCHED, LiveChanges
-from wharfinger.web.offer import Offer
 from wharfinger.web.resource_panel import ResourcePanel
 from wharfinger.web.schema_fields import FormField, arguments_of
+from wharfinger.web.server_connections import ServerConnections
 from wharfinger.web.token_costs import offer_costs, show_costs
 from wharfinger.web.tree_rows import RowKey, TreeRows, decode_key, encode_key, row_of_entry
 from wharfinger.web.visitors import Visitor
@@ -54,7 +55,7 @@ class WorkbenchSite(Protocol):
     shelf: ContentShelf
     inspection: Inspection | None
 
-    async def view_as(self, viewer: Principal, principal: Principal) -> Offer:
+    async def view_as(self, viewer: Principal, principal: Principal) -> ServerConnections:
         """Open the view of another principal; raises PermissionDenied."""
         ...
 
@@ -62,11 +63,11 @@ class WorkbenchSite(Protocol):
 class Workbench:
     """One tab."""
 
-    def __init__(self, client: Client, site: WorkbenchSite, visitor: Visitor, offer: Offer) -> None:
+    def __init__(self, client: Client, site: WorkbenchSite, visitor: Visitor, connections: ServerConnections) -> None:
         self._client = client
         self._site = site
         self._visitor = visitor
-        self._own_offer = self._offer = offer
+        self._own_connections = self._connections = connections
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
         self._closed_views = 0
@@ -76,8 +77,8 @@ class Workbench:
         self._background = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
         """For each server whose rows will soon be updated: whether its tools and prompts have changed too."""
-        self._rows = TreeRows(offer)
-        self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
+        self._rows = TreeRows(connections)
+        self._live = LiveChanges(connections, self._resource_changed, self._watch_began)
         self._following: list[asyncio.Task[Any]] = []
 
     # -- the page
@@ -116,19 +117,19 @@ class Workbench:
 
     async def start(self) -> None:
         """Show the tree, and follow the servers."""
-        await self._follow(self._own_offer)
+        await self._follow(self._own_connections)
 
-    async def _follow(self, offer: Offer) -> None:
-        """Show the tree of an offer, and follow its changes."""
+    async def _follow(self, connections: ServerConnections) -> None:
+        """Show the tree of the servers, and follow its changes."""
         await self._leave()
-        self._offer = offer
-        self._rows = TreeRows(offer)
-        self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
-        offer.listeners.append(self._server_changed)
+        self._connections = connections
+        self._rows = TreeRows(connections)
+        self._live = LiveChanges(connections, self._resource_changed, self._watch_began)
+        connections.listeners.append(self._server_changed)
         loop = asyncio.get_running_loop()
         self._following = [
-            loop.create_task(self._follow_lists(offer)),
-            loop.create_task(self._follow_notes(offer)),
+            loop.create_task(self._follow_lists(connections)),
+            loop.create_task(self._follow_notes(connections)),
         ]
         await self._rows.begin()
         self._show_tree()
@@ -138,8 +139,8 @@ class Workbench:
         for task in self._following:
             task.cancel()
         self._following = []
-        if self._server_changed in self._offer.listeners:
-            self._offer.listeners.remove(self._server_changed)
+        if self._server_changed in self._connections.listeners:
+            self._connections.listeners.remove(self._server_changed)
         await self._live.close()
         self._close_panel()
         self._chosen_row, self._found_rows = None, None
@@ -148,8 +149,8 @@ class Workbench:
         """End all tasks and watches of this tab."""
         await self._leave()
         await self._background.cancel()
-        if self._offer is not self._own_offer:
-            await self._offer.__aexit__(None, None, None)
+        if self._connections is not self._own_connections:
+            await self._connections.__aexit__(None, None, None)
 
     def _run_in_tab(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something in the context of this tab, if it is still open."""
@@ -166,11 +167,11 @@ class Workbench:
     def _show_tree(self) -> None:
         rows = self._rows.rows() if self._found_rows is None else self._found_rows
         self._tree.show(rows, "" if self._chosen_row is None else encode_key(self._chosen_row))
-        self._show_notes(self._offer)
-        visible = self._rows.visible(MAX_WATCHED) if not self._offer.read_only else {}
+        self._show_notes(self._connections)
+        visible = self._rows.visible(MAX_WATCHED) if not self._connections.read_only else {}
         chosen = self._chosen_row
         selected = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
-        self._live.watch(visible, None if self._offer.read_only else selected)
+        self._live.watch(visible, None if self._connections.read_only else selected)
 
     async def _toggle(self, text: str) -> None:
         key = decode_key(text)
@@ -180,7 +181,7 @@ class Workbench:
 
     async def _choose(self, text: str) -> None:
         key = decode_key(text)
-        if key is None or self._offer.server(key[1]) is None:
+        if key is None or self._connections.server(key[1]) is None:
             return
         self._close_panel()
         self._chosen_row = key
@@ -188,13 +189,15 @@ class Workbench:
         if kind == "resource":
             self._rows.set_badge(server, item, "")
             self._show_tree()
-            self._panel = ResourcePanel(self._main, self._offer, self._site.shelf, self._visitor.key, server, item)
+            self._panel = ResourcePanel(
+                self._main, self._connections, self._site.shelf, self._visitor.key, server, item
+            )
             await self._panel.show()
             return
         self._show_tree()
-        panel = CallPanel(self._main, self._offer, self._site.shelf, self._visitor.key, server)
+        panel = CallPanel(self._main, self._connections, self._site.shelf, self._visitor.key, server)
         if kind == "template":
-            entries = await self._offer.catalogue.find(item, server=server)
+            entries = await self._connections.catalogue.find(item, server=server)
             template = next(
                 (entry.resource for entry in entries if isinstance(entry.resource, t.ResourceTemplate)), None
             )
@@ -220,20 +223,20 @@ class Workbench:
 
     # -- changes
 
-    async def _follow_lists(self, offer: Offer) -> None:
+    async def _follow_lists(self, connections: ServerConnections) -> None:
         """Show changes of the lists of resources."""
-        async for change in offer.catalogue.changes():
+        async for change in connections.catalogue.changes():
             self._rows.badge_changes(change)
             self._refresh(change.server, features=False)
 
-    async def _follow_notes(self, offer: Offer) -> None:
+    async def _follow_notes(self, connections: ServerConnections) -> None:
         """Show which lists are still being read, or could not be."""
         while True:
-            self._show_notes(offer)
+            self._show_notes(connections)
             await asyncio.sleep(NOTES_SECONDS)
 
-    def _show_notes(self, offer: Offer) -> None:
-        text = " ".join(name_text(note) for note in offer.catalogue.notes()[:10])
+    def _show_notes(self, connections: ServerConnections) -> None:
+        text = " ".join(name_text(note) for note in connections.catalogue.notes()[:10])
         if text != self._notes.text:
             self._notes.text = text
 
@@ -285,7 +288,7 @@ class Workbench:
         self._search_box.say("Searching …")
         for with_contents in (False, True) if contents else (False,):
             try:
-                hits = await self._offer.catalogue.search(words, contents=with_contents, limit=MAX_RESULTS)
+                hits = await self._connections.catalogue.search(words, contents=with_contents, limit=MAX_RESULTS)
             except WharfingerError as error:
                 if number == self._searches:
                     self._search_box.say(name_text(str(error)))
@@ -304,7 +307,7 @@ class Workbench:
         """Return the rows of the resources that a search has found."""
         rows: dict[str, TreeRow] = {}
         for hit in hits:
-            entries = await self._offer.catalogue.find(hit.base, server=hit.server)
+            entries = await self._connections.catalogue.find(hit.base, server=hit.server)
             badge = self._rows.badges.get((hit.server, hit.base), "")
             if entries:
                 row = row_of_entry(entries[0], 1, hit.title, badge)
@@ -327,7 +330,7 @@ class Workbench:
     async def _show_costs(self) -> None:
         self._clear_choice()
         view = self._closed_views
-        costs, notes = await offer_costs(self._offer)
+        costs, notes = await offer_costs(self._connections)
         if view == self._closed_views:
             show_costs(self._main, costs, notes)
 
@@ -340,7 +343,7 @@ class Workbench:
                 self._button("Refresh", self._show_activity)
 
     async def _show_view_as(self) -> None:
-        """Ask for a principal, and show the offer as that principal sees it."""
+        """Ask for a principal, and show the servers as that principal sees them."""
         self._clear_choice()
         self._main.clear()
         fields = [
@@ -354,7 +357,7 @@ class Workbench:
 
         async def submit(button: str, values: dict[str, Any]) -> None:
             if button == "My own view":
-                await self._show_offer(self._own_offer, "")
+                await self._show_connections(self._own_connections, "")
                 return
             claims, errors = arguments_of(fields, values)
             if not errors:
@@ -370,19 +373,19 @@ class Workbench:
     async def _view_as(self, claims: dict[str, Any], state: HtmlElement) -> None:
         try:
             principal = principal_of(claims) if claims.get("sub") else principal_of("anyone")
-            offer = await self._site.view_as(self._visitor.principal, principal)
+            connections = await self._site.view_as(self._visitor.principal, principal)
         except (WharfingerError, UnusablePolicy) as error:
             state.text = name_text(str(error), 1000)
             return
-        if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know this offer
-            await offer.__aexit__(None, None, None)
+        if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know these connections
+            await connections.__aexit__(None, None, None)
             return
-        await self._show_offer(offer, f"As {principal.subject or 'a caller without a token'}")
+        await self._show_connections(connections, f"As {principal.subject or 'a caller without a token'}")
 
-    async def _show_offer(self, offer: Offer, whose: str) -> None:
-        previous = self._offer
-        await self._follow(offer)
-        if previous not in (offer, self._own_offer):
+    async def _show_connections(self, connections: ServerConnections, whose: str) -> None:
+        previous = self._connections
+        await self._follow(connections)
+        if previous not in (connections, self._own_connections):
             await previous.__aexit__(None, None, None)
         self._whose.text = name_text(whose)
         self._welcome()

@@ -1,4 +1,4 @@
-"""`Offer`: connections to the servers of one caller, with the catalogue and the questions that the page shows."""
+"""The connections to the servers of one caller, with the catalogue and the questions that the page shows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wharfinger.upstreams.upstreams import Upstreams
 from wharfinger.version import __version__
 from wharfinger.web.server_questions import ServerQuestions
 
-__all__ = ["Offer"]
+__all__ = ["ServerConnections"]
 
 
-class Offer:
+class ServerConnections:
     """The servers of one caller. `async with` connects to them, and ends the connections."""
 
     def __init__(
         self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None
     ) -> None:
-        """With `read_only`, the offer is another principal's view: no tool may be called, and no question is answered.
+        """With `read_only`, this is another principal's view: no tool may be called, and no question is answered.
 
         `options` are further options of the clients.
         """

@@ -11,16 +11,16 @@ import pytest
 from wharfinger import Server
 from wharfinger.client import ClientOptions
 from wharfinger.upstreams.config import ServerConfig
-from wharfinger.web.offer import Offer
+from wharfinger.web.server_connections import ServerConnections
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_server_is_asked_for_the_revision_that_was_chosen(revision: str) -> None:
     async def connect() -> str:
         config = ServerConfig(name="harbour", target=Server("harbour"))
-        async with Offer([config], options=ClientOptions(revision=revision)) as offer:
-            await offer.upstreams.ready(10)
-            return offer.upstreams["harbour"].client.revision
+        async with ServerConnections([config], options=ClientOptions(revision=revision)) as connections:
+            await connections.upstreams.ready(10)
+            return connections.upstreams["harbour"].client.revision
 
     assert asyncio.run(connect()) == revision
 
