@@ -150,8 +150,7 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
         calls = chat_calls(choices[0].get("message") or {})
         return _check_last_call(calls, choices[0].get("finish_reason")) if calls else calls
     if is_list(value.get("tool_calls")):
-        calls = _objects(value["tool_calls"])
-        return [_chat_call(call) for call in calls if is_object(call.get("function"))]
+        return [_chat_call(call) for call in _objects(value["tool_calls"]) if is_object(call.get("function"))]
     plain_message = value.get("role") == "assistant" and isinstance(value.get("content", ""), str)
     return [] if value == {} or plain_message else None
 
