@@ -66,6 +66,20 @@ def test_yaml_merge_keys_are_applied() -> None:
     assert parse_document(data, "a")["more"] == {"a": 1, "b": 3}
 
 
+def test_the_names_of_merged_members_are_strings() -> None:
+    data = b"openapi: 3.1.0\nx:\n  y:\n    z: &a {200: ok}\nb:\n  <<: *a\n"
+    assert parse_document(data, "a")["b"] == {"200": "ok"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["!!timestamp 2026-11-20", "!!binary aGk=", "!!set {a}", "!!omap [a: 1]", "!!pairs [a: 1]", "!!bool x", "1e999"],
+)
+def test_yaml_values_that_json_does_not_have_are_refused(value: str) -> None:
+    with pytest.raises(UnusableSource, match="nor as YAML"):
+        parse_document(f"openapi: 3.1.0\nx: {value}\n".encode(), "a")
+
+
 def yaml_bomb(levels: int, width: int = 10) -> bytes:
     lines = ["openapi: 3.1.0", "a0: &a0 [x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
@@ -79,6 +93,11 @@ HOSTILE = {
         ["openapi: 3.1.0", "m0: &m0 {" + ", ".join(f"k{n}: 1" for n in range(1_000)) + "}"]
         + [f"m{n}: {{<<: *m0, own: {n}}}" for n in range(1, 200)]
     ).encode(),
+    "many merges by many names": b"openapi: 3.1.0\nm: &m {a: 1}\nn: {" + b", ".join([b"<<: *m"] * 101) + b"}\n",
+    "many members merged into one": "\n".join(
+        ["openapi: 3.1.0", "m: &m {" + ", ".join(f"k{n}: 1" for n in range(50_000)) + "}", "n:"] + ["  <<: *m"] * 100
+    ).encode(),
+    "a bomb of tuples": yaml_bomb(9).replace(b" [", b" !!pairs [").replace(b"[x]", b"[{x: 1}]").replace(b"*", b"x: *"),
     "many merges into one": b"openapi: 3.1.0\nm: &m {a: 1}\nn: {<<: [" + b", ".join([b"*m"] * 101) + b"]}\n",
     "deep JSON": b'{"openapi": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "deep YAML": b"openapi: " + b"[" * 5_000 + b"]" * 5_000,
@@ -165,6 +184,13 @@ def test_circular_references_are_refused() -> None:
     root = {"a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}
     with pytest.raises(UnresolvedReference, match="circle"):
         resolve(root, root["a"])
+
+
+def test_a_chain_of_references_is_followed_up_to_the_limit() -> None:
+    root = {"r0": 1, **{f"r{n}": {"$ref": f"#/r{n - 1}"} for n in range(1, api_document.MAX_REFERENCES + 2)}}
+    assert resolve(root, root[f"r{api_document.MAX_REFERENCES}"]) == 1
+    with pytest.raises(UnresolvedReference, match="circle"):
+        resolve(root, root[f"r{api_document.MAX_REFERENCES + 1}"])
 
 
 def test_escaped_names_in_references_are_resolved() -> None:

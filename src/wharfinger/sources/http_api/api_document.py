@@ -1,17 +1,19 @@
 """Reads an OpenAPI document into JSON values, within bounds. Only references within the document are followed.
 
-A document may be hostile, so each step of reading it is bounded before the next one begins:
+A document may be hostile, so it is checked in this order:
 
-1. Its size in bytes.
-2. Its syntax. JSON is tried first. YAML is read without its own types: an unquoted date or `on` is a string.
-3. Its size as values. An alias of YAML costs as much as its content each time it is used, so that ten aliases of ten
-   aliases of ten … are refused instead of visited. So is a document that contains itself, or is nested too deeply.
+1. The size in bytes.
+2. The syntax. JSON is tried first. YAML is read with JSON's types only: an unquoted date or `on` is a string, and tags
+   of other types are refused.
+3. The number of values. Those of a YAML alias count each time it is used, so that ten aliases of ten aliases of ten …
+   are refused instead of visited. So is a document that contains itself, or is nested too deeply.
 
 A reference (`$ref`) is followed only if it begins with `#/`: nothing is fetched.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -45,11 +47,11 @@ MAX_VALUES = 2_000_000
 """Maximum number of values in a document; those of a YAML alias count at each use. GitHub's has 400,000."""
 MAX_DOCUMENT_DEPTH = 128
 MAX_REFERENCES = 16
-"""Longest chain of references. A longer one is treated as a circle."""
+"""The maximum number of references that lead from one to the next. A longer chain is treated as a circle."""
 MAX_MERGED_MEMBERS = 100_000
 """Maximum number of members that all objects of a YAML document together get from others (`<<`)."""
 MAX_MERGED_OBJECTS = 100
-"""Maximum number of objects that are merged into one."""
+"""Maximum number of objects that one object is merged with (`<<`)."""
 MAX_POINTER_CHARACTERS = 1_000
 
 JsonObject = dict[str, Any]
@@ -63,7 +65,8 @@ def parse_document(data: bytes, name: str) -> JsonObject:
     """Return the document as JSON values. `name` says in errors where it comes from.
 
     Raises:
-        UnusableSource: it is too large, or is not an object in JSON or YAML.
+        UnusableSource: it is too large, or is not an object in JSON or YAML. Text that begins with `{` or `[` is only
+            read as JSON.
         MissingExtra: it is YAML, and PyYAML is not installed.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
@@ -121,7 +124,7 @@ def resolve(root: JsonObject, node: Any) -> Any:
     Raises:
         UnresolvedReference: it leads out of the document, to nothing, or in a circle.
     """
-    for _ in range(MAX_REFERENCES):
+    for _ in range(MAX_REFERENCES + 1):
         reference = as_object(node).get("$ref")
         if not isinstance(reference, str):
             return node
@@ -164,6 +167,8 @@ _PLAIN_VALUES: tuple[tuple[str, str, str], ...] = (
 They are those of the core schema (YAML 1.2 §10.3.2), without octal and hexadecimal numbers, NaN and infinity; and `<<`.
 Null is added below.
 """
+_TYPES = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))
+"""The tags of JSON's types. Others, such as `!!pairs`, make values that JSON does not have."""
 
 
 def _parse_yaml(data: bytes, name: str) -> Any:
@@ -181,13 +186,13 @@ def _parse_yaml(data: bytes, name: str) -> Any:
             return loader.get_single_data()
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200] or "it is nested too deeply"
         raise UnusableSource(f"{name} can be read neither as JSON nor as YAML: {printable(reason, 200)}.") from None
 
 
 def _loader_class() -> Any:
-    """Return the loader of PyYAML with JSON's types, bounded merges, and strings as names of members."""
+    """Return a loader of PyYAML that makes JSON's types only, with bounded merges and strings as names of members."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -196,29 +201,43 @@ def _loader_class() -> Any:
         merged = 0
 
         def flatten_mapping(self, node: Node) -> None:
-            old_length = len(node.value)
-            for key, value in node.value:
-                if key.tag == _MERGE and isinstance(value, yaml.SequenceNode) and len(value.value) > MAX_MERGED_OBJECTS:
-                    raise yaml.YAMLError(f"more than {MAX_MERGED_OBJECTS} objects are merged into one")
+            values = [value for key, value in node.value if key.tag == _MERGE]
+            merged = [
+                each for value in values for each in (value.value if isinstance(value, yaml.SequenceNode) else (value,))
+            ]
+            if len(merged) > MAX_MERGED_OBJECTS:
+                raise yaml.YAMLError(f"more than {MAX_MERGED_OBJECTS} objects are merged into one")
+            for each in merged:  # counted before PyYAML copies their members
+                if isinstance(each, yaml.MappingNode):
+                    self.flatten_mapping(each)
+                    self.merged += len(each.value)
+                if self.merged > MAX_MERGED_MEMBERS:
+                    raise yaml.YAMLError(f"more than {MAX_MERGED_MEMBERS:,} members are merged")
             super().flatten_mapping(node)
-            self.merged += max(0, len(node.value) - old_length)
-            if self.merged > MAX_MERGED_MEMBERS:
-                raise yaml.YAMLError(f"more than {MAX_MERGED_MEMBERS:,} members are merged")
 
         def construct_mapping(self, node: Node, deep: bool = False) -> JsonObject:
+            if isinstance(node, yaml.MappingNode):
+                self.flatten_mapping(node)  # first, so that the names of merged members are strings too
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
                     raise yaml.YAMLError("a name of a member is not a text")
-                if key.tag != _MERGE:
-                    key.tag = "tag:yaml.org,2002:str"
+                key.tag = "tag:yaml.org,2002:str"
             return cast("JsonObject", super().construct_mapping(node, deep))
 
         def construct_int(self, node: Any) -> int:  # PyYAML's own method reads 010 as octal, as in YAML 1.1
             return int(self.construct_scalar(node))
 
+        def construct_float(self, node: Any) -> float:
+            number = float(self.construct_scalar(node))
+            if not math.isfinite(number):
+                raise yaml.YAMLError("a number is out of range")
+            return number
+
     Loader.yaml_implicit_resolvers = {"n": [], "N": [], "~": [], "": []}
     for tag, pattern, first in _PLAIN_VALUES:
         Loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), list(first))
     Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+    Loader.yaml_constructors = {tag: make for tag, make in base.yaml_constructors.items() if tag in (*_TYPES, None)}
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_int)
+    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_float)
     return Loader
