@@ -116,7 +116,10 @@ def test_a_completer_with_other_parameters_or_of_another_type_is_refused() -> No
     def keyword_only(*, typed: str) -> list[str]:
         return []
 
-    for function in (none, three, keyword_only):
+    def also_keyword_only(typed: str, *, limit: int) -> list[str]:
+        return []
+
+    for function in (none, three, keyword_only, also_keyword_only, dict):
         with pytest.raises(TypeError, match=rf"{function.__name__}\(\) cannot complete: it must take"):
             Complete(function)
     for values in ("text", 5, None, {"a"}):

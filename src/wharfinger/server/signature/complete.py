@@ -15,8 +15,8 @@ class Complete:
     """Marks a parameter with its completions: `vessel: Annotated[str, Complete(vessels)]`.
 
     `values` is a sequence of strings, from which those that begin with the typed text are offered; or a function of the
-    text typed so far, `(typed)` or `(typed, others)`, where `others` maps the names of the arguments that are known
-    already to their text. The function returns strings, best first, may be async, and may take the `Context` and
+    text typed so far, `(typed)` or `(typed, others)`, where `others` has the text of the other arguments that are
+    known, by their names. The function returns strings, best first, may be async, and may take the `Context` and
     dependencies.
 
     Raises:
@@ -41,14 +41,21 @@ class Complete:
         if not callable(values):
             self.context, self.needs, self.names, self.takes_others = None, {}, (), False
             return
+        name = getattr(values, "__name__", repr(values))
+        cannot_complete = TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
+        try:
+            signature = inspect.signature(values)
+        except ValueError:  # a type such as dict
+            raise cannot_complete from None
         self.context, self.needs = needs_of(values)
         filled = {self.context, *self.needs}
-        parameters = [p for p in inspect.signature(values).parameters.values() if p.name not in filled]
+        parameters = [p for p in signature.parameters.values() if p.name not in filled]
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         required = [p for p in positional if p.default is p.empty]
-        if len(required) > 2 or not (positional or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
-            name = getattr(values, "__name__", repr(values))
-            raise TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
+        is_named_only = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+        takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        if len(required) > 2 or is_named_only or not (positional or takes_any):
+            raise cannot_complete
         self.takes_others = len(positional) > 1
         by_position = any(p.kind is p.POSITIONAL_ONLY for p in positional)
         self.names = () if by_position else tuple(p.name for p in positional)
