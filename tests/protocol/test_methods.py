@@ -105,4 +105,4 @@ def test_revisions_have_their_order_and_error_codes() -> None:
     assert [rules.order for rules in REVISIONS.values()] == [1, 2, 3, 4, 5]
     assert {rules.resource_not_found for name, rules in REVISIONS.items() if name < "2026"} == {-32002}
     newest = REVISIONS["2026-07-28"]
-    assert (newest.resource_not_found, newest.missing_capability) == (-32602, -32021)
+    assert (newest.resource_not_found, newest.has_capability_error) == (-32602, True)

@@ -95,7 +95,11 @@ class TaskTools:
     def supported(agreed: Negotiated) -> bool:
         """Return whether the server accepts tool calls as tasks."""
         declared = agreed.capabilities.tasks
-        if not agreed.rules.task_calls or isinstance(declared, UnsetType) or isinstance(declared.requests, UnsetType):
+        if (
+            not agreed.rules.client_makes_tasks
+            or isinstance(declared, UnsetType)
+            or isinstance(declared.requests, UnsetType)
+        ):
             return False
         return not isinstance(declared.requests.tools, UnsetType) and declared.requests.tools.call is not UNSET
 

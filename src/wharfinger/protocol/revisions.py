@@ -21,7 +21,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     batches: bool = False
     """JSON-RPC arrays must be received."""
     polled_streams: bool = False
-    """An HTTP stream begins with an event that has an id and no data, and can be resumed over another connection."""
+    """An HTTP stream begins with an event that has an id and no data. The server may close the connection at any time,
+    and the client then resumes the stream."""
     disconnect_cancels: bool = False
     """Closing the HTTP stream of a request cancels it."""
     adds_result_meta: bool = False
@@ -32,16 +33,16 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """Progress notifications may have a `message`."""
     any_structured_content: bool = False
     """`structuredContent` may be any JSON value, not only an object."""
-    tasks: bool = False
-    """The server may answer a call with a task, if the client declares the extension."""
-    task_calls: bool = False
-    """The client may call a tool as a task; some tools require it."""
+    server_makes_tasks: bool = False
+    """The server decides whether to answer a call with a task, if the client declares the extension."""
+    client_makes_tasks: bool = False
+    """The client decides whether to call a tool as a task; some tools require it."""
     unknown_blocks: frozenset[str] = frozenset()
-    """Content blocks that this revision does not have; they are sent as text."""
+    """Content blocks that this revision does not have. In results, they are sent as text."""
     asks_by_result: bool = False
     """A server asks its client by a result; the client sends the request again with the answers."""
-    missing_capability: int | None = None
-    """The error code for a missing client capability; None if the revision defines none."""
+    has_capability_error: bool = False
+    """There is an error (-32021) for a capability that the client does not declare."""
     elicits: bool = True
     """Servers can ask users with a form."""
     full_forms: bool = True
@@ -52,7 +53,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     url_required: bool = False
     """There is an error (-32042) for a URL that must be opened, and a notification when that is done."""
     samples_blocks: bool = False
-    """A message to the model may have several blocks of content, and use tools."""
+    """In sampling, a message may have several blocks of content, and the model may use tools."""
     version_header: bool = True
     """HTTP requests have the header `MCP-Protocol-Version`."""
     extensions: bool = False
@@ -84,7 +85,7 @@ _ROWS = (
         order=4,
         era="handshake",
         polled_streams=True,
-        task_calls=True,
+        client_makes_tasks=True,
         extensions=True,
         elicits_urls=True,
         url_required=True,
@@ -100,10 +101,10 @@ _ROWS = (
         logs_by_request=True,
         any_structured_content=True,
         asks_by_result=True,
-        missing_capability=-32021,
+        has_capability_error=True,
         elicits_urls=True,
         samples_blocks=True,
-        tasks=True,
+        server_makes_tasks=True,
         extensions=True,
     ),
 )

@@ -236,7 +236,7 @@ class FeatureService:
         has = self.handlers.__contains__
         list_changed: Any = True
         extensions = dict(self.extensions.declared) if rules.extensions else {}
-        if rules.tasks and self.tasks is not None:
+        if rules.server_makes_tasks and self.tasks is not None:
             extensions[TASKS] = {}
         return t.ServerCapabilities(
             logging={},  # any handler may log, and a server that logs must declare it in every revision

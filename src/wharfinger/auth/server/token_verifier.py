@@ -58,7 +58,7 @@ class TokenVerifier(Protocol):
 
 
 def read_header(token: str) -> dict[str, Any] | None:
-    """Return the header of a JWT, unverified; None if the token is not a signed JWT in compact form."""
+    """Return the header of a JWT, unverified; None if the token has no such header, or not three parts."""
     parts = token.split(".", 3)
     if len(parts) != 3 or len(parts[0]) > MAX_HEADER_CHARACTERS:
         return None
@@ -88,7 +88,8 @@ def principal_of(
     It expires `leeway` seconds after `exp`. Without `audiences` the token may be meant for any server.
 
     Raises:
-        InvalidToken: the token is meant for another server, has no subject, or its times are not numbers.
+        InvalidToken: the token is meant for another server, has neither `sub` nor `username`, or has an `exp` that
+            is not a time.
     """
     if audiences and not set(audiences).intersection(_audiences(claims)):
         raise InvalidToken("The token is meant for another server: its aud does not name this one.")

@@ -1,8 +1,8 @@
 """Paged lists: first the registered features, then the entries of providers.
 
 A cursor seals two values: the number of the next provider (0: the features), and a key of that provider. The key of the
-features is a position (`feature_set`); sources and catalogues choose their own (`pages`). Pages of a list without
-providers are encoded once, and cached until a feature changes.
+features is a position (`feature_set`); sources and catalogues choose their own (`pages`). Encoded pages are
+cached until a feature changes, if there are no providers, no computed definitions and no policy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ None."""
 
 
 class CallerView(NamedTuple):
-    """The items of a list that one caller sees, and the keys of the caller's cursors."""
+    """The items of a list that one caller sees, and the keys that seal the caller's cursors."""
 
     shows: Callable[[Any], bool]
     """Returns whether a definition is shown."""
@@ -137,12 +137,14 @@ class PagedList(Generic[F]):
         return await self.build(number, key, owner_of(request), full, view_of(self.name, request.access, keys))
 
     async def page(self, cursor: Any = UNSET, owner: str = "", full: bool = False) -> Any:
-        """Return one page; cached pages are `Raw`, ready to be sent. Its threads count towards the share of `owner`.
+        """Return one page. Cached pages are `Raw`, ready to be sent.
+
+        Threads of providers count towards the share of `owner`.
 
         Raises:
             InvalidParams: the cursor does not belong to this list.
         """
-        keys = self._services.keys  # after this server is mounted, perhaps those of its parent
+        keys = self._services.keys  # not stored: mounting this server may replace them by those of its parent
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
         if self._is_cacheable():
             cached = self._cached_pages.get((key, full, keys))
@@ -158,7 +160,7 @@ class PagedList(Generic[F]):
 
     def _position(self, cursor: str, keys: Keys) -> tuple[int, Any]:
         number, key = keys.open(self.name, cursor)
-        if number == 0 and isinstance(key, list):  # the position of a feature of a mounted server
+        if number == 0 and isinstance(key, list):  # a position in a set that has parts (`feature_set`)
             if self.features.parts:
                 return number, tuple(cast("list[int]", key))
         elif number <= len(self.providers):

@@ -70,12 +70,16 @@ def not_declared(rules: Revision, required: Mapping[str, Any], feature: str) -> 
     message = (
         f"This needs {feature}, which the client does not offer: it must declare the capability {'.'.join(names)}."
     )
-    return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
+    return (
+        MissingClientCapability(required, message) if rules.has_capability_error else _MissingInTool(required, message)
+    )
 
 
 def _not_in_revision(rules: Revision, required: Mapping[str, Any], feature: str) -> MissingClientCapability:
     message = f"This needs {feature}, which {rules.name} does not have: connect with a newer client."
-    return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
+    return (
+        MissingClientCapability(required, message) if rules.has_capability_error else _MissingInTool(required, message)
+    )
 
 
 class Elicit(Generic[T]):

@@ -131,7 +131,7 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 def declares(caller: Caller) -> bool:
     """Return whether a call may be answered with a task: its revision has tasks and it declares the extension."""
     extensions = caller.capabilities.extensions
-    return caller.rules.tasks and extensions is not UNSET and EXTENSION in extensions
+    return caller.rules.server_makes_tasks and extensions is not UNSET and EXTENSION in extensions
 
 
 def check_declared(caller: Caller, feature: str) -> None:
