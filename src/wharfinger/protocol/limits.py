@@ -24,8 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 256
     """Messages of one batch (2025-03-26)."""
     in_flight: int = 4096
-    """Requests of one connection or session that are being served. Over HTTP also all requests without a session
-    together; beyond that, only callers with less than an equal share may send more."""
+    """Requests of one connection or session that are being served. Over HTTP, also the limit of all requests without a
+    session together; beyond it, only callers with less than an equal share may send more of these."""
     listens: int = 64
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000
@@ -36,11 +36,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream above which requests are refused, and those that finish get an error. If refusals and
-    other small messages exceed twice this number, the connection is closed."""
+    """Unsent bytes of one connection (not over HTTP) above which new requests are refused, and requests that finish are
+    answered with an error. If refusals and other small messages exceed twice this number, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
-    """Unsent bytes of all connections of a server. Beyond it, a caller who already has an equal share gets no more
-    responses and batches above 256 KiB. If nothing else is unsent, a response of any size is sent."""
+    """Unsent bytes of all connections of a server. Beyond it, a caller who already has an equal share gets an error
+    instead of a response or batch above 256 KiB. If nothing else is unsent, a response of any size is sent."""
     content: int = 256 * 1024 * 1024
     """Bytes of one content that a handler streams, or returns as a path, `Image`, `Audio` or `File`."""
     handler_time: float = 300.0
@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     state_time: float = 3600.0
     """Seconds for which a request state is valid."""
     tasks: int = 1000
-    """Tasks that one server runs at a time."""
+    """Tasks that one server runs at a time. Beyond it, only callers with less than an equal share get more."""
     tasks_each: int = 100
     """Tasks that one caller may run at a time."""
     tasks_kept: int = 10_000
@@ -66,4 +66,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     task_results: int = 256 * 1024 * 1024
     """Bytes of all tasks in the store, of which one principal may have half."""
     drain: float = 2.0
-    """Seconds that running requests have to finish when the connection or the server ends."""
+    """Seconds that running requests, tasks and watcher functions have to finish when the connection or the server ends.
+    Requests over HTTP have `HttpLimits.drain`."""

@@ -17,7 +17,7 @@ __all__ = ["CORE", "EXTENSIONS_FROM", "METHODS", "Method", "add_method"]
 _FIRST, _LAST = "2024-11-05", "2026-07-28"
 _LAST_HANDSHAKE = "2025-11-25"
 _WIRE_NAMES = {"task_id": "taskId"}
-"""The JSON names of the attributes whose names differ in JSON."""
+"""The JSON names of those values of `name_param` that differ in JSON."""
 
 
 class Method:
@@ -73,6 +73,7 @@ class Method:
             self.result,
             self.first,
             self.last,
+            self.capability,
             self.name_param,
             self.cacheable,
             self.long,
@@ -137,7 +138,7 @@ def _rows() -> tuple[Method, ...]:
 METHODS: dict[str, Method] = {row.name: row for row in _rows()}
 """All known methods by name; extensions add theirs with `add_method`."""
 CORE: frozenset[str] = frozenset(METHODS)
-"""The methods of the protocol itself, which no extension may redefine."""
+"""The methods of this module, including those of the tasks extension, which no other extension may redefine."""
 
 
 EXTENSIONS_FROM = next(name for name, rules in REVISIONS.items() if rules.extensions)

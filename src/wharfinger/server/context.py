@@ -144,8 +144,8 @@ class Context(RequestContext, Generic[State]):
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Report the progress of the request, if the caller asked for it (`notifications/progress`).
 
-        Nothing is sent unless `done` is higher than in the last report, even if an earlier run of the handler made that
-        report. The notification is sent even without `await`; awaiting the result is allowed and does nothing.
+        It is sent only if `done` is higher than in all earlier reports of this call, including those of earlier runs of
+        the handler. The notification is sent even without `await`; awaiting the result is allowed and does nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
@@ -218,7 +218,7 @@ class Context(RequestContext, Generic[State]):
 
         `schema` is a struct, dataclass, TypedDict or pydantic model with flat fields; the type of a single value, such
         as `str`, `bool`, an enum or a `Literal`; or a `requestedSchema` as a dict, which is answered by a dict. Never
-        ask for secrets. `key` names the question in a stateless result; by default questions are numbered.
+        ask for secrets. `key` is the question's key in `inputRequests`; by default questions are numbered.
 
         In the stateless era the function runs again from its first line with the answer: see `once`.
 
@@ -353,10 +353,11 @@ class Context(RequestContext, Generic[State]):
     async def once(self, key: str, function: Callable[[], Any], *, kind: Any = None) -> Any:
         """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
-        The result must be encodable as JSON: it goes to the client and back, and the client can read but not change it.
-        In every run, including the first, it is converted to `kind`, else to the return annotation of `function`, else
-        to plain JSON values. `function` may be async; a plain one runs on the event loop and must not block. Exceptions
-        are not kept. `key` must be unique within the handler.
+        The result must be encodable as JSON: in the stateless era, it goes to the client and back. The client cannot
+        change it, but can read it, unless the server has a policy. In every run, including the first, it is converted
+        to `kind`, else to the return annotation of `function`; a result that cannot be converted is plain JSON values.
+        `function` may be async; a plain one runs on the event loop and must not block. Exceptions are not kept. `key`
+        must be unique within the handler.
         """
         from wharfinger.server.input.round_trips import once
 

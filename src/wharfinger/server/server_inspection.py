@@ -43,6 +43,7 @@ MAX_WATCHED = 1_000
 MAX_NAMED = 20
 """The maximum number of watchers of one resource that are named."""
 MAX_TARGET_CHARACTERS = 2_048
+"""The maximum length of the target of a recent request, and of the name of its client."""
 UNRECORDED = frozenset({"ping"})
 """The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
@@ -53,7 +54,7 @@ class ServerInspection:
     """Implements `protocol.inspection.Inspection` for one server. It records requests from its creation on."""
 
     def __init__(self, server: Server, *, shared: bool = False) -> None:
-        """`shared` says that callers have credentials of their own, so that a viewer may be any of them."""
+        """`shared` says whether several callers may use the server; then nobody may inspect it without a policy."""
         self._server = server
         self._shared = shared
         self._recent = _RecentRequests()
@@ -165,7 +166,7 @@ class _RecentRequests:
         """Do nothing: `watchers` asks the server."""
 
     def refused(self, refusal: Refusal) -> None:
-        """Do nothing: the terminal shows the refused messages."""
+        """Do nothing: only messages that were accepted are shown."""
 
     async def start(self) -> None:
         """Do nothing."""
@@ -213,7 +214,7 @@ class _PrincipalView:
         return self._server.result_meta
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
-        """Declare no changes: nothing can be watched in a view."""
+        """Declare neither subscriptions nor `listChanged`: nothing can be watched in a view."""
         own = self._server.capabilities(rules)
         return t.ServerCapabilities(
             resources=UNSET if own.resources is UNSET else t.ResourcesCapability(),

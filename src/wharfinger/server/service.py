@@ -162,7 +162,7 @@ class FeatureService:
             mount.parent.enforce_scopes()
 
     def _refresh_mounts(self) -> None:
-        """Recompute, in every server in which this one is mounted, which of its features may be called directly."""
+        """In each server that mounts this one, find again which methods may call this server's handlers directly."""
         for mount in self.parents:
             mount.refresh()
 
@@ -197,7 +197,7 @@ class FeatureService:
         self.sources_changed()
 
     def sources_changed(self) -> None:
-        """Bind the `roots` of policies again, here and in every server in which this one is mounted."""
+        """Find again which sources the `roots` of policies mean, here and in each server that mounts this one."""
         self.server_policy.bind_roots()
         for mount in self.parents:
             mount.parent.sources_changed()
@@ -265,7 +265,7 @@ class FeatureService:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncGenerator[None]:
-        """Start the observers, lifespan, sources, index, parts and tasks in this order, and end them in reverse."""
+        """Start the observers, lifespan, sources, index, policy, parts and tasks, in this order."""
         try:
             async with AsyncExitStack() as stack:
                 if "opentelemetry" in sys.modules and not self.parents:
@@ -316,7 +316,7 @@ class FeatureService:
         stack.callback(later.cancel)
 
     def _stop(self) -> None:
-        """Stop accepting work and reporting changes, since the server is about to end."""
+        """End the listens, refuse new tasks, and stop reporting changes, since the server is about to end."""
         self.drain()
         self.watching.stop()
 

@@ -1,4 +1,4 @@
-"""The handshake, discovery, and the data of their errors."""
+"""The handshake, discovery, and the data of errors about revisions and capabilities."""
 
 from __future__ import annotations
 

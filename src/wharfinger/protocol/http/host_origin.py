@@ -16,8 +16,8 @@ class HostOriginPolicy:
     """Checks the Host and Origin headers, which protects a local server from web pages (DNS rebinding).
 
     By default the allowed hosts are the names of the loopback interface and the literal bind address, on any port,
-    because ports may be forwarded. A page may call only the server that it is from, under any name of the loopback
-    interface. `*` allows every host or origin.
+    because ports may be forwarded. A page may call only the server that it comes from (the same name and port); the
+    names of the loopback interface count as one name. `*` allows every host or origin.
     """
 
     __slots__ = ("_any_host", "_any_origin", "_hosts", "_known_hosts", "_known_pairs", "_origins")
@@ -88,7 +88,7 @@ class HostOriginPolicy:
         if value is None or parsed is None:
             raise HttpRefusal(400, "The request needs one well-formed Host header.", CLOSE_HEADERS)
         name, port = parsed
-        # Clients leave out the default port of the scheme, which only a proxy in front of this server may know.
+        # A Host without a port means the scheme's default port. Only a proxy may know the scheme, so both are tried.
         ports = (None, *_DEFAULT_PORTS.values()) if port is None else (None, port)
         if not self._any_host and not any((name, each) in self._hosts for each in ports):
             raise HttpRefusal(

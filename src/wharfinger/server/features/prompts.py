@@ -89,7 +89,7 @@ class PromptFeature:
             inline=options.get("inline", False),
             timeout=options.get("timeout"),
         )
-        self._call.finish = self._make_result
+        self._call.finish = self._make_result  # while dependencies are open; `fill` then changes nothing
         arguments = [
             t.PromptArgument(
                 name=parameter.name,
@@ -148,8 +148,8 @@ class Prompts:
     ) -> PromptFeature:
         """Register a function as a prompt, and report that the list has changed.
 
-        Its parameters are the prompt's arguments, converted from text; it returns text, content, messages, or a list of
-        these. Another prompt of the same name replaces a `fallback`.
+        Its parameters are the prompt's arguments, converted from text. It returns text, content, messages, a list of
+        these, or a `GetPromptResult`. Another prompt of the same name replaces a `fallback`.
 
         Raises:
             TypeError: the type of a parameter cannot be converted from text, the function is a generator, or an option

@@ -98,7 +98,7 @@ class RequestState:
         self._open: dict[str, tuple[str, Any]] = {}
         """The digest and the member of `inputRequests` of each request that stops this run, by key."""
         self._key_counts: dict[str, int] = {}
-        """How many requests of this run have used each key, as the author or the prefix gives it."""
+        """The last number that was tried for each key of the author or prefix. Names in use are keys here too."""
         self._stop: InputNeeded | None = None
         """The exception that ends this run, if it needs input."""
         self._waits = 0
@@ -174,7 +174,7 @@ class RequestState:
         The client's first request may already have answers for keys that the author chose (`own_key`).
 
         Raises:
-            NoAnswer: it was answered with an error.
+            NoAnswer: it was answered with an error, or not in time.
         """
         if key in self.failures:
             raise self.failures[key]
@@ -278,7 +278,8 @@ class RequestState:
     def keep_once(self, key: str, result: Raw, logs: int) -> None:
         """Keep a result of `once` and the number of log messages that were sent during the call.
 
-        If another task of the call has stopped the run already, the state that the client gets includes the result.
+        If another asyncio task of the call has stopped the run already, the state that the client gets includes the
+        result.
         """
         self.once_results[key] = (result, logs)
         if self._stop is not None:

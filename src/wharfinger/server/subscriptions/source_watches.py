@@ -1,8 +1,8 @@
 """Starts and stops everything that reports changes: sources, watcher functions and mounted servers.
 
-These work only while a client watches. When the first client watches a URI, its source starts to look for changes, and
-the watcher function of its template starts; when the last client stops watching, both stop. Mounted servers watch and
-unwatch the same URIs.
+They look for changes only while a client watches. When the first client watches a URI, its source starts to look for
+changes, and the watcher function of its template starts; when the last client stops watching, both stop. Mounted
+servers watch and unwatch the same URIs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
 class SourceWatches:
-    """The sources and watcher functions that work for each watched URI; None stands for the list of resources."""
+    """The sources and watcher functions that look for changes of each watched URI; None is the list of resources."""
 
     def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
         self._services = services
         self._resources = resources
         self._parts = parts
         self._functions: TemplateIndex[Callable[..., Awaitable[None]]] = TemplateIndex()
-        """Watcher functions by template. Each runs while a URI that matches its template is watched."""
+        """Watcher functions by template. For each watched URI, that of the most specific matching template runs."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The running watcher functions, by URI."""
         self._attached: dict[str | None, list[Source]] = {}
@@ -49,7 +49,7 @@ class SourceWatches:
         self._joining = BackgroundTasks(report_failures=True)
 
     def add_watcher(self, template: str, function: Callable[..., Awaitable[None]]) -> None:
-        """Run an async function while a URI that `template` matches is watched. See `Server.watcher`.
+        """Run an async function for each URI that `template` matches, while it is watched. See `Server.watcher`.
 
         Raises:
             TypeError: it is not an async function.
