@@ -649,6 +649,42 @@ def test_a_source_included_in_a_running_server_is_started_and_attached() -> None
     asyncio.run(run())
 
 
+async def test_a_list_that_is_first_watched_while_a_new_source_starts_is_watched_once_at_the_source() -> None:
+    """A bug: the source was watched again after its start, and later unwatched twice."""
+
+    class SlowSource(Source):
+        def __init__(self) -> None:
+            self.started = asyncio.Event()
+            self.calls: list[str] = []
+
+        def matches(self, uri: str) -> bool:
+            return False
+
+        async def start(self) -> None:
+            await self.started.wait()
+
+        def watch(self, uri: str | None, changed: Changed) -> None:
+            self.calls.append(f"watch {uri}")
+
+        def unwatch(self, uri: str | None) -> None:
+            self.calls.append(f"unwatch {uri}")
+
+    server, source = Server("late"), SlowSource()
+    server.resources.add("a:b", lambda: "x")
+    await server.start()
+    server.include(source)
+    session = Session()
+    session.phase = Phase.OPEN
+    watcher = SessionWatcher(session)
+    server.watching.watch_list(watcher, "resources")
+    source.started.set()
+    await server.source_watches._joining.finished()
+    assert source.calls == ["watch None"]
+    server.watching.drop(watcher)
+    assert source.calls == ["watch None", "unwatch None"]
+    await server.close()
+
+
 class CallRecorder(Source):
     def __init__(self) -> None:
         self.calls: list[str] = []

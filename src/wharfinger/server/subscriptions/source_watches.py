@@ -88,8 +88,9 @@ class SourceWatches:
     async def _begin(self, source: Source) -> None:
         """Start a source that was added late, and watch its list if the list of resources is being watched."""
         await self._resources.calls.join(source)
-        if None in self._attached:
-            self._attached[None].append(source)
+        sources = self._attached.get(None)
+        if sources is not None and source not in sources:  # a watch that began during the start has the source already
+            sources.append(source)
             call_logged(source.watch, None, partial(self._changed, source))
 
     def attach(self, uri: str | None) -> None:
