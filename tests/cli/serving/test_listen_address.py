@@ -36,6 +36,12 @@ def test_an_invalid_address_is_refused(text: str) -> None:
         parse_listen(text)
 
 
+@pytest.mark.parametrize("text", ["::1", "::1:8000", "fe80::1"])
+def test_an_ipv6_address_without_brackets_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"in brackets, such as \[::1\]:8000, not"):
+        parse_listen(text)
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

@@ -45,6 +45,8 @@ def parse_listen(text: str) -> ListenAddress:
         raise click.BadParameter(
             f"{port!r} in {text!r} is not a port number up to 65535: write HOST:PORT, such as 127.0.0.1:8000."
         )
+    if ":" in host and not host.startswith("["):
+        raise click.BadParameter(f"Write an IPv6 address in brackets, such as [::1]:8000, not {text!r}.")
     host = host.removeprefix("[").removesuffix("]")
     return ListenAddress(host or DEFAULT.host, int(port) if port else DEFAULT.port, bool(port))
 
