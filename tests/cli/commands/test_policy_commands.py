@@ -200,6 +200,13 @@ def test_explain_takes_a_token_of_a_file_by_its_id(tmp_path: Path) -> None:
         completed = run(tmp_path, *arguments, id, "read", "file:///docs/a.md")
         assert completed.returncode == 0
         assert json.loads(completed.stdout)["rule"] == "allow 1"
+        assert completed.stderr == ""
+    file = json.loads((tmp_path / "tokens.json").read_text())
+    file["tokens"][0]["expires"] = 1.0
+    (tmp_path / "tokens.json").write_text(json.dumps(file))
+    completed = run(tmp_path, *arguments, token, "read", "file:///docs/a.md")
+    assert completed.stderr == "The token has expired: the server refuses every request with it.\n"
+    assert json.loads(completed.stdout)["rule"] == "allow 1"
     assert "has no such token" in run(tmp_path, *arguments, "none", "read", "file:///docs/a.md").stderr
 
 

@@ -309,6 +309,8 @@ def caller_of(
     if sum(map(bool, (who, claims, token))) != 1:
         raise click.UsageError("Say who the caller is with one of --as, --claims and --token.", ctx)
     if token:
+        import time
+
         from wharfinger.auth.server.static_tokens import read_tokens
 
         # A whole token, `wf_ID_SECRET`, is accepted too.
@@ -316,6 +318,8 @@ def caller_of(
         record = next((stored for stored in read_tokens(str(tokens)) if stored.id == id), None)
         if record is None:
             raise click.UsageError(f"{tokens} has no such token: see `wharfinger token list {tokens}`.", ctx)
+        if record.expires is not None and record.expires <= time.time():
+            click.echo("The token has expired: the server refuses every request with it.", err=True)
         values: dict[str, Any] = {"sub": record.sub, "groups": list(record.groups), "scopes": list(record.scopes)}
         return principal_of(values)
     if claims:
