@@ -533,9 +533,11 @@ def test_a_schema_may_refer_to_itself_through_items() -> None:
 
 def test_patterns_are_counted() -> None:
     schema = {"pattern": "a", "properties": {"pattern": {"patternProperties": {"b": {}, "c": {"pattern": "d"}}}}}
-    assert compile_schema(schema).patterns == 4
+    assert compile_schema(schema).pattern_count == 4
     assert (
-        compile_schema({"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}).patterns
+        compile_schema(
+            {"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}
+        ).pattern_count
         == 0
     )
 

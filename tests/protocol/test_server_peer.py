@@ -467,7 +467,7 @@ def test_a_duplicate_id_in_a_batch_is_refused() -> None:
 def test_a_request_cancelled_in_its_own_batch_is_not_started() -> None:
     peer = open_peer("2025-03-26")
     event = as_batch(peer.receive(array(request(1, "ping"), notification("notifications/cancelled", {"requestId": 1}))))
-    assert (event.events, event.left, event.join_answers()) == ([], 0, None)
+    assert (event.events, event.pending_count, event.join_answers()) == ([], 0, None)
     assert not peer.in_flight
 
 
@@ -503,7 +503,7 @@ def test_mutated_batches_never_raise() -> None:
             data[rng.randrange(len(data))] = rng.choice(b'[]{}",:\\\x001\xff')
         event = open_peer("2025-03-26").receive(bytes(data))
         if isinstance(event, Batch):
-            assert event.left == sum(isinstance(e, Request) for e in event.events)
+            assert event.pending_count == sum(isinstance(e, Request) for e in event.events)
         else:
             assert isinstance(event, Reply)
 

@@ -86,7 +86,7 @@ def _is_quick_to_check(schema: Any, value: Any) -> bool:
     if (
         len(data) <= MAX_BYTES
         and values * steps_per_value <= MAX_STEPS
-        and len(data) * schema.patterns <= MAX_PATTERN_BYTES
+        and len(data) * schema.pattern_count <= MAX_PATTERN_BYTES
     ):
         return True
     log.debug("a result is too large to be checked in time")

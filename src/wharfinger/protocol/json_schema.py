@@ -89,13 +89,13 @@ class CompiledSchema:
         MissingExtra: the extra `schema` is not installed.
     """
 
-    __slots__ = ("_may_backtrack", "_validator", "_visits", "patterns", "schema", "weight")
+    __slots__ = ("_may_backtrack", "_validator", "_visits", "pattern_count", "schema", "weight")
 
     schema: dict[str, Any]
     """The schema, unchanged."""
     weight: int
     """The maximum number of subschemas that may apply to one value."""
-    patterns: int
+    pattern_count: int
     """The number of regular expressions."""
 
     def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
@@ -107,7 +107,7 @@ class CompiledSchema:
         if not trusted:
             _refuse_unclear_references(self.schema, what)
         patterns = list(_patterns(self.schema))
-        self.patterns = len(patterns)
+        self.pattern_count = len(patterns)
         self._validator, backtracks = _compile(self.schema, what, trusted)
         # A pattern that begins with ^, and has no alternatives, is tried only at the beginning of a text.
         self._may_backtrack = backtracks and any("|" in pattern or pattern[:1] != "^" for pattern in patterns)

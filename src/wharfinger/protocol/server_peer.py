@@ -31,7 +31,7 @@ class Batch:
     of the batch has a response (JSON-RPC 2.0, §6).
     """
 
-    __slots__ = ("answers", "events", "left")
+    __slots__ = ("answers", "events", "pending_count")
 
     def __init__(self, events: list[Any]) -> None:
         cancelled = {id(event.request) for event in events if isinstance(event, Cancellation)}
@@ -44,15 +44,15 @@ class Batch:
                 self.events.append(event)
         self.answers: list[bytes | ChunkedMessage] = [event.data for event in events if isinstance(event, Reply)]
         """The responses so far."""
-        self.left = sum(isinstance(event, Request) for event in self.events)
-        """Requests without a response."""
+        self.pending_count = sum(isinstance(event, Request) for event in self.events)
+        """The number of requests without a response."""
 
     def record_answer(self, data: bytes | ChunkedMessage | None) -> ChunkedMessage | None:
         """Record the response of one request, None if it was cancelled. Returns the array after the last request."""
-        self.left -= 1
+        self.pending_count -= 1
         if data is not None:
             self.answers.append(data)
-        return None if self.left else self.join_answers()
+        return None if self.pending_count else self.join_answers()
 
     def join_answers(self) -> ChunkedMessage | None:
         """Return the responses as one message; None if there are none."""

@@ -141,7 +141,7 @@ class StreamServer(asyncio.Protocol):
 
     def serve_batch(self, batch: Batch) -> None:
         """Serve the requests of a batch. Their answers are written together."""
-        if not batch.left and (data := batch.join_answers()) is not None:
+        if not batch.pending_count and (data := batch.join_answers()) is not None:
             self.write(data)
         for event in batch.events:
             if isinstance(event, Request):

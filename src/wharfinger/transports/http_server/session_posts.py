@@ -177,7 +177,7 @@ class PostChannel:
                     if not stream.push(body, now, required=True) and answer is data:
                         stream.push(too_large, now, required=True)
                 batch.answers.clear()
-            if batch.left:
+            if batch.pending_count:
                 return
             data = None if stream is not None else array
         if stream is not None:

@@ -129,7 +129,7 @@ class HttpSessions:
                 self._begin(post, event, headers)
             else:
                 self._dispatch(session, event)
-        if batch.left:
+        if batch.pending_count:
             await self._answer(post)
         elif (array := batch.join_answers()) is not None:
             await send_json(call.reply, 400, array)
