@@ -24,7 +24,7 @@ log = logging.getLogger("wharfinger.server")
 class ServerLifespan:
     """Enters the context manager that `serving` makes for the first holder, and leaves it after the last one.
 
-    `stop`, a plain function, is called immediately before the manager is left.
+    `stop`, a plain function, is called when the last holder ends it, also during the start.
     """
 
     def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]], stop: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class ServerLifespan:
         self._holders: set[object] = set()
 
     def __bool__(self) -> bool:
-        """Whether it has started and not ended."""
+        """Whether a start has begun, and no end since then."""
         return self._run is not None
 
     async def begin(self, holder: object) -> None:
@@ -46,7 +46,7 @@ class ServerLifespan:
         """
         self._holders.add(holder)
         if self._run is None:
-            # A run that calls this while it ends, or whose event loop was closed, would never end.
+            # Without runs that would never end: the one that calls this, and those whose event loop was closed.
             waits_for = {
                 task for task in self._ending if task is not asyncio.current_task() and not task.get_loop().is_closed()
             }
@@ -76,7 +76,7 @@ class ServerLifespan:
 
 
 class _Run:
-    """One run of a server, after `earlier` runs: a context manager, entered and left in the same task."""
+    """One run of a server: a task that waits for `earlier` runs, enters a context manager, and leaves it."""
 
     def __init__(self, manager: AbstractAsyncContextManager[None], earlier: set[asyncio.Task[None]]) -> None:
         loop = asyncio.get_running_loop()
@@ -107,17 +107,23 @@ class _Run:
 
 @asynccontextmanager
 async def logged_lifespan(name: str, lifespan: Callable[[Any], object], server: object) -> AsyncGenerator[Any]:
-    """Enter the author's lifespan. If it fails, log the error with its file and line.
+    """Enter and leave the author's lifespan. If one of the two fails, log the error with its file and line.
 
     Raises:
         TypeError: `lifespan` does not return an asynchronous context manager.
     """
+    error_inside: BaseException | None = None
     try:
         manager: Any = lifespan(server)
         if not hasattr(manager.__class__, "__aenter__"):
             raise TypeError("lifespan= takes an async context manager: put @contextlib.asynccontextmanager before it.")
         async with manager as state:
-            yield state
+            try:
+                yield state
+            except BaseException as error:
+                error_inside = error  # such as that of a mounted server, which is logged there
+                raise
     except Exception as error:
-        log.error("%s", failure_text(f"The lifespan of the server {name!r}", error))
+        if error is not error_inside:
+            log.error("%s", failure_text(f"The lifespan of the server {name!r}", error))
         raise

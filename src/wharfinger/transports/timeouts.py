@@ -1,7 +1,8 @@
 """A timeout that can be paused while a person answers.
 
 A request has a deadline, but it may have to wait for a person: until a user signs in, fills in a form, or decides
-whether a tool may run. The time between such a question and its answer does not count, on client and server.
+whether a tool may run. The time between such a question and its answer does not count, on client
+and server, except for a client's `max_timeout`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CONTEXT_TIMEOUTS: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeout
 
 
 class Pauses:
-    """The pauses of one clock, which may overlap. Does not read a clock or wait: `now` is in seconds.
+    """The pauses of one clock, which may overlap. Callers pass the current time as `now`, in seconds.
 
     For a time that is only a number, such as a deadline or the beginning of a request: call `begin` when a question is
     asked and `end` when it is answered, and add the result of `end` to the number.
@@ -83,7 +84,10 @@ class PausableTimeout:
         return self._scope is not None and self._scope.expired()
 
     def remaining(self) -> float:
-        """Return the seconds that remain unless it is paused or restarted again; `math.inf` if there is no limit."""
+        """Return the seconds that are left now; later pauses and restarts may add to them. No limit is `math.inf`.
+
+        During a pause, only `max_seconds` runs on.
+        """
         if self._scope is None:
             return min(self.seconds, self._max_seconds)
         now = asyncio.get_running_loop().time()

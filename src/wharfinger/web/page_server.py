@@ -17,7 +17,10 @@ __all__ = ["PageApp", "run_page"]
 
 
 class PageApp:
-    """The application of the page: checks the headers Host and Origin, and passes every request on to the site."""
+    """The application of the page, as `HttpServer` runs it. It has no sessions of MCP, and no service.
+
+    It refuses requests by the headers Host and Origin, and passes the others on to the site.
+    """
 
     session_count = 0
     service: Any = None

@@ -236,6 +236,22 @@ async def test_a_failing_lifespan_is_logged_with_its_line(caplog: pytest.LogCapt
     ]
 
 
+async def test_a_failing_lifespan_of_a_part_is_not_logged_as_that_of_the_whole(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        if server.info.name == "part":
+            raise LookupError("no database")
+        yield
+
+    server = Server("whole", lifespan=lifespan)
+    server.include(Server("part", lifespan=lifespan))
+    with pytest.raises(LookupError):
+        await server.start()
+    assert [message.partition(" failed")[0] for message in caplog.messages] == ["The lifespan of the server 'part'"]
+
+
 async def test_the_exception_of_a_tool_is_raised_in_middleware() -> None:
     server, seen = Server("s"), list[BaseException]()
 

@@ -47,11 +47,11 @@ def demo_folder(source: str | None, period: float = PERIOD_SECONDS) -> Generator
 
 
 def keep_writing(folder: Path, period: float, ended: threading.Event) -> None:
-    """Append lines until `ended` is set."""
+    """Append lines until `ended` is set, or the file cannot be written."""
     while not ended.wait(period):
         try:
             append(folder)
-        except OSError:  # the folder was removed
+        except OSError:  # such as a folder that was removed
             return
 
 

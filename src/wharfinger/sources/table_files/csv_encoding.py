@@ -1,8 +1,8 @@
 """Detects the encoding of a CSV file, and writes a copy of the file in UTF-8. DuckDB reads only a few encodings.
 
-A byte order mark decides. Without one, a text that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8. Any other
-text is windows-1252, unless it seems to be in another script. Several encodings of Cyrillic, for example, look alike:
-the operator must name the right one.
+A byte order mark of UTF-16 or UTF-32 decides. A text that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8, and
+one that looks like UTF-16 is UTF-16. Any other text is windows-1252, unless it seems to be in another script. Several
+encodings of Cyrillic, for example, look alike: the operator must name the right one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
-"""Bytes at the beginning of a file from which its encoding is detected."""
+"""Bytes at the beginning of a file that are examined first. If they are UTF-8, the rest may show another encoding."""
 MAX_CHECKED_BYTES = 64 << 20
 """Maximum size in bytes of a file that is checked for valid UTF-8. In a larger file, DuckDB reports invalid lines."""
 MAX_COPIED_BYTES = 256 << 20
@@ -41,13 +41,14 @@ _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\
 """Matches bytes that Western texts rarely have: three letters or signs beyond ASCII in a row, control
 characters, and bytes without a character in windows-1252."""
 _OTHER_SCRIPT = re.compile(rb"[\x80-\xff]{3}").search
+"""Matches only three bytes beyond ASCII in a row."""
 
 
 def checked_encoding(name: str) -> str:
-    """Return Python's name of an encoding.
+    """Return Python's name of an encoding, or windows-1252 for cp1252.
 
     Raises:
-        UnusableSource: there is no such encoding of text.
+        UnusableSource: there is no such encoding, or documents do not use it.
     """
     try:
         "".encode(name)
@@ -83,7 +84,7 @@ def detected_encoding(file: OpenFile) -> str:
         )
     if _is_damaged_utf8(head) or _is_damaged_utf8(sample):
         return UTF8  # DuckDB reports the line of the damaged bytes
-    # A byte without a character in windows-1252 after the head is reported, with its line, by `copy_as_utf8`.
+    # After the head, `copy_as_utf8` reports bytes that windows-1252 does not have, with their line.
     if not (_NOT_WESTERN if sample is head else _OTHER_SCRIPT)(sample):
         return encodings.WESTERN
     raise UnreadableTable(
