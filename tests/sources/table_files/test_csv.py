@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -502,6 +503,14 @@ def test_utf_8_with_a_damaged_byte_is_refused_with_its_line(tmp_path: Path, text
     """A bug: the whole file was read as windows-1252, or its first line was reported."""
     content = f"{mark}name,city\n{text * repeat}".encode() + b"x,\xff\n"
     with pytest.raises(UnreadableTable, match=f"line {repeat + 2}") as caught:
+        read(tmp_path / "x.csv", content, "?tail=1")
+    assert "1252" not in str(caught.value)
+
+
+def test_a_file_with_a_mark_of_utf_8_is_never_read_as_windows_1252(tmp_path: Path) -> None:
+    """A bug: if most of its bytes were windows-1252, it was, and the mark became a part of the first column's name."""
+    content = codecs.BOM_UTF8 + "nom,café crème\n".encode("cp1252") * 400
+    with pytest.raises(UnreadableTable, match="line 1") as caught:
         read(tmp_path / "x.csv", content, "?tail=1")
     assert "1252" not in str(caught.value)
 

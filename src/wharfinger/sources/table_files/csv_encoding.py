@@ -1,6 +1,6 @@
 """Detects the encoding of a CSV file, and writes a copy of the file in UTF-8. DuckDB reads only a few encodings.
 
-A byte order mark of UTF-16 or UTF-32 decides. A text that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8, and
+A byte order mark decides. A text without one that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8, and
 one that looks like UTF-16 is UTF-16. Any other text is windows-1252, unless it seems to be in another script. Several
 encodings of Cyrillic, for example, look alike: the operator must name the right one.
 """
@@ -69,6 +69,8 @@ def detected_encoding(file: OpenFile) -> str:
     size = file.content.size
     head = file.content.read(0, HEAD_BYTES)
     encoding = mime.encoding_of(head, len(head) == size)
+    if encoding == encodings.WESTERN and head.startswith(codecs.BOM_UTF8):
+        encoding = ""  # damaged UTF-8
     sample = head
     if encoding == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and (block := _invalid_block(file)):
         sample = block
