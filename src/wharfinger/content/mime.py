@@ -246,7 +246,8 @@ _BY_NAME = {
     "poetry.lock": "application/toml", "uv.lock": "application/toml", "package-lock.json": "application/json",
 }  # fmt: skip
 
-# Offset, signature and type; the first match counts. No signature is so short that a text begins with it by accident.
+# Offset, signature and type; the first match counts. A text may begin with some of them (`ID3`), so only other content
+# and texts in a guessed encoding are compared with them.
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -391,7 +392,7 @@ _TEXT_ENDINGS = ("+json", "+xml", "+yaml", "/javascript", "/typescript")
 
 
 def is_text(mime: str) -> bool:
-    """Return whether content with this declared type is sent as text."""
+    """Return whether a declared MIME type, with or without parameters, is a type of text."""
     return _is_textual(essence_of(mime))
 
 

@@ -259,4 +259,4 @@ _READING: Mapping[str, tuple[str, Callable[[Any], str]] | None] = {
     "tools/list": ("tools", lambda entry: f"tool:{entry.name}"),
     "prompts/list": ("prompts", lambda entry: f"prompt:{entry.name}"),
 }
-"""The methods of a view; for a list, its member, and the target of the policy for each entry."""
+"""The methods of a view. For a list: the field of its result with the entries, and the target of the policy for one."""

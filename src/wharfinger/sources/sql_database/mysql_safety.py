@@ -36,7 +36,7 @@ __all__ = [
 SQL_MODE = "IF(FIND_IN_SET('ONLY_FULL_GROUP_BY', @@sql_mode), 'ONLY_FULL_GROUP_BY', '')"
 """Keeps only the mode that refuses ambiguous results."""
 IDLE_SECONDS = 300
-"""Time after which the server closes an unused connection, if this process could not close it."""
+"""Time after which the server closes an unused connection. The next statement then connects again."""
 
 
 class AccountRefused(DatabaseUnreachable):
@@ -171,7 +171,7 @@ class _Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The word in upper case, or the mark. Empty for a string, a quoted name, or a name that is not a keyword."""
+        """The word in upper case, or the mark. Empty for a string, a quoted name, or a name beyond ASCII."""
         return self.text.upper() if self.kind in ("word", "mark") and self.text.isascii() else ""
 
     @property

@@ -23,7 +23,7 @@ __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
 MAX_OPENED_WORKBOOKS = 8
 """Maximum number of workbooks whose sheets are found even if the statement does not name the workbook."""
 MAX_QUERIED_PATHS = 10_000
-"""Statements may only name the first tables of the list, up to this number."""
+"""Statements may only name about this many tables: the first ones that the caller may read."""
 
 
 class QueriedTables:
@@ -56,7 +56,7 @@ class QueriedTables:
         return paths
 
     def _queried_sheets(self, parts: Parts) -> list[str]:
-        """Return the paths of the sheets of a workbook, after its own path if it has only one sheet."""
+        """Return the paths of the sheets that the caller may read; first the workbook itself if it has only one."""
         path = "/".join(parts)
         try:
             _, sheets = self._opener.workbook(path, parts)
