@@ -153,17 +153,26 @@ async def test_the_file_is_still_followed_after_an_unexpected_error(
         assert await readable_uris(client) == ["note://b"]
 
 
-async def test_a_failing_policy_test_prevents_the_start_and_keeps_the_old_policy_on_reload(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
-    file = tmp_path / "policy.toml"
-    rules = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\n'
-    file.write_text(f'{rules}deny = "read file:///docs/a.md"\n')
+DOCS_RULES = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\n'
+"""A rule for `docs`, and the beginning of a test."""
+
+
+def docs_server(folder: Path, expectation: str) -> tuple[Server, Path]:
+    """Return a server of a folder `docs` with a file `a.md`, and its policy file, whose test has this expectation."""
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.md").write_text("a")
+    file = folder / "policy.toml"
+    file.write_text(f"{DOCS_RULES}{expectation}\n")
     server = Server("office", policy=file)
-    server.include(files(tmp_path / "docs"))
+    server.include(files(folder / "docs"))
+    return server, file
+
+
+async def test_a_failing_policy_test_prevents_the_start_and_keeps_the_old_policy_on_reload(tmp_path: Path) -> None:
+    server, file = docs_server(tmp_path, 'deny = "read file:///docs/a.md"')
     with pytest.raises(UnusablePolicy, match=r"test 1 fails: 'read file:///docs/a.md' is allowed by allow 1"):
         await server.start()
-    file.write_text(f'{rules}allow = "read file:///docs/a.md"\n')
+    file.write_text(f'{DOCS_RULES}allow = "read file:///docs/a.md"\n')
     server.policy = file
     await server.start()
     old = server.policy
@@ -199,18 +208,12 @@ async def test_a_running_server_refuses_a_policy_whose_tests_fail_and_keeps_the_
 
 async def test_new_tests_of_unchanged_rules_are_run_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A bug: a file whose tests alone had changed was ignored, so tests of rules with `roots` were not run."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
-    file = tmp_path / "policy.toml"
-    rules = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\n'
-    file.write_text(f'{rules}allow = "read file:///docs/a.md"\n')
-    server = Server("office", policy=file)
-    server.include(files(tmp_path / "docs"))
+    server, file = docs_server(tmp_path, 'allow = "read file:///docs/a.md"')
     await server.start()
-    replace_file(file, f'{rules}deny = "read file:///docs/a.md"\n')
+    replace_file(file, f'{DOCS_RULES}deny = "read file:///docs/a.md"\n')
     await server.reload()
     assert "test 1 fails: 'read file:///docs/a.md' is allowed by allow 1" in caplog.text
-    replace_file(file, f'{rules}deny = "read file:///docs-old/a.md"\n')
+    replace_file(file, f'{DOCS_RULES}deny = "read file:///docs-old/a.md"\n')
     await server.reload()
     assert isinstance(server.policy, Policy)
     assert [test.deny for test in server.policy.tests] == ["read file:///docs-old/a.md"]

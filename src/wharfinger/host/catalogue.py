@@ -168,7 +168,7 @@ class Catalogue:
     """All resources and templates of a host's servers. `Host.catalogue` is one.
 
     Every method uses the lists as they are now: it reads those that have changed, and waits for slow servers a few
-    seconds at most. A method with a parameter `server` raises InvalidArgument if there is no server of that name. Use
+    seconds at most. A method with a parameter `server` raises InvalidArgument if no server has that name. Use
     the catalogue in one event loop.
     """
 

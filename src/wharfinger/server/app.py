@@ -380,7 +380,7 @@ class Server(FeatureService):
         `page` is HTML, a `Path`, or a function that returns either.
 
         Raises:
-            TypeError: `page` is none of these, or the function has a parameter that the server cannot fill.
+            TypeError: `page` is of another type, or the function has a parameter that the server cannot fill.
             ValueError: the URI is taken or not a `ui://` URI, or an option is not valid.
         """
         from wharfinger.server.apps import EXTENSION, make_page_resource

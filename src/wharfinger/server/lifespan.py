@@ -46,7 +46,7 @@ class ServerLifespan:
         """
         self._holders.add(holder)
         if self._run is None:
-            # Without runs that would never end: the one that calls this, and those whose event loop was closed.
+            # Do not wait for the run that calls this, or for one whose event loop was closed: neither would end.
             waits_for = {
                 task for task in self._ending if task is not asyncio.current_task() and not task.get_loop().is_closed()
             }

@@ -134,6 +134,9 @@ class Ranking:
         self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
         """Documents that have all the words."""
+        self._asks_for_secondary = any(
+            word.text.startswith(("test", "change", "release", "stub")) for word in query.words
+        )
 
     @property
     def enough(self) -> bool:
@@ -165,7 +168,7 @@ class Ranking:
     def _candidates(self, found: FoundDocument) -> Iterator[_Candidate]:
         """Yield the possible hits of one document: the whole document, or windows of it."""
         name_bonus = name_score(self.query, name_text(found.title, found.uri), found.name_matches)
-        factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_secondary() else 1.0
+        factor = _SECONDARY_FACTOR if is_secondary(found.title) and not self._asks_for_secondary else 1.0
         if found.match is None:
             evidence = tuple(0.8 * match for match in found.name_matches)
             share = sum(word.weight * match for word, match in zip(self.query.words, evidence, strict=True))
@@ -198,9 +201,6 @@ class Ranking:
         weights = [word.base if base else word.weight for word in self.query.words]
         known = sum(weight for weight, seen in zip(weights, self.seen, strict=True) if seen)
         return sum(weight for weight, has in zip(weights, has_words, strict=True) if has) / (known or 1.0)
-
-    def _asks_for_secondary(self) -> bool:
-        return any(word.text.startswith(("test", "change", "release", "stub")) for word in self.query.words)
 
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
         """Return the best hits. A hit links to its window if the source has it; this is checked until `deadline`."""

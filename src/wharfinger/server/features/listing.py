@@ -144,7 +144,7 @@ class PagedList(Generic[F]):
         Raises:
             InvalidParams: the cursor does not belong to this list.
         """
-        keys = self._services.keys  # not stored: mounting this server may replace them by those of its parent
+        keys = self._services.keys  # not stored: mounting this server may replace them with its parent's
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
         if self._is_cacheable():
             cached = self._cached_pages.get((key, full, keys))

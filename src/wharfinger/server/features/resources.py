@@ -520,7 +520,7 @@ class Resources:
         return None
 
     def source_of(self, uri: str) -> Source | None:
-        """Return the source that a URI belongs to, of this server or of a mounted one; None if there is none."""
+        """Return the source that serves a URI, here or in a mounted server. Returns None if no source does."""
         return next((source for source in self.every_source() if source.matches(uri)), None)
 
     def every_source(self) -> Iterator[Source]:
@@ -536,7 +536,7 @@ class Resources:
         )
 
     def part_of_template(self, text: str) -> Part | None:
-        """Return the mounted server that has a source with this template; None if there is none."""
+        """Return the mounted server that has a source with this template. Returns None if no server has one."""
         return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
 
     def has_source_template(self, text: str) -> bool:
