@@ -159,7 +159,7 @@ def test_the_commented_rule_of_a_first_policy_allows_the_named_tools_only(name: 
     assert [pattern.text for pattern in parsed.patterns] == names
 
 
-def test_a_harmless_tool_whose_name_is_a_pattern_is_not_said_to_change_something() -> None:
+def test_a_read_only_tool_whose_name_is_a_pattern_is_not_said_to_change_something() -> None:
     text = first_policy(PUBLISHED._replace(tools=["search", "a*"]), ["search", "a*"], targets="docs")
     assert "These tools may change something" not in text
     assert "a*" not in text

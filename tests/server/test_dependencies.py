@@ -529,7 +529,7 @@ async def test_the_timeout_of_a_function_includes_its_dependencies() -> None:
 
 
 async def test_dependencies_are_closed_even_if_no_thread_is_free() -> None:
-    server = Server("s", pool=Pool(size=1, share=1, queue=0))
+    server = Server("s", pool=Pool(size=1, share=1, max_queued=0))
     release, busy = threading.Event(), threading.Event()
 
     @server.tool

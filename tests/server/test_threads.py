@@ -120,7 +120,7 @@ async def test_waiting_owners_take_turns() -> None:
 
 async def test_a_full_queue_refuses_calls_and_cancelled_calls_free_their_slot() -> None:
     """Security L22."""
-    async with pool_and_gate(size=1, queue=2, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, max_queued=2, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
         await gate.until_blocked(1)
         waiting = start(pool, "", gate, 2)
@@ -234,7 +234,7 @@ def test_a_pool_works_on_a_second_event_loop() -> None:
 
 
 async def test_many_short_calls_use_no_more_threads_than_the_size_of_the_pool() -> None:
-    async with pool_and_gate(size=3, share=3, queue=2_000, max_wait=20) as (pool, _):
+    async with pool_and_gate(size=3, share=3, max_queued=2_000, max_wait=20) as (pool, _):
         results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
         assert results == list(range(2_000))
         assert pool._threads <= 3
@@ -401,7 +401,7 @@ async def test_lost_threads_are_limited_in_total_per_group_and_per_member(
 
 
 async def test_each_group_has_its_own_queue() -> None:
-    async with pool_and_gate(size=1, queue=1, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, max_queued=1, max_wait=20) as (pool, gate):
         held = start(pool, "ann", gate)
         await gate.until_blocked(1)
         waiting = start(pool, "ann", gate) + start(pool, "bob", gate)
@@ -433,7 +433,7 @@ async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_a
 
 
 async def test_a_full_queue_is_empty_after_the_pool_is_closed() -> None:
-    async with pool_and_gate(size=1, max_wait=20, queue=1) as (pool, gate):
+    async with pool_and_gate(size=1, max_wait=20, max_queued=1) as (pool, gate):
         held = start(pool, "ann", gate)
         await gate.until_blocked(1)
         (waiting,) = start(pool, "ann", gate)
@@ -621,7 +621,7 @@ async def test_a_batch_collects_calls_for_several_turns_of_the_loop() -> None:
 
 
 async def test_calls_of_waiting_batches_count_towards_the_queue() -> None:
-    async with pool_and_gate(size=1, queue=3, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, max_queued=3, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
         await gate.until_blocked(1)
         source = BatchedSource()

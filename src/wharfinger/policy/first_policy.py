@@ -28,7 +28,7 @@ _FILE_SCHEMES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "
 
 def first_policy(
     published: Published,
-    harmless_tools: Sequence[str],
+    read_only_tools: Sequence[str],
     *,
     targets: str,
     file: str = "policy.toml",
@@ -36,7 +36,7 @@ def first_policy(
 ) -> str:
     """Return a policy in TOML with comments.
 
-    Calls to `harmless_tools` are allowed; a rule for the other tools is added as a comment.
+    Calls to `read_only_tools` are allowed; a rule for the other tools is added as a comment.
 
     The other arguments are for the commands in the comments, so they must be quoted for a shell, and contain no
     passwords and no line breaks: `targets` says what is published, `file` will hold the policy, and `command` serves
@@ -61,12 +61,12 @@ def first_policy(
 """,
         _format_rule("allow", readers, do="read", what=[f"{patterns[top]}/**" for top in tops] or ["**"]),
     ]
-    harmless = [name for name in harmless_tools if _can_be_named("tool", name)]
-    if harmless:
-        what = [f"tool:{name}" for name in harmless]
+    callable_tools = [name for name in read_only_tools if _can_be_named("tool", name)]
+    if callable_tools:
+        what = [f"tool:{name}" for name in callable_tools]
         comment = "These tools change nothing. The rules also apply to what they read."
         parts.append(_format_rule("allow", comment, do="call", what=what))
-    if others := [name for name in published.tools if name not in harmless_tools and _can_be_named("tool", name)]:
+    if others := [name for name in published.tools if name not in read_only_tools and _can_be_named("tool", name)]:
         what = [f"tool:{name}" for name in others]
         comment = "These tools may change something: choose who may call them."
         text = _format_rule("allow", comment, do="call", what=what).removeprefix("# ").removesuffix("\n")

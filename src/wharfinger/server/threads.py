@@ -198,7 +198,7 @@ class Pool:
     """A bounded pool of daemon threads. The threads of `concurrent.futures` would delay the interpreter's exit.
 
     At most `size` threads run at a time, at most `share` of them for one group and `member_share` for one owner in a
-    group. While `queue` calls of a group wait, its further calls are refused; a call waits for at most `max_wait`
+    group. While `max_queued` calls of a group wait, its further calls are refused; a call waits for at most `max_wait`
     seconds. At most `max_lost` threads can be lost, half of them by one owner and three quarters by one group; beyond
     that, calls are refused.
     """
@@ -209,14 +209,14 @@ class Pool:
         *,
         share: int = 24,
         member_share: int = 16,
-        queue: int = 4096,
+        max_queued: int = 4096,
         max_wait: float = 2.0,
         max_lost: int = 64,
     ) -> None:
         self.size = size
         self.share = share
         self.member_share = member_share
-        self.queue = queue
+        self.max_queued = max_queued
         self.max_wait = max_wait
         self.max_lost = max_lost
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -260,7 +260,7 @@ class Pool:
         job.group = group_of(job.owner)
         if self._may_start(job):
             self._start(job)
-        elif self._queued[job.group] >= self.queue:
+        elif self._queued[job.group] >= self.max_queued:
             self._end(job, None, Overloaded("Too many blocking calls of this caller are waiting: try again later."))
         else:
             self._waiting.setdefault(job.group, {}).setdefault(job.owner, {})[job] = None

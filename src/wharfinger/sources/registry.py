@@ -105,13 +105,13 @@ class SourceKind(NamedTuple):
     """An option that must be set to allow this kind."""
     has_rest: bool = True
     """Whether a word may have a rest after the colon. Only then can a label be chosen."""
-    optional: bool = False
+    rest_is_optional: bool = False
     """Whether the rest may be left out."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of the files that this kind publishes."""
-    static: bool = False
+    rarely_changes: bool = False
     """Whether the data rarely changes while the server runs."""
-    queried: bool = False
+    accepts_queries: bool = False
     """Whether the source accepts statements if `--allow-query` is set."""
     label_option: str = "label"
     """The option of the factory that takes the label."""
@@ -154,7 +154,7 @@ KINDS: tuple[SourceKind, ...] = (
         ("sqlite",),
         absolute=_absolute_file_url,
         suffixes=(".db", ".sqlite", ".sqlite3", ".db3"),
-        queried=True,
+        accepts_queries=True,
     ),
     SourceKind(
         "duckdb:///FILE",
@@ -163,14 +163,14 @@ KINDS: tuple[SourceKind, ...] = (
         ("duckdb",),
         absolute=_absolute_file_url,
         suffixes=(".duckdb", ".ddb"),
-        queried=True,
+        accepts_queries=True,
     ),
     SourceKind(
         "postgresql://USER@HOST/DATABASE",
         "a PostgreSQL database",
         "sql",
         ("postgresql", "postgres"),
-        queried=True,
+        accepts_queries=True,
         secret=_PGPASSWORD,
         environment="PGPASSWORD",
     ),
@@ -179,7 +179,7 @@ KINDS: tuple[SourceKind, ...] = (
         "a MySQL or MariaDB database",
         "sql",
         ("mysql", "mariadb"),
-        queried=True,
+        accepts_queries=True,
         secret=_MYSQLPWD,
         environment="MYSQL_PWD",
     ),
@@ -200,11 +200,18 @@ KINDS: tuple[SourceKind, ...] = (
         ("journal",),
         _journal,
         _absolute_journal,
-        optional=True,
+        rest_is_optional=True,
     ),
     SourceKind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
     SourceKind(
-        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole_word, _absolute_path, suffixes=(".zip",), static=True
+        "zip:FILE",
+        "a ZIP archive",
+        "objects",
+        ("zip",),
+        _whole_word,
+        _absolute_path,
+        suffixes=(".zip",),
+        rarely_changes=True,
     ),
     SourceKind(
         "tar:FILE",
@@ -214,7 +221,7 @@ KINDS: tuple[SourceKind, ...] = (
         _whole_word,
         _absolute_path,
         suffixes=(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"),
-        static=True,
+        rarely_changes=True,
     ),
     SourceKind("objects:URL", "objects of any store that fsspec supports", "objects", ("objects",), _rest_of_word),
     SourceKind("memory://PATH", "objects that fsspec keeps in memory", "objects", ("memory",)),
@@ -227,7 +234,7 @@ KINDS: tuple[SourceKind, ...] = (
         _absolute_path,
         takes=("encoding",),
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".xlsx", ".xlsm"),
-        queried=True,
+        accepts_queries=True,
     ),
     SourceKind(
         "web:https://HOST/", "pages of a web site, as Markdown", "web", ("web",), _rest_of_word, takes=("every",)
@@ -492,7 +499,7 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
         raise UnusableSource(f"{kind.form} runs a program: allow it with {flag}.")
     if kind is FILES:
         _refuse_file(parsed.rest)
-    if bool(parsed.rest) is not kind.has_rest and not kind.optional:
+    if bool(parsed.rest) is not kind.has_rest and not kind.rest_is_optional:
         raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
     argument: Any = kind.argument(parsed.scheme, parsed.rest) if parsed.rest else {}
     arguments = () if isinstance(argument, dict) else (argument,)

@@ -143,15 +143,15 @@ class Skills(Watched[TreeWatch], Source):
     def __init__(self, root: str, *, prefix: str, choice: PublishChoice, poll: float | None) -> None:
         self.root = self.location = root
         self.label = self.name = usable_label(default_label(root), UnusableFolder)
-        self.single = os.path.isfile(os.path.join(root, SKILL_FILE))
+        self.is_one_skill = os.path.isfile(os.path.join(root, SKILL_FILE))
         """Whether the folder itself is a skill."""
         self._own_name = os.path.basename(root)
-        if self.single and not _NAME.fullmatch(self._own_name):
+        if self.is_one_skill and not _NAME.fullmatch(self._own_name):
             raise UnusableFolder(f"{root}: {_BAD_NAME}")
         prefix_parts = prefix.strip("/").split("/") if prefix.strip("/") else []
         if any(part in ("", ".", "..") for part in prefix_parts):
             raise ValueError(f"{prefix!r} is not a path: write one like acme/billing.")
-        path = "/".join(quote(part) for part in (*prefix_parts, *([self._own_name] if self.single else [])))
+        path = "/".join(quote(part) for part in (*prefix_parts, *([self._own_name] if self.is_one_skill else [])))
         if prefix_parts:
             self.name = usable_label("-".join(prefix_parts), UnusableFolder)
         self.uri = f"skill://{path}"
@@ -256,7 +256,7 @@ class Skills(Watched[TreeWatch], Source):
 
     def _valid_skill_file(self, parts: Parts) -> _SkillFile | None:
         """Return the SKILL.md of a directory if the directory is a skill, or None."""
-        is_candidate = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
+        is_candidate = (parts or self.is_one_skill) and (not self._nested or self.matches(self.files.uri_of(parts)))
         skill_file = self._skill_file(parts) if is_candidate else None
         return None if skill_file is None or skill_file.problem else skill_file
 

@@ -251,7 +251,7 @@ async def test_a_blocking_function_delays_no_other_request() -> None:
 
 
 async def test_a_call_without_a_free_thread_gets_an_error() -> None:
-    server = Server("s", pool=Pool(size=1, queue=0))
+    server = Server("s", pool=Pool(size=1, max_queued=0))
     released, blocked = threading.Event(), threading.Event()
 
     def blocks() -> str:

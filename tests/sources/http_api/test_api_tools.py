@@ -18,7 +18,7 @@ from wharfinger.sources import openapi
 from wharfinger.sources.http_api.api_operations import read_document
 from wharfinger.sources.http_api.api_tools import (
     MAX_TOOL_DESCRIPTION_CHARACTERS,
-    UnknownOperation,
+    UnusableOperation,
     allowed_operations,
     result_of,
 )
@@ -149,7 +149,7 @@ def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
     found = read_document(root, "it")
     for name in ("orders/place order", "POST /orders", "post /orders"):
         assert list(allowed_operations(found, [name])) == ["orders_place_order"]
-    with pytest.raises(UnknownOperation, match="There is no operation 'place'"):
+    with pytest.raises(UnusableOperation, match="There is no operation 'place'"):
         allowed_operations(found, ["place"])
 
 
@@ -173,7 +173,7 @@ def test_a_body_has_the_best_type_that_a_tool_can_send(types: list[str], chosen:
 
 def test_an_operation_with_a_multipart_body_cannot_be_allowed() -> None:
     root = document("/a", "post", requestBody={"content": {"multipart/form-data": {}}})
-    with pytest.raises(UnknownOperation, match="multipart/form-data, which no tool can send"):
+    with pytest.raises(UnusableOperation, match="multipart/form-data, which no tool can send"):
         allowed_operations(read_document(root, "it"), ["act"])
 
 

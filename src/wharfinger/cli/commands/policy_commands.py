@@ -69,7 +69,7 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
     shown, omitted = shown_words(targets)
     words, name = (escape_controls(shlex.join(each)) for each in (shown, (str(path),)))
-    text = first_policy(lists.published, lists.harmless, targets=words, file=name, command=command)
+    text = first_policy(lists.published, lists.read_only_tools, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not verbosity_of(ctx).quiet:

@@ -123,4 +123,6 @@ def is_given(value: object) -> bool:
 
 def takes(kind: SourceKind, option: str) -> bool:
     """Return whether this kind of source takes an option."""
-    return option in kind.takes or option in ("patience", kind.needs) or (option == "allow_query" and kind.queried)
+    if option == "allow_query":
+        return kind.accepts_queries
+    return option in kind.takes or option in ("patience", kind.needs)

@@ -29,10 +29,10 @@ ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ServerLists(NamedTuple):
-    """What a server lists without a policy; `harmless` has the names of the tools that are declared read-only."""
+    """What a server lists without a policy. `read_only_tools` names the tools that are declared read-only."""
 
     published: Published
-    harmless: tuple[str, ...]
+    read_only_tools: tuple[str, ...]
 
 
 def read_target_lists(
@@ -111,8 +111,8 @@ async def _read_lists(client: Client, choose_probes: ChooseProbes) -> ServerList
         resources_complete and tools_complete and prompts_complete,
         frozenset(missing),
     )
-    harmless = (tool.name for tool in tools if getattr(tool.annotations, "read_only_hint", None) is True)
-    return ServerLists(published, tuple(harmless))
+    read_only_tools = (tool.name for tool in tools if getattr(tool.annotations, "read_only_hint", None) is True)
+    return ServerLists(published, tuple(read_only_tools))
 
 
 async def _first_items(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:

@@ -82,7 +82,7 @@ def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
     from wharfinger.server.threads import is_async
 
     source = prepared.source
-    is_skipped = prepared.parsed.kind.static or is_async(source.page)
+    is_skipped = prepared.parsed.kind.rarely_changes or is_async(source.page)
     page = None if is_skipped else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None

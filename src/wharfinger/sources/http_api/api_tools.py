@@ -31,7 +31,7 @@ from wharfinger.sources.http_api.api_schemas import json_schema
 from wharfinger.sources.http_api.api_uris import is_escaped_path, query_text, request_path
 from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_part
 
-__all__ = ["ApiRequest", "ApiTool", "UnknownOperation", "allowed_operations", "make_tool", "result_of"]
+__all__ = ["ApiRequest", "ApiTool", "UnusableOperation", "allowed_operations", "make_tool", "result_of"]
 
 MAX_TOOL_NAME_CHARACTERS = 64
 """Length of the longest tool name that the APIs of models accept."""
@@ -39,7 +39,7 @@ MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
 
 
-class UnknownOperation(ValueError):
+class UnusableOperation(ValueError):
     """An allowed operation is not in the document, or no tool can send its body. The message says which, and why."""
 
 
@@ -65,7 +65,7 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
     """Return the operations with these IDs, or methods and paths such as `POST /orders`, by the names of their tools.
 
     Raises:
-        UnknownOperation: there is no such operation, or no tool can send its body.
+        UnusableOperation: there is no such operation, or no tool can send its body.
     """
     by_id = {operation.id: operation for operation in document.operations}
     by_name = {operation.name: operation for operation in document.operations}
@@ -75,12 +75,12 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
         if operation is None:
             matches = get_close_matches(name, list(by_id)[:5_000], 3, 0.5)
             others = matches or [each.id for each in document.operations if each.method != "GET"][:10]
-            raise UnknownOperation(
+            raise UnusableOperation(
                 f"There is no operation {printable(name, 100)!r}. "
                 f"{'Did you mean' if matches else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
             )
         if operation.body is not None and not operation.body.can_be_sent:
-            raise UnknownOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
+            raise UnusableOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
         operations[_tool_name(operation, operations)] = operation
     return operations
 

@@ -38,7 +38,7 @@ from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation
 from wharfinger.sources.http_api.api_paging import page_links
 from wharfinger.sources.http_api.api_tools import (
     ApiRequest,
-    UnknownOperation,
+    UnusableOperation,
     allowed_operations,
     make_tool,
     result_of,
@@ -194,7 +194,7 @@ class HttpApi(Watched[Polling], Source):
         credentials = ApiCredentials(api.schemes, settings.label, settings.environment, settings.headers)
         try:
             tools = allowed_operations(api, settings.allow_operations)
-        except UnknownOperation as error:
+        except UnusableOperation as error:
             raise UnusableSource(f"{settings.location}: {error}") from None
         header_names = {name.lower() for name in settings.headers}
         header_names |= {name for scheme in api.schemes.values() for name in _header_names(scheme)}

@@ -39,9 +39,9 @@ from wharfinger.sources.sql_database.span_statement import SpanStatement, collec
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
-    MAX_LENGTH,
     MAX_LIKE_BYTES,
     MAX_QUERY_LENGTH,
+    MAX_VALUE_BYTES,
     SLOW_FUNCTIONS,
     connect,
     deadline,
@@ -183,7 +183,7 @@ class SQLite(DatabaseEngine):
                 if not too_big(error):
                     raise
                 hint = "read its tables" if table.key is None else "order by other columns"
-                reason = f"A value of {table.name} is larger than {MAX_LENGTH >> 20} MiB: {hint}."
+                reason = f"A value of {table.name} is larger than {MAX_VALUE_BYTES >> 20} MiB: {hint}."
                 raise InternalError(reason) from None
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
@@ -196,7 +196,7 @@ class SQLite(DatabaseEngine):
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-                return _beginning(connection, select, column, size) or CellValue(b"", MAX_LENGTH, True)
+                return _beginning(connection, select, column, size) or CellValue(b"", MAX_VALUE_BYTES, True)
             if row is None:
                 raise LookupError(table.name)
             value = row[-1]

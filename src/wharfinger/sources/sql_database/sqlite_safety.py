@@ -27,9 +27,9 @@ from wharfinger.sources.interrupt_timer import InterruptTimer
 from wharfinger.sources.sql_database.database_catalogue import quoted
 
 __all__ = [
-    "MAX_LENGTH",
     "MAX_LIKE_BYTES",
     "MAX_QUERY_LENGTH",
+    "MAX_VALUE_BYTES",
     "SLOW_FUNCTIONS",
     "connect",
     "deadline",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MIB = 1 << 20
-MAX_LENGTH = 32 * MIB
+MAX_VALUE_BYTES = 32 * MIB
 """Maximum bytes of a text or blob that a statement creates or loads. A longer one is read in part."""
 
 MAX_QUERY_LENGTH = 8 * MIB
@@ -68,7 +68,7 @@ BUSY_SECONDS = 2.0
 """Longest wait for a writer that has locked the file."""
 
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: MAX_LENGTH,
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE_BYTES,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
     sqlite3.SQLITE_LIMIT_COLUMN: 2_000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
