@@ -80,7 +80,7 @@ def test_sealed_values_have_their_documented_lengths() -> None:
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (Server, {"ttl": 0.0, "task_ttl": 3600.0, "task_poll": 1.0}),
     (Tasks, {"ttl": 3600.0, "poll": 1.0}),
-    (Pool, {"size": 32, "share": 24, "member_share": 16, "queue": 4_096, "max_wait": 2.0, "max_lost": 64}),
+    (Pool, {"size": 32, "share": 24, "member_share": 16, "max_queued": 4_096, "max_wait": 2.0, "max_lost": 64}),
     (Sample, {"max_tokens": 1024}),
     (Context.sample, {"max_tokens": 1024}),
     (Context.search, {"limit": 20}),
