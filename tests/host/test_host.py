@@ -169,7 +169,7 @@ def test_a_target_that_cannot_be_a_server_is_refused_as_documented() -> None:
     """A bug: these targets raised an IndexError and a plain ValueError."""
     targets: tuple[Any, ...] = ([], {}, {"command": 5})
     for target in targets:
-        with pytest.raises(InvalidConfiguration, match=r"^'server': "):
+        with pytest.raises(InvalidConfiguration, match=r"^'server'"):
             Host([target])
 
 

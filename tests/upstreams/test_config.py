@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from wharfinger import Host, Server
+from wharfinger.host.host import configs_of
 from wharfinger.upstreams import InvalidConfiguration, ServerConfig, UpstreamUnreachable, read_config, read_host_config
 from wharfinger.upstreams.config import MAX_SECONDS, MAX_SERVERS
 from wharfinger.upstreams.config_files import MAX_ENV_FILE_BYTES
@@ -146,6 +148,44 @@ def test_disabled_servers_and_filters_of_tools_are_read_from_other_hosts() -> No
     assert (codex.disabled, codex.include_tools, codex.exclude_tools) == (True, ("a",), ("b",))
 
 
+@pytest.mark.parametrize("key", ["disabled", "enabled"])
+def test_null_has_the_effect_of_a_missing_member(key: str) -> None:
+    """A bug: null was refused, which hosts accept."""
+    assert not read_entry({"command": "x", key: None}).disabled
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"httpUrl": "https://x.test/", "headers": {"A": "b"}},
+        {"serverUrl": "https://x.test/", "http_headers": {"A": "b"}, "env_http_headers": {"C": "TOKEN"}},
+        {"url": "https://x.test/", "headers": {"A": 1}, "bearer_token_env_var": "TOKEN", "command": None},
+        {"command": "x", "args": ["a", 1], "envFile": "it.env", "env": {"B": True}, "cwd": "~/here"},
+        {"command": ["x", "y"], "disabled": None, "includeTools": ["a"], "wharfinger": {"idleSeconds": 60}},
+        {"httpUrl": "https://x.test/", "disabled": True},
+    ],
+)
+def test_an_entry_in_python_means_what_it_means_in_a_file(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: in Python, `envFile`, `bearer_token_env_var` and others had no effect, and `httpUrl` was refused."""
+    monkeypatch.setenv("TOKEN", "t")
+    Path("it.env").write_text("LAST=1\n")
+    from_file = msgspec.structs.replace(read_entry(entry, environ=os.environ), file="")
+    assert configs_of({"it": entry}) == [from_file]
+    assert [config.target for config in configs_of([entry])] == [from_file.target]
+
+
+def test_placeholders_of_an_entry_in_python_stay_as_they_are() -> None:
+    (config,) = configs_of({"it": {"command": "x", "args": ["${NONE}"], "env": {"KEY": "${input:key}"}}})
+    assert (config.target, config.env, config.cwd) == (["x", "${NONE}"], {"KEY": "${input:key}"}, None)
+
+
+def test_an_entry_in_python_that_needs_a_missing_variable_or_file_is_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"^'it' needs the variable NONE \(bearer_token_env_var\)"):
+        Host({"it": {"url": "https://x.test/", "bearer_token_env_var": "NONE"}})
+    with pytest.raises(InvalidConfiguration, match=r"^'it': cannot read its envFile"):
+        Host({"it": {"command": "x", "envFile": "none.env"}})
+
+
 def test_the_wharfinger_key_of_an_entry_is_read() -> None:
     options = {"prefix": "p", "expose": ["get_*"], "hide": ["x"], "rename": {"a": "b"}, "idleSeconds": 60,
            "timeoutSeconds": MAX_SECONDS}  # fmt: skip
@@ -271,6 +311,7 @@ def test_a_url_uses_the_saved_sign_in_unless_it_has_its_own_header() -> None:
 def test_targets_without_names_are_named_after_their_server_host_or_command() -> None:
     host = Host([Server("docs"), Server("docs"), "https://harbour.example/mcp", {"command": "charts"}])
     assert list(host.servers) == ["docs", "docs_2", "harbour.example", "charts"]
+    assert list(Host([{"httpUrl": "https://harbour.example/mcp"}]).servers) == ["harbour.example"]
     with pytest.raises(InvalidConfiguration, match=r"Give a list of targets"):
         Host("https://harbour.example/mcp")
     with pytest.raises(InvalidConfiguration, match="'it': 'nothing' is not a target"):

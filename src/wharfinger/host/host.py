@@ -33,7 +33,8 @@ from wharfinger.host.questions import Questions, Review
 from wharfinger.protocol.interfaces import Store
 from wharfinger.record import AuditLog
 from wharfinger.store.memory import MemoryStore
-from wharfinger.upstreams.config import ServerConfig, read_config, read_host_config, server_config
+from wharfinger.upstreams.config import ServerConfig, config_of, no_answer, read_config, read_host_config
+from wharfinger.upstreams.config_files import ConfiguredServer
 from wharfinger.upstreams.host_formats import HOSTS
 from wharfinger.upstreams.placeholders import Ask, InvalidConfiguration
 from wharfinger.upstreams.public_names import distinct_names, name_of_target
@@ -331,16 +332,22 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
             "Give a list of targets, or a mapping of names to targets; Host.from_config reads a file."
         )
     if isinstance(servers, Mapping):
-        named: list[tuple[str, Any]] = list(servers.items())
-    else:
-        names = [target.name if isinstance(target, ServerConfig) else name_of_target(target) for target in servers]
-        named = list(zip(distinct_names(names), servers, strict=True))
-    configs: list[ServerConfig] = []
-    for name, target in named:
-        if isinstance(target, ServerConfig):
-            configs.append(msgspec.structs.replace(target, name=name))
-        elif isinstance(target, Mapping):
-            configs.append(server_config(name, target))  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            configs.append(ServerConfig(name=name, target=target))
-    return configs
+        named: Mapping[str, Target | ServerConfig] = servers
+        return [config_of_target(name, target) for name, target in named.items()]
+    configs = [config_of_target("server", target) for target in servers]
+    names = [
+        target.name if isinstance(target, ServerConfig) else name_of_target(config.target)
+        for target, config in zip(servers, configs, strict=True)
+    ]
+    distinct = distinct_names(names)
+    return [msgspec.structs.replace(config, name=name) for config, name in zip(configs, distinct, strict=True)]
+
+
+def config_of_target(name: str, target: Target | ServerConfig) -> ServerConfig:
+    """Return the configuration of a target, with this name. Raises InvalidConfiguration if its entry cannot be used."""
+    if isinstance(target, ServerConfig):
+        return msgspec.structs.replace(target, name=name)
+    if isinstance(target, Mapping):
+        server = ConfiguredServer(name, None, target)  # pyright: ignore[reportUnknownArgumentType]
+        return config_of(server, os.environ, no_answer, {})
+    return ServerConfig(name=name, target=target)

@@ -10,13 +10,13 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.client.connect import Target
-from wharfinger.client.host_entry import read_entry
+from wharfinger.client.host_entry import HostEntry, read_entry
 from wharfinger.content.globs import MAX_PATTERN_CHARACTERS
 from wharfinger.upstreams.config_files import ConfiguredServer, expanded, servers_in
 from wharfinger.upstreams.host_formats import HOSTS, user_file
 from wharfinger.upstreams.placeholders import Ask, InvalidConfiguration, Placeholders
 
-__all__ = ["ServerConfig", "read_config", "read_host_config", "server_config"]
+__all__ = ["ServerConfig", "read_config", "read_host_config"]
 
 OWN_KEY = "wharfinger"
 """The member of an entry that has our own keys."""
@@ -27,24 +27,24 @@ MAX_PREFIX_CHARACTERS = 32
 MAX_REPORTED_ENTRIES = 10
 """The maximum number of entries that are named in the error for a file in which none is usable."""
 NO_TARGET = ["false"]
-"""The target of a server that is never started: the command `false`."""
+"""The target of a server that is never started, because its entry cannot be used: the command `false`."""
 
 HOST_KEYS = frozenset(
     {
-        "type", "transport", "command", "args", "env", "envFile", "cwd", "url", "httpUrl", "serverUrl", "headers",
-        "http_headers", "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools",
-        "excludeTools", "enabled_tools", "disabled_tools", OWN_KEY,
+        "command", "args", "env", "envFile", "cwd", "url", "httpUrl", "serverUrl", "headers", "http_headers",
+        "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools", "excludeTools",
+        "enabled_tools", "disabled_tools", OWN_KEY,
     }
 )  # fmt: skip
-"""The keys of hosts that have an effect. An unknown key that resembles one of them is an error; others are ignored."""
+"""Keys that have an effect. An unknown key that resembles one of them is an error; other unknown keys are ignored."""
 OTHER_KEYS = frozenset(
     {
         "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
         "id", "name", "oauth", "required", "scopes", "scope", "startup_timeout_ms", "startup_timeout_sec",
-        "targetAudience", "timeout", "title", "tool_timeout_sec", "tools", "trust", "version",
+        "targetAudience", "timeout", "title", "tool_timeout_sec", "tools", "transport", "trust", "type", "version",
     }
 )  # fmt: skip
-"""Keys of hosts that have no effect here. For example, a server that another host trusts is not trusted."""
+"""Known keys that have no effect here. For example, a server that another host trusts is not trusted."""
 SIMILARITY = 0.8
 """How similar an unknown key must be to one of `HOST_KEYS` to be refused, from 0 to 1 (`difflib`)."""
 
@@ -59,9 +59,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     disabled: bool = False
     include_tools: Sequence[str] | None = None
-    """The only tools to offer, by the server's own names; None to offer all."""
+    """The server's own names of the only tools to offer; None to offer all."""
     exclude_tools: Sequence[str] = ()
-    """Tools that are not offered."""
+    """The server's own names of tools that are not offered."""
     prefix: str | None = None
     """The prefix of its tools' and prompts' names, instead of the server's name; empty for none."""
     expose: Sequence[str] = ()
@@ -101,9 +101,11 @@ def read_config(
 ) -> list[ServerConfig]:
     """Read the servers of a host's file: `mcpServers` of most hosts, `servers` of VS Code, `mcp_servers` of Codex.
 
-    Placeholders are filled in from `environ`. The value of `${input:id}` comes from the mapping `inputs`, else from the
-    variable `WHARFINGER_INPUT_<ID>`, else from the function `inputs`, which gets the id and the object that describes
-    the input. The placeholders of disabled servers stay as they are.
+    Placeholders are filled in from `environ`. `inputs` is a mapping with the values of `${input:id}` by their id, or a
+    function that is called with the id and the object that describes the input. An input that the mapping does not have
+    is the variable `WHARFINGER_INPUT_<ID>`; the function is called if there is no such variable.
+
+    The placeholders of a disabled server stay as they are. If its entry cannot be used, its target is `["false"]`.
 
     An entry that cannot be used does not affect the others; its `invalid` says what to change.
 
@@ -116,12 +118,14 @@ def read_config(
     except FileNotFoundError:
         raise InvalidConfiguration(f"{file}: no such file.") from None
     if not servers:
-        raise InvalidConfiguration(f'{file} configures no server: it has no "mcpServers" or "servers" with an entry.')
+        raise InvalidConfiguration(
+            f'{file} configures no server: it has no entry in "mcpServers", "servers" or "mcp_servers".'
+        )
     if len(servers) > MAX_SERVERS:
         raise InvalidConfiguration(f"{file} configures {len(servers):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
-    answered: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    configs = [config_or_invalid(server, environ, ask, answered) for server in servers]
+    input_values: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+    configs = [config_or_invalid(server, environ, ask, input_values) for server in servers]
     if all(config.invalid for config in configs):
         raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_REPORTED_ENTRIES]))
     return configs
@@ -148,69 +152,69 @@ def no_answer(name: str, described: Mapping[str, Any]) -> None:
     """Return None: there is no one to ask."""
 
 
-def config_of(server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]) -> ServerConfig:
-    """Return the configuration of one entry of a file. `answered` has the inputs that were asked for, by their id.
-
-    Raises:
-        InvalidConfiguration: the entry cannot be used.
-    """
-    folder = server.folder.absolute()
-    placeholders = Placeholders(server.name_in_errors, folder, server.inputs, environ, ask, answered)
-    return server_config(server.name, server.entry, placeholders=placeholders, server=server)
-
-
 def config_or_invalid(
-    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]
+    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, input_values: dict[str, str]
 ) -> ServerConfig:
     """Return the configuration of one entry of a file; if the entry cannot be used, one whose `invalid` says why."""
     try:
-        return config_of(server, environ, ask, answered)
+        return config_of(server, environ, ask, input_values)
     except InvalidConfiguration as error:
         return ServerConfig(name=server.name, target=NO_TARGET, file=str(server.file), invalid=str(error))
 
 
-def server_config(
-    name: str,
-    entry: Mapping[str, Any],
-    *,
-    placeholders: Placeholders | None = None,
-    server: ConfiguredServer | None = None,
+def config_of(
+    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, input_values: dict[str, str]
 ) -> ServerConfig:
-    """Return the configuration of an entry. Without `placeholders`, `${…}` stays as it is.
+    """Return the configuration of one entry. `${…}` stays as it is in an entry that is not from a file.
+
+    `input_values` has the known values of inputs by their id; those that `ask` returns are added to it.
 
     Raises:
         InvalidConfiguration: the entry cannot be used; the message says what to change.
     """
-    name_in_errors = repr(name) if placeholders is None else placeholders.name_in_errors
+    entry, name_in_errors = server.entry, server.name_in_errors
     check_keys(name_in_errors, entry)
     own = read_own_keys(name_in_errors, entry.get(OWN_KEY))
-    disabled = read_flag(name_in_errors, entry, "disabled") or not read_flag(
-        name_in_errors, entry, "enabled", default=True
-    )
-    if placeholders is not None and server is not None and not disabled:
-        entry = {**entry, **expanded(server, placeholders)}
-    try:
-        connection = read_entry({key: entry[key] for key in _CONNECTION_KEYS if entry.get(key) is not None})
-    except ValueError as error:
-        if not disabled:
+    disabled = read_flag(name_in_errors, entry, "disabled", default=False)
+    disabled = disabled or not read_flag(name_in_errors, entry, "enabled", default=True)
+    if disabled:
+        connection = connection_of_disabled(entry)
+    else:
+        placeholders = Placeholders(
+            name_in_errors,
+            server.folder.absolute(),
+            server.inputs,
+            environ,
+            ask,
+            input_values,
+            literal=server.file is None,
+        )
+        values = expanded(server, placeholders)
+        try:
+            connection = read_entry(values)
+        except ValueError as error:
             raise InvalidConfiguration(f"{name_in_errors}: {error}") from None
-        connection = read_entry({"command": NO_TARGET[0]})
-    include = read_names(name_in_errors, entry, "includeTools", "enabled_tools")
     return ServerConfig(
-        name=name,
+        name=server.name,
         target=connection.target,
         env=connection.env,
         headers=connection.headers,
         cwd=connection.cwd,
         disabled=disabled,
-        include_tools=include,
+        include_tools=read_names(name_in_errors, entry, "includeTools", "enabled_tools"),
         exclude_tools=read_names(name_in_errors, entry, "excludeTools", "disabled_tools") or (),
-        file=str(server.file) if server is not None else "",
+        file="" if server.file is None else str(server.file),
         **msgspec.structs.asdict(own),
     )
 
 
-_CONNECTION_KEYS = ("url", "headers", "command", "args", "env", "cwd")
+def connection_of_disabled(entry: Mapping[str, Any]) -> HostEntry:
+    """Return how to reach a disabled server, with its placeholders as they are, or `NO_TARGET` if it cannot be used."""
+    keys = ("url", "headers", "command", "args", "env", "cwd")
+    try:
+        return read_entry({key: entry[key] for key in keys if entry.get(key) is not None})
+    except ValueError:
+        return HostEntry(NO_TARGET, {}, {}, None)
 
 
 def check_keys(name_in_errors: str, entry: Mapping[str, Any]) -> None:
@@ -262,9 +266,11 @@ def read_own_keys(name_in_errors: str, value: object) -> OwnKeys:
     return own
 
 
-def read_flag(name_in_errors: str, entry: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """Read a member that is true or false. Raises InvalidConfiguration if it is anything else."""
-    value = entry.get(key, default)
+def read_flag(name_in_errors: str, entry: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """Read a member that is true or false; null means the default. Raises InvalidConfiguration for anything else."""
+    value = entry.get(key)
+    if value is None:
+        return default
     if not isinstance(value, bool):
         raise InvalidConfiguration(f"{name_in_errors}: {key} must be true or false, not {value!r}.")
     return value

@@ -22,25 +22,27 @@ MAX_ENV_FILE_BYTES = 1024 * 1024
 
 
 class ConfiguredServer(NamedTuple):
-    """One entry of a file, with `${…}` placeholders; `inputs` describes VS Code's inputs by their id."""
+    """One entry of a configuration, with `${…}` placeholders."""
 
     name: str
-    file: Path
+    file: Path | None
+    """The file with the entry; None for an entry that a program passes to `Host`."""
     entry: Mapping[str, Any]
-    inputs: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, Mapping[str, Any]] = {}
+    """The descriptions of VS Code's inputs, by their id."""
 
     @property
     def folder(self) -> Path:
-        """The folder of the project that the file belongs to, or the current folder if the file is the user's."""
-        if self.file in user_files():
+        """The folder of the file's project; the current folder if the file is the user's, or there is none."""
+        if self.file is None or self.file in user_files():
             return HERE
         parent = self.file.parent
         return parent.parent if parent.name in PROJECT_FOLDERS else parent
 
     @property
     def name_in_errors(self) -> str:
-        """The server's name and its file, with which the messages of errors begin."""
-        return f"{self.name!r} in {self.file}"
+        """The server's name, and its file if it has one, with which the messages of errors begin."""
+        return repr(self.name) if self.file is None else f"{self.name!r} in {self.file}"
 
     @property
     def address(self) -> str:
@@ -157,7 +159,6 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
             URL nor a command.
     """
     entry, fill = server.entry, placeholders.fill
-    env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}
     if server.address:
         return {"url": fill(server.address, "url"), "headers": read_headers(placeholders, entry)}
     command: object = entry.get("command")
@@ -174,6 +175,7 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
         cwd = str(server.folder / Path(fill(cwd, "cwd")).expanduser())
     else:
         cwd = None if server.folder == HERE else str(server.folder)
+    env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}
     return {"command": program, "args": rest, "env": env, "cwd": cwd}
 
 
@@ -195,10 +197,10 @@ def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -
         InvalidConfiguration: the member is not an object, or a placeholder cannot be filled in.
     """
     table: object = entry.get(key) or {}
-    if not isinstance(table, dict):
+    if not isinstance(table, Mapping):
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: {key} is not an object.")
     strings: dict[str, str] = {}
-    for name, value in cast("dict[str, object]", table).items():
+    for name, value in cast("Mapping[str, object]", table).items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             strings[name] = placeholders.fill(text, f"{key} {name}")

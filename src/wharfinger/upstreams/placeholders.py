@@ -39,15 +39,17 @@ class Placeholders(NamedTuple):
     """Fills in the placeholders of one server."""
 
     name_in_errors: str
-    """The server's name and its file, with which the messages of errors begin."""
+    """The server's name, and its file if it has one, with which the messages of errors begin."""
     folder: Path
     """The folder of the workspace."""
     inputs: Mapping[str, Mapping[str, Any]]
     """The inputs that the file describes, by their id."""
     environ: Mapping[str, str]
     ask: Ask
-    answered: dict[str, str]
-    """The values of the inputs that have one, by the id of the input."""
+    input_values: dict[str, str]
+    """The values of inputs by their id. `fill` adds each one that it finds, so that `ask` is called once for each."""
+    literal: bool = False
+    """Whether `fill` returns each text as it is."""
 
     def fill(self, text: str, place: str) -> str:
         """Fill in the placeholders of one value. `place` says in errors where the value is.
@@ -55,11 +57,18 @@ class Placeholders(NamedTuple):
         Raises:
             InvalidConfiguration: a variable is not set, an input has no value, or it is a placeholder of another kind.
         """
-        return PLACEHOLDER.sub(lambda match: self._value_of(match, place), text)
+        return text if self.literal else PLACEHOLDER.sub(lambda match: self._value_of(match, place), text)
 
     def variable(self, name: str, place: str) -> str:
-        """Return the value of a variable whose name is written without `${…}`."""
-        return self.fill(f"${{env:{name}}}", place)
+        """Return the value of a variable. `place` says in errors where it is needed.
+
+        Raises:
+            InvalidConfiguration: it is not set.
+        """
+        value = self.environ.get(name)
+        if value is None:
+            raise InvalidConfiguration(f"{self.name_in_errors} needs the variable {name} ({place}), which is not set.")
+        return value
 
     def _value_of(self, match: re.Match[str], place: str) -> str:
         kind, name, default, bare = match["kind"], match["name"], match["default"], match["bare"]
@@ -73,15 +82,10 @@ class Placeholders(NamedTuple):
             raise InvalidConfiguration(
                 f"{self.name_in_errors} needs {match.group()} ({place}), which only its own host can fill in."
             )
-        value = self.environ.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            raise InvalidConfiguration(f"{self.name_in_errors} needs the variable {name} ({place}), which is not set.")
-        return value
+        return self.variable(name, place) if default is None else self.environ.get(name, default)
 
     def _input(self, name: str, place: str) -> str:
-        if name not in self.answered:
+        if name not in self.input_values:
             described = self.inputs.get(name, {})
             variable = variable_of(name)
             answer = self.environ.get(variable)
@@ -91,8 +95,8 @@ class Placeholders(NamedTuple):
                 about = str(described.get("description") or name)
                 needed = f"{self.name_in_errors} needs the input {name!r} ({place}; {about})"
                 raise InvalidConfiguration(f"{needed}: set {variable}, or run it at a terminal.")
-            self.answered[name] = answer
-        return self.answered[name]
+            self.input_values[name] = answer
+        return self.input_values[name]
 
 
 PREDEFINED: dict[str, Callable[[Path], str]] = {

@@ -113,13 +113,6 @@ def name_of_target(target: object) -> str:
 
     The name of a target that cannot be used is `server`.
     """
-    if isinstance(target, Mapping):
-        from wharfinger.client.host_entry import read_entry
-
-        try:
-            target = read_entry(target).target  # pyright: ignore[reportUnknownArgumentType]
-        except ValueError:
-            return "server"
     if isinstance(target, str) and is_http_url(target):
         return urlsplit(target).hostname or "server"
     if isinstance(target, str | os.PathLike):
