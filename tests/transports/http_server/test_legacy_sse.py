@@ -200,6 +200,50 @@ def test_drain_lets_requests_finish_and_ends_the_stream() -> None:
         assert client.stream.event() is None
 
 
+def test_a_response_is_accepted_while_requests_are_refused_because_too_many_run() -> None:
+    """A bug: it was refused, so that the request that waited for it could not end."""
+    with ServerThread(limits=HttpLimits(session_requests=1)) as http, SseClient(http).initialize() as client:
+        question = client.request("resources/read", {"uri": "test://ask"}, "r")
+        assert client.post({"id": "p", "method": "ping"}) == 503
+        assert client.post({"id": question["id"], "result": {"roots": []}}) == 202
+        assert client.stream.event()["id"] == "r"
+        assert client.request("ping", id="p")["id"] == "p"
+
+
+def test_a_cancellation_is_accepted_while_requests_are_refused_because_too_many_run() -> None:
+    """A bug: it was refused, so that the request that it cancels went on."""
+    with ServerThread(limits=HttpLimits(session_requests=1)) as http, SseClient(http).initialize() as client:
+        assert client.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
+        assert http.service.arrived.acquire(timeout=40)
+        assert client.post({"method": "notifications/cancelled", "params": {"requestId": "w"}}) == 202
+        assert http.service.ended.acquire(timeout=40)
+        assert client.request("ping", id="p")["id"] == "p"
+
+
+def test_a_response_in_a_batch_is_accepted_although_the_requests_of_the_batch_are_refused() -> None:
+    limits = HttpLimits(session_requests=1)
+    with ServerThread(limits=limits) as http, SseClient(http).initialize("2025-03-26") as client:
+        question = client.request("resources/read", {"uri": "test://ask"}, "r")
+        response = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}
+        batch = [{"jsonrpc": "2.0", "id": "p", "method": "ping"}, response]
+        assert client.post(json.dumps(batch).encode()) == 503
+        assert client.stream.event()["id"] == "r"
+        assert client.request("ping", id="p")["id"] == "p"
+
+
+def test_a_response_is_accepted_while_the_server_stops() -> None:
+    """A bug: it was refused, so that the server waited in vain for the request to end."""
+    with ServerThread() as http, SseClient(http).initialize() as client:
+        question = client.request("resources/read", {"uri": "test://ask"}, "r")
+        sse = find_app(http).sse
+        assert sse is not None
+        http.call(sse.drain)
+        assert client.post({"id": "p", "method": "ping"}) == 503
+        assert client.post({"id": question["id"], "result": {"roots": []}}) == 202
+        assert client.stream.event()["id"] == "r"
+        assert client.stream.event() is None
+
+
 def test_http_with_sse_can_be_disabled() -> None:
     with ServerThread(sse=False) as http, http.connect() as client:
         assert client.fetch("GET", "/sse", accept="text/event-stream").status == 404

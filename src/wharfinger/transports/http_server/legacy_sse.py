@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.errors import Overloaded
+from wharfinger.protocol.events import Reply
 from wharfinger.protocol.http.rules import ACCEPTS_EVENTS, HttpRefusal, check_stream
 from wharfinger.protocol.interfaces import Service
 from wharfinger.protocol.principal import Principal
@@ -40,7 +41,7 @@ class SseSessions:
     def __init__(self, service: Service, calls: OpenCalls, requests: Shares) -> None:
         self.service = service
         self.requests = requests
-        """The number of requests that run in all sessions, by owner."""
+        """The number of requests that run in all sessions, with those of Streamable HTTP, by owner."""
         self.calls = calls
         self.draining = False
         self._table: dict[tuple[str, str], _SseSession] = {}
@@ -88,21 +89,20 @@ class SseSessions:
 
         Raises:
             HttpRefusal: there is no such session (404).
-            Overloaded: too many requests run, or the server is stopping.
+            Overloaded: it is a request, and too many requests run, or the server is stopping.
         """
         name, _, id = query.partition(b"=")
         session = self._table.get((principal.key, id.decode("latin-1"))) if name == b"session_id" else None
         if session is None:
             raise HttpRefusal(404, "There is no such session, or it has ended: open one with GET /sse.")
-        if session.draining:
-            raise Overloaded("The server is stopping.")
-        if not self.requests.has_room(session.call.owner, self.calls.limits.session_requests):
-            raise Overloaded("Too many requests are in flight: try again later.")
         session.peer.session.renew(principal)
         session.receive(body)
 
     def drain(self) -> None:
-        """Let every request finish, then end every stream."""
+        """Open no more sessions and accept no more requests. End each stream when its requests have ended.
+
+        Long requests are ended, and the others finish, as `StreamServer.drain` says.
+        """
         self.draining = True
         for session in list(self._table.values()):
             session.drain()
@@ -123,12 +123,34 @@ class _SseSession(StreamServer):
         self.ended.add_done_callback(lambda _: call.cancel(CancelReason.STREAM_ENDED))
 
     def receive(self, body: bytes) -> None:
-        """Receive one message."""
+        """Receive one message.
+
+        Raises:
+            Overloaded: it is a request, or a batch with one, and too many requests run, or the server is stopping.
+        """
         event = self.peer.receive(body)
+        events = event.events if isinstance(event, Batch) else [event]
+        try:
+            if any(isinstance(each, Request) for each in events):
+                self.check_room()
+        except Overloaded as error:
+            for each in events:
+                if isinstance(each, Request):
+                    self.peer.fail(each, error)
+                elif not isinstance(each, Reply | None):
+                    self.dispatch(each)
+            raise
         if isinstance(event, Request):
             self.begin(event)
         elif event is not None:
             self.dispatch(event)
+
+    def check_room(self) -> None:
+        """Raise Overloaded if no further request may run."""
+        if self.draining:
+            raise Overloaded("The server is stopping.")
+        if not self.requests.has_room(self.call.owner, self.call.calls.limits.session_requests):
+            raise Overloaded("Too many requests are in flight: try again later.")
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:
         """Serve a request, and count it for its owner."""
@@ -186,7 +208,7 @@ class _SseTransport(EventStream):
         return self.closed
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Drop the queued events, and end the stream as soon as the connection has accepted the last write."""
         self.closed = True
         self._queue.clear()
         self._call.cancel(CancelReason.STREAM_ENDED)
