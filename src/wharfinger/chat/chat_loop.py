@@ -14,7 +14,7 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.chat_display import ChatDisplay
-from wharfinger.chat.conversation import Conversation
+from wharfinger.chat.conversation import Conversation, stopped_result
 from wharfinger.chat.model_clients import ModelAnswer, ModelClient, Usage
 from wharfinger.chat.model_clients.message_parts import PICTURE_TYPES
 from wharfinger.chat.model_clients.streamed_answer import AnswerRequest
@@ -33,6 +33,7 @@ MAX_INSTRUCTION_CHARACTERS = 4_000
 MAX_SAMPLE_TOKENS = 32_768
 """Maximum tokens of an answer that a server requests by sampling."""
 STOPPED_MARK = " [stopped by the user]"
+FAILED_MARK = " [cut off by an error]"
 
 SYSTEM = (
     "You answer questions with the help of servers that give you resources and tools."
@@ -57,11 +58,12 @@ class ChatOptions(msgspec.Struct, kw_only=True):
 
 
 class CompletedCall(msgspec.Struct):
-    """A tool call that was run, and whether it failed."""
+    """A tool call of the model that has a result. It was not run if, for example, the user refused it."""
 
     name: str
     arguments: dict[str, Any]
     is_error: bool
+    """Whether its result is an error."""
 
 
 class ChatAnswer(msgspec.Struct):
@@ -95,7 +97,8 @@ class Chat:
     async def ask(self, question: str) -> ChatAnswer:
         """Answer a question, and add both to the conversation.
 
-        A question without any answer is removed from the conversation, so that it can be asked again.
+        If this fails or is cancelled before any part of the answer has arrived, the question is removed again, as if it
+        had not been asked.
 
         Raises:
             ModelError: the endpoint failed.
@@ -108,7 +111,7 @@ class Chat:
         )
         self.display.context(context.used, context.missing)
         answer.resources = context.used
-        first, versions = len(conversation.messages), dict(conversation.versions)
+        first, versions, title = len(conversation.messages), dict(conversation.versions), conversation.title
         conversation.versions.update(context.versions)
         conversation.add_question(question, context.content)
         try:
@@ -117,7 +120,7 @@ class Chat:
             conversation.repair()
             if len(conversation.messages) == first + 1:
                 del conversation.messages[first:]
-                conversation.versions = versions
+                conversation.versions, conversation.title = versions, title
             raise
         finally:
             conversation.usage.add(answer.usage)
@@ -161,10 +164,15 @@ class Chat:
             self.display.end()
             for call in model_answer.calls:
                 self.display.call(call)
-            results = await asyncio.gather(
-                *(self._run(call, model_answer.invalid.get(call.id, ""), definitions) for call in model_answer.calls)
-            )
-            self.conversation.add_results(list(results))
+            tasks = [
+                asyncio.create_task(self._run(call, model_answer.invalid.get(call.id, ""), definitions))
+                for call in model_answer.calls
+            ]
+            try:
+                await asyncio.gather(*tasks)
+            finally:  # if this is cancelled, calls that have finished keep their results
+                results = [result_of(call, task) for call, task in zip(model_answer.calls, tasks, strict=True)]
+                self.conversation.add_results(results)
             for call, result in zip(model_answer.calls, results, strict=True):
                 answer.calls.append(CompletedCall(call.name, dict(call.input), result.is_error is True))
         answer.stop_reason = "maxRounds"
@@ -190,7 +198,7 @@ class Chat:
         try:
             model_answer = await self.model.answer(request, show)
         except BaseException as error:
-            mark = STOPPED_MARK if isinstance(error, asyncio.CancelledError) else " [the connection failed]"
+            mark = STOPPED_MARK if isinstance(error, asyncio.CancelledError) else FAILED_MARK
             if text := "".join(pieces):
                 self.conversation.add_answer([t.TextContent(text=text + mark)])
             raise
@@ -225,6 +233,13 @@ class Chat:
         )
         self.display.result(call, result)
         return result
+
+
+def result_of(call: t.ToolUseContent, task: asyncio.Task[t.ToolResultContent]) -> t.ToolResultContent:
+    """Return the result of a call, or, if it has none, one that says that it was stopped."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return stopped_result(call.id)
+    return task.result()
 
 
 def part_content(part: str | FileOutput) -> t.ContentBlock:

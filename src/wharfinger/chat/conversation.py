@@ -15,7 +15,7 @@ from wharfinger.chat.model_clients.message_parts import blocks_of
 from wharfinger.chat.model_clients.streamed_answer import Usage
 from wharfinger.content.text import printable
 
-__all__ = ["STOPPED", "Conversation"]
+__all__ = ["STOPPED", "Conversation", "stopped_result"]
 
 STOPPED = "The user stopped this call; it may or may not have had an effect."
 """The result of a tool call that was stopped."""

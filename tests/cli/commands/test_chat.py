@@ -306,7 +306,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
 def test_ctrl_c_stops_a_tool_call_at_its_server(
     each_api: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
-    each_api.answer(Call("wait"), Call("look", id="call-2"))
+    each_api.answer(Call("wait"), Call("wait", id="call-2"))
     chat = start_chat(each_api, "--approve", "never")
     chat.send("wait")
     wait_until((tmp_path / "waiting").exists, "the tool is called")
