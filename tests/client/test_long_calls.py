@@ -775,6 +775,10 @@ ACCEPTED = t.ElicitResult(action="accept", content={"masts": 3})
         ({}, {"action": "accept", "content": {"name": "Mary"}}),
         (ACCEPTED, {"action": "accept", "content": {"name": "Mary", "masts": 3}}),
         (t.ElicitResult(action="accept"), {"action": "accept", "content": {"name": "Mary"}}),
+        (
+            t.ElicitResult(action="accept", content={"masts": 3}, meta={"a": 1}),
+            {"action": "accept", "content": {"name": "Mary", "masts": 3}, "_meta": {"a": 1}},
+        ),
         (t.ElicitResult(action="decline", content={"masts": 3}), {"action": "decline"}),
         (t.ElicitResult(action="cancel", content={"masts": 3}), {"action": "cancel"}),
         ("decline", {"action": "decline"}),

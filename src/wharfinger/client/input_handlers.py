@@ -32,16 +32,20 @@ from wharfinger.transports.timeouts import PausableTimeout
 __all__ = ["Consent", "Elicit", "InputHandlers", "Roots", "Sample", "sampling_result"]
 
 Elicit = Callable[[t.ElicitRequestParams], Awaitable[Any]]
-"""Shows a form. Returns the fields (a value that encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult."""
+"""Shows a form. Returns the fields (a value that encodes to an object), `"decline"`, `"cancel"`, or an ElicitResult.
+
+It may also raise `Declined` or `Cancelled`.
+"""
 
 Consent = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows the whole URL to the user and asks before opening it.
 
-Returns True if the user opened it; otherwise False, `"decline"` or `"cancel"`. It may also return an ElicitResult.
+Returns True if the user opened it; otherwise False, `"decline"` or `"cancel"`. It may also return an ElicitResult, or
+raise `Declined` or `Cancelled`.
 """
 
 Sample = Callable[[t.CreateMessageRequestParams], Awaitable[str | t.CreateMessageResult]]
-"""Asks a model. Returns its text, or the whole result."""
+"""Asks a model. Returns its text, or the whole result. Raises `Declined` or `Cancelled` if the user refuses."""
 
 RootLike = str | os.PathLike[str] | t.Root
 Roots = Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]]
@@ -66,8 +70,12 @@ class InputHandlers:
         sampling_tools: bool = False,
         roots: Roots | None = None,
     ) -> None:
-        """Raises TypeError if a handler cannot be called, if `roots` are neither a sequence nor a function, or if there
-        is `sampling_tools` without `sampling`."""
+        """Check the handlers.
+
+        Raises:
+            TypeError: a handler cannot be called; `roots` is neither a function nor a sequence, or is a single path; or
+                `sampling_tools` is given without `sampling`.
+        """
         for name, handler in (("elicitation", elicitation), ("consent", consent), ("sampling", sampling)):
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be an async function, not {type(handler).__name__}.")
@@ -116,6 +124,7 @@ class InputHandlers:
 
         Raises:
             ProtocolError: the error to send instead of a result.
+            Exception: what a handler raises, except Declined and Cancelled.
         """
         method = message.method if isinstance(message.method, str) else ""
         handle = self._by_method.get(method)
@@ -139,8 +148,10 @@ class InputHandlers:
         """Answer the questions of one result in order. Returns the answers by the same keys.
 
         Raises:
-            InvalidResponse: the server asks for something that the client did not declare, or in an invalid way.
-            Exception: what a handler raises.
+            InvalidResponse: the server asks too many questions, asks for something that the client did not declare, or
+                asks in an invalid way.
+            ProtocolError: the user refused a sampling request.
+            Exception: what a handler raises, except Declined and Cancelled.
         """
         if len(questions) > MAX_QUESTIONS:
             raise InvalidResponse(f"The server asks {len(questions)} questions at once; {MAX_QUESTIONS} are allowed.")
@@ -160,7 +171,15 @@ class InputHandlers:
         return answers
 
     async def visit_urls(self, visits: Sequence[t.ElicitRequestParams]) -> bool:
-        """Ask for consent to open each of these URLs. Returns whether the user opened all of them."""
+        """Ask the user to open these URLs, one after the other. Returns whether all were opened.
+
+        No other URL is asked for after one that the user did not open. Returns False also if there is no URL, or no
+        handler to ask.
+
+        Raises:
+            InvalidParams: the server asks in an invalid way.
+            Exception: what the handler raises, except Declined and Cancelled.
+        """
         if self._consent is None or not visits:
             return False
         for visit in visits:
@@ -273,10 +292,12 @@ def _consent_result(answer: Any) -> t.ElicitResult:
 
 def _form_result(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
     """Return the answer to a form; missing fields get the form's defaults (2025-11-25, elicitation)."""
+    accepted = t.ElicitResult(action="accept")
+    fields: Any
     if isinstance(answer, t.ElicitResult):
         if answer.action != "accept":
             return msgspec.structs.replace(answer, content=UNSET)
-        fields: Any = {} if answer.content is UNSET else answer.content
+        accepted, fields = answer, {} if answer.content is UNSET else answer.content
     elif isinstance(answer, str):
         if answer not in _REFUSALS:
             raise TypeError(f"An elicitation handler returns fields, 'decline' or 'cancel', not {answer!r}.")
@@ -291,7 +312,7 @@ def _form_result(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult
         for name, field in question.requested_schema.properties.items()
         if not isinstance(field.default, UnsetType)
     }
-    return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", fields)})
+    return msgspec.structs.replace(accepted, content={**defaults, **cast("dict[str, Any]", fields)})
 
 
 def _root(value: RootLike) -> t.Root:
