@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from wharfinger.record.audit_line import (
     MAX_FIELD_CHARACTERS,
+    MAX_SEARCHED_CHARACTERS,
     MAX_TARGET_CHARACTERS,
     AuditLine,
     encode_line,
@@ -49,6 +50,16 @@ def test_fields_are_cut_beyond_their_bound() -> None:
     assert cut["target"] == "t" * MAX_TARGET_CHARACTERS + "…(+1)"
     assert cut["subject"] == "s" * MAX_FIELD_CHARACTERS + "…(+1)"
     assert json.loads(encode(target="t" * 1_000_000))["target"].endswith(f"…(+{1_000_000 - MAX_TARGET_CHARACTERS})")
+
+
+def test_the_number_of_characters_left_out_does_not_count_a_removed_password() -> None:
+    """A bug: the number was that of the whole target less the limit, although less than the limit was written."""
+    uri = f"https://ann:{'p' * (MAX_SEARCHED_CHARACTERS - 20)}@host"
+    assert json.loads(encode(target=uri + "/" * (MAX_SEARCHED_CHARACTERS - len(uri))))["target"] == (
+        "https://ann@host" + "/" * (MAX_SEARCHED_CHARACTERS - len(uri))
+    )
+    cut = json.loads(encode(target=uri + "/" * (MAX_SEARCHED_CHARACTERS - len(uri) + 1)))["target"]
+    assert cut == "https://ann@host" + "/" * (MAX_SEARCHED_CHARACTERS - len(uri)) + "…(+1)"
 
 
 def test_a_password_in_a_uri_is_left_out() -> None:

@@ -38,11 +38,11 @@ ACTIONS = {
 """The action of each method. `subscriptions/listen` is recorded when it ends, after a `watch` for each URI."""
 
 MAX_TARGET_CHARACTERS = 2048
-"""The maximum number of characters of a URI or name that are kept."""
-REDACTED_CHARACTERS = 4 * MAX_TARGET_CHARACTERS
+"""The maximum number of characters of a URI or name that are kept, before they are escaped."""
+MAX_SEARCHED_CHARACTERS = 4 * MAX_TARGET_CHARACTERS
 """The maximum number of characters of a URI or name in which passwords are looked for; the rest is left out."""
 MAX_FIELD_CHARACTERS = 256
-"""The maximum number of characters of any other field."""
+"""The maximum number of characters of any other field that are kept, before they are escaped."""
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.DOTALL).fullmatch
 """W3C Trace Context, traceparent."""
@@ -80,12 +80,16 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     error: int = 0
     """The JSON-RPC code of the error that the caller got."""
     status: int = 0
-    """The HTTP status, if the message was refused before it became a request."""
+    """The HTTP status of the error, also over stdio, if the message was refused before it became a request."""
     hits: int | msgspec.UnsetType = UNSET
     query: str = ""
     trace: str = ""
     unrecorded: int = 0
-    """Requests that were refused, or lines that were lost, while the log could not be written or its queue was full."""
+    """The number of requests that were refused, and of lines that were lost, before a line with the action `record`.
+
+    Requests are refused while the log cannot be written or its queue is half full. Lines are lost while the queue is
+    full.
+    """
     reason: str = ""
 
 
@@ -98,14 +102,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_line(line: AuditLine) -> bytes:
-    r"""Return a line of JSON, with its newline. Long texts are cut, and unprintable characters written as `\uXXXX`.
+    r"""Return a line of JSON, with its newline. The texts of `line` are changed to what is written.
 
-    So no text of a caller can end the line, move the cursor of a terminal or reverse the direction of the text.
+    Passwords and tokens are removed from the target, and long texts are cut. Unprintable characters are written as
+    `\uXXXX`, so that no text of a caller can end the line, move the cursor of a terminal or reverse the direction of
+    the text.
     """
     target = line.target
-    # `redacted` finds passwords only in targets with one of these characters.
-    if len(target) > MAX_FIELD_CHARACTERS or "@" in target or "?" in target or "#" in target:
-        line.target = shorten(redacted(target[:REDACTED_CHARACTERS]), MAX_TARGET_CHARACTERS, len(target))
+    # A target without any of these characters has no password that `redacted` could find.
+    if len(target) > MAX_TARGET_CHARACTERS or "@" in target or "?" in target or "#" in target:
+        searched = target[:MAX_SEARCHED_CHARACTERS]
+        line.target = shorten(redacted(searched), MAX_TARGET_CHARACTERS, len(target) - len(searched))
     if sum(map(len, _texts_of(line))) > MAX_FIELD_CHARACTERS:
         for name in _TEXTS:
             setattr(line, name, shorten(getattr(line, name), MAX_FIELD_CHARACTERS))
@@ -127,14 +134,13 @@ _TEXTS = (
 _texts_of = attrgetter(*_TEXTS)
 
 
-def shorten(text: str, limit: int, length: int = 0) -> str:
-    """Return the beginning of a long text, with the number of characters that are left out.
+def shorten(text: str, limit: int, already_left_out: int = 0) -> str:
+    """Return at most `limit` characters of a text, followed by the number of characters that are left out, if any.
 
-    `length` is the length of the whole text, if `text` may be only its beginning.
+    `already_left_out` is the number of characters that came after `text`, and count too.
     """
-    if len(text) <= limit and length <= REDACTED_CHARACTERS:
-        return text
-    return f"{text[:limit]}…(+{max(len(text), length) - limit})"
+    left_out = max(len(text) - limit, 0) + already_left_out
+    return f"{text[:limit]}…(+{left_out})" if left_out else text
 
 
 def _escape(char: str) -> str:

@@ -63,9 +63,7 @@ class AuditLog:
         self.queries = queries
         self.on_error = on_error
         self._unrecorded = 0
-        """Requests that were refused, and lines that were lost, because the file could not be written or the queue was
-        full.
-        """
+        """How many requests were refused and lines were lost since the last line with the action `record`."""
         self._failing_since = 0.0
         """When the file became unwritable, as a Unix time; 0 if only the queue was full."""
 
