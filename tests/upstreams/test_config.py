@@ -179,6 +179,11 @@ def test_placeholders_of_an_entry_in_python_stay_as_they_are() -> None:
     assert (config.target, config.env, config.cwd) == (["x", "${NONE}"], {"KEY": "${input:key}"}, None)
 
 
+def test_variables_for_a_command_are_not_needed_for_a_url() -> None:
+    config = read_entry({"url": "https://x.test/", "env": {"KEY": "${NONE}"}, "envFile": "none.env"}, environ={})
+    assert (config.target, config.env) == ("https://x.test/", {})
+
+
 def test_an_entry_in_python_that_needs_a_missing_variable_or_file_is_refused() -> None:
     with pytest.raises(InvalidConfiguration, match=r"^'it' needs the variable NONE \(bearer_token_env_var\)"):
         Host({"it": {"url": "https://x.test/", "bearer_token_env_var": "NONE"}})

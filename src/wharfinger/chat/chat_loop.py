@@ -2,7 +2,7 @@
 
 One round is one request to the model. If the answer calls tools, they run concurrently, each after its approval by the
 host, and their results are sent with the next request. The number of rounds and the text of each result are bounded.
-Ctrl-C may cancel any `await`: the conversation is then made valid again, and keeps the text so far.
+Ctrl-C may cancel any `await`: the conversation is then made valid again, and keeps the text and the results so far.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_REPORTED_ENTRIES = 10
 NO_TARGET = ["false"]
 """The target of a server that is never started, because its entry cannot be used: the command `false`."""
 
-HOST_KEYS = frozenset(
+USED_KEYS = frozenset(
     {
         "command", "args", "env", "envFile", "cwd", "url", "httpUrl", "serverUrl", "headers", "http_headers",
         "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools", "excludeTools",
@@ -37,7 +37,7 @@ HOST_KEYS = frozenset(
     }
 )  # fmt: skip
 """Keys that have an effect. An unknown key that resembles one of them is an error; other unknown keys are ignored."""
-OTHER_KEYS = frozenset(
+IGNORED_KEYS = frozenset(
     {
         "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
         "id", "name", "oauth", "required", "scopes", "scope", "startup_timeout_ms", "startup_timeout_sec",
@@ -46,7 +46,7 @@ OTHER_KEYS = frozenset(
 )  # fmt: skip
 """Known keys that have no effect here. For example, a server that another host trusts is not trusted."""
 SIMILARITY = 0.8
-"""How similar an unknown key must be to one of `HOST_KEYS` to be refused, from 0 to 1 (`difflib`)."""
+"""How similar an unknown key must be to one of `USED_KEYS` to be refused, from 0 to 1 (`difflib`)."""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,11 +220,11 @@ def connection_of_disabled(entry: Mapping[str, Any]) -> HostEntry:
 def check_keys(name_in_errors: str, entry: Mapping[str, Any]) -> None:
     """Refuse a key that is probably a misspelling of one that has an effect."""
     for key in entry:
-        if key in HOST_KEYS or key in OTHER_KEYS:
+        if key in USED_KEYS or key in IGNORED_KEYS:
             continue
         from difflib import get_close_matches
 
-        near = get_close_matches(key[:64], HOST_KEYS, 1, SIMILARITY)
+        near = get_close_matches(key[:64], USED_KEYS, 1, SIMILARITY)
         if near:
             raise InvalidConfiguration(f"{name_in_errors} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
 

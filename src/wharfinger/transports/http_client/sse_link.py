@@ -41,11 +41,11 @@ __all__ = ["SseLink"]
 log = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
-"""While this many messages are being sent, further requests wait."""
+"""While this many messages of any kind are being sent, new requests and responses wait, which bounds the memory."""
 POST_SECONDS = 30.0
-"""Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
+"""Seconds after which a message counts as sent. Some servers acknowledge a request only with the response to it."""
 LAST_NOTIFICATION_SECONDS = 1.0
-"""Longest time that `disconnect` waits until the last notification is sent, such as a cancellation."""
+"""Seconds that `disconnect` waits at most until the last notification, such as a cancellation, is sent."""
 
 
 class _IdAndMethod(msgspec.Struct):
