@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -35,7 +35,7 @@ def model() -> Iterator[Endpoint]:
 
 
 @asynccontextmanager
-async def chat_with(model: Endpoint, display: ChatDisplay, server: Server) -> AsyncIterator[Chat]:
+async def chat_with(model: Endpoint, display: ChatDisplay, server: Server) -> AsyncGenerator[Chat]:
     async with (
         Host([server]) as host,
         ModelClient(choose_model(model.model, model.environment)) as client,
