@@ -263,8 +263,9 @@ class Cache:
 class CacheStep:
     """Returns a cached result, or the result of an equal call in flight; else sends the call and caches its result.
 
-    `track_list_changes` is for the handshake era. It returns a function that returns whether the client has been
-    notified of every change of a list since then, or None if the client receives no such notifications now.
+    `track_list_changes` is for the handshake era. It is called when a list is requested, and returns a function, which
+    says whether the client was notified of every change since that call. It returns None if the client receives no such
+    notifications now.
     """
 
     def __init__(
@@ -404,7 +405,7 @@ class CacheStep:
         try:
             result = await next(call)
         except RemoteError as error:
-            self._handle_failure(key, InFlight(), error)
+            self._handle_failure(key, InFlight(), error)  # a new `InFlight`: no call waits for this one
             raise
         if _time_to_live(result) > 0:
             self._cache.mark_uncacheable(key, False)

@@ -81,7 +81,7 @@ class CallbackQueue:
                     self._size -= size
                     result = self._function(*args)
                 except (Exception, asyncio.CancelledError) as error:
-                    # The function may also have waited for a task that was cancelled.
+                    # A CancelledError may also come from a task that the function waited for.
                     if isinstance(error, asyncio.CancelledError) and task.cancelling():
                         raise
                     log.exception("%r failed", self._function)

@@ -233,11 +233,11 @@ class ProgressStep:
             return next(call)
         return self._report(call, next, may_pause or call.reset_on_progress)
 
-    async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
+    async def _report(self, call: Call, next: Next, deadline_moves: bool) -> Any:
         reports = None if call.progress is None else CallbackQueue(call.progress)
         outer_handler = call.on_notification  # set by middleware
         inner, timeout = call, None
-        if pausable:
+        if deadline_moves:
             now = asyncio.get_running_loop().time()
             timeout = PausableTimeout(call.left(now), max_seconds=call.last_deadline - now)
             inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, deadline=None)

@@ -116,7 +116,8 @@ class Client:
     async def reconnect(self) -> None:
         """Open a lost connection again, in one attempt.
 
-        Without this call, an open watch opens it at once; if there is no watch, the next call does.
+        Usually you need not call this. A client with an open watch reconnects at once, and any other client at its next
+        call.
 
         Raises:
             ConnectionLost: the client is not open, or the new connection was lost at once.

@@ -239,7 +239,7 @@ class _Opening:
         self._first_failure: WharfingerError | None = None
         """The failure of the first link, on which `server/discover` was sent; None if no second link was opened."""
         self._tried_sse = False
-        self._late: asyncio.Task[Message] | None = None
+        self._late_discover: asyncio.Task[Message] | None = None
         """The pending `server/discover`, which a slow server may still answer."""
 
     async def run(self) -> Negotiated:
@@ -254,9 +254,9 @@ class _Opening:
                 self._protocols.put(self._key, protocol)
             return agreed
         finally:
-            if self._late is not None:
-                self._late.cancel()
-                await asyncio.wait((self._late,))
+            if self._late_discover is not None:
+                self._late_discover.cancel()
+                await asyncio.wait((self._late_discover,))
 
     async def _negotiate(self) -> Negotiated:
         pinned = self.settings.revision
@@ -357,7 +357,7 @@ class _Opening:
                 # Over HTTP requests do not queue: a server that has not answered yet will not answer.
                 response.cancel()
             else:
-                self._late = response
+                self._late_discover = response
             return decide_discover(step, None, None)
         try:
             answer: Message | None = response.result()
@@ -375,8 +375,8 @@ class _Opening:
 
     async def _reconnect(self, failure: WharfingerError) -> bool:
         """Open another link, on which only `initialize` will be sent. Returns False if that cannot help."""
-        discovered_first = self._sent_discover and self._known != "stateless" and self.settings.revision is None
-        if not discovered_first or not isinstance(self.target, str | list | Socket):
+        may_help = self._sent_discover and self._known != "stateless" and self.settings.revision is None
+        if not may_help or not isinstance(self.target, str | list | Socket):
             return False
         self._first_failure = failure
         self._sent_discover = False
@@ -427,8 +427,8 @@ class _Opening:
         )
         response = asyncio.ensure_future(self.link.request("initialize", params, timeout=None))
         try:
-            if self._late is not None:
-                late, self._late = self._late, None
+            if self._late_discover is not None:
+                late, self._late_discover = self._late_discover, None
                 verdict = await self._decide_late(late, response)
                 if verdict is not None:
                     return verdict
@@ -482,6 +482,7 @@ class _Opening:
         try:
             await asyncio.wait((initialized, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
+                # The revision in the request makes no difference to the next step.
                 verdict = decide_discover(Discover(""), late.result(), self.settings.revision)
                 if not isinstance(verdict, Initialize):
                     return verdict
@@ -572,8 +573,11 @@ def _info_in(meta: Any) -> t.Implementation | None:
 
 
 def _protocol_key(target: CheckedTarget, settings: Settings) -> Hashable:
-    """Return the cache key of a server's protocol: its URL without the query, or its command and folder; None for other
-    targets, whose cache has no other key."""
+    """Return the key of a server in the cache of protocols: the URL without query and fragment, or the command and its
+    folder.
+
+    For other targets the key is None. The cache belongs to one client, and so to one server.
+    """
     if isinstance(target, str):
         return target.partition("#")[0].partition("?")[0]
     return (*target, str(settings.cwd)) if isinstance(target, list) else None

@@ -49,19 +49,19 @@ class OutputSchemas:
         Raises:
             InvalidResponse: it does not match the tool's output schema, or has no structured content.
         """
-        schema = self.by_tool.get(name)
-        if schema is None:
+        checker = self.by_tool.get(name)
+        if checker is None:
             return
         value = result.structured_content
         if value is UNSET:
             raise InvalidResponse(f"The tool {name!r} has an output schema, but returned no structured content.")
-        if isinstance(schema, dict):
-            schema = self.by_tool[name] = _compile(name, schema)
-            if schema is None:
+        if isinstance(checker, dict):  # the schema, before its first use
+            checker = self.by_tool[name] = _compile(name, checker)
+            if checker is None:
                 return
-        if not _is_quick_to_check(schema, value) or schema.fits(value):
+        if not _is_quick_to_check(checker, value) or checker.fits(value):
             return
-        faults = "; ".join(schema.faults(value, "structuredContent")[:4])
+        faults = "; ".join(checker.faults(value, "structuredContent")[:4])
         raise InvalidResponse(f"The result of the tool {name!r} does not match its output schema: {faults}")
 
 
@@ -78,15 +78,15 @@ def _compile(name: str, schema: Any) -> Any:
         return None
 
 
-def _is_quick_to_check(schema: Any, value: Any) -> bool:
+def _is_quick_to_check(checker: Any, value: Any) -> bool:
     """Return whether checking a value is quick even in the worst case."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
-    steps_per_value = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP
+    steps_per_value = checker.weight + len(msgspec.json.encode(checker.schema)) // BYTES_PER_STEP
     if (
         len(data) <= MAX_BYTES
         and values * steps_per_value <= MAX_STEPS
-        and len(data) * schema.pattern_count <= MAX_PATTERN_BYTES
+        and len(data) * checker.pattern_count <= MAX_PATTERN_BYTES
     ):
         return True
     log.debug("a result is too large to be checked in time")

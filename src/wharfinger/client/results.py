@@ -226,12 +226,12 @@ class ReadResult(msgspec.Struct, eq=False):
             raise ValueError(f"{self.uri} is not the JSON that was asked for: {error}") from None
 
     def _only_content(self) -> t.ResourceContents:
-        own = self.result.contents
-        if len(own) != 1:
-            own = [content for content in own if content.meta is UNSET or not content.meta.get(SUMMARY)]
-        if len(own) != 1:
-            raise ValueError(f"{self.uri} has {len(own)} contents: use .contents")
-        return own[0]
+        contents = self.result.contents
+        if len(contents) != 1:
+            contents = [content for content in contents if content.meta is UNSET or not content.meta.get(SUMMARY)]
+        if len(contents) != 1:
+            raise ValueError(f"{self.uri} has {len(contents)} contents: use .contents")
+        return contents[0]
 
 
 class ToolResult(msgspec.Struct, Generic[T], eq=False):

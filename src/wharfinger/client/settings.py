@@ -154,7 +154,7 @@ def settings_of(options: ClientOptions) -> Settings:
         name: value for name, value in options.items() if value is not None or name not in _DEFAULTS_FOR_NONE
     }
     for name in given.keys() & {"headers", "env"}:
-        given[name] = dict(given[name])  # if it changed later, a shared cache would mix the results of two callers
+        given[name] = dict(given[name])  # if the caller changed it later, a shared cache would mix up results
     return Settings(**given)
 
 

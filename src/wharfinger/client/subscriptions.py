@@ -173,9 +173,9 @@ class Watch:
     The first iteration begins it; `async with` and `await` begin it at once, and return when the server has
     acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
-    It continues after the connection or session is lost, and after the server ends its side. Changes in such a gap are
-    lost, so everything that is watched is then reported with `missed`. `interrupted` may be set to a function before
-    the watch begins; it is called with the reason when a gap begins.
+    It continues after the connection or session is lost, and after the server has ended the watch. Changes in such a
+    gap are lost, so everything that is watched is then reported with `missed`. `interrupted` may be set to a function
+    before the watch begins; it is called with the reason when a gap begins.
     """
 
     interrupted: Callable[[WharfingerError], object] | None = None
@@ -348,13 +348,13 @@ class Watches:
         try:
             while True:
                 link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
-                begun = time.monotonic()
+                started_at = time.monotonic()
                 try:
                     follow = self._listen if link.rules.era == "stateless" else self._subscribe
                     error = await follow(subscription, link)
                 except WharfingerError as failure:
                     error = failure
-                backoff.succeeded(time.monotonic() - begun)
+                backoff.succeeded(time.monotonic() - started_at)
                 if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
                     end = error
                     break
@@ -387,7 +387,7 @@ class Watches:
         agreed = self._connections.agreed
         assert agreed is not None
         params = t.SubscriptionsListenRequestParams(notifications=requested, meta=agreed.meta)
-        ended = f"{link.name} has ended the watch."
+        end_message = f"{link.name} has ended the watch."
 
         def handle(message: Message) -> None:
             if message.method == _CANCELLED:
@@ -417,16 +417,16 @@ class Watches:
                 listening.cancel()
                 await asyncio.wait((listening,))
         if listening.cancelled():
-            return ConnectionLost(ended)
+            return ConnectionLost(end_message)
         answer = listening.result()
         if answer.error is not UNSET:
             error = to_remote_error(answer)
             # After an acknowledgement, the end counts as temporary, for example because the token expired. If it is
             # not, the next attempt fails.
-            return error if granted.cancelled() else ConnectionLost(f"{ended[:-1]}: {error}")
+            return error if granted.cancelled() else ConnectionLost(f"{end_message[:-1]}: {error}")
         if granted.cancelled():
             return InvalidResponse("The server ended a watch before it had acknowledged it.")
-        return ConnectionLost(ended)
+        return ConnectionLost(end_message)
 
     # The handshake era.
 

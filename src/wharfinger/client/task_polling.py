@@ -249,6 +249,7 @@ class TaskStep:
                     raise RemoteError(CANCELLED_CODE, f"The server cancelled the task of this {call.method}.")
                 if state.status == "input_required":
                     await self._answer(task_call, state, answered, call.timeout, next)
+                # The result that started the task has no questions, so `tasks/get` asks for them at once.
                 if state is not task or state.status == "working":
                     await asyncio.sleep(_poll_delay(state.poll_interval_ms, task_call))
                 state = await next(task_call.follow_up(EXTENSION_GET, TaskParams(task_id=task.task_id), call.timeout))
