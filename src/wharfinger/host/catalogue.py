@@ -260,7 +260,7 @@ class Catalogue:
             InvalidArgument: there is no such server.
             WharfingerError: the server is down, or reading failed.
         """
-        self._names(server)
+        self._names(server)  # raises InvalidArgument
         return (await self._servers[server].client.read_resource(uri, bypass_cache=bypass_cache)).result
 
     @property
@@ -334,7 +334,7 @@ class Catalogue:
 
     async def _search_contents(self, server_list: ServerList, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
         """Search the contents of one server. Returns the hits, and a note about contents that were not searched."""
-        name, failed = server_list.server, ""
+        name, failure = server_list.server, ""
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 server = self._servers[name]
@@ -342,12 +342,12 @@ class Catalogue:
                     try:
                         return await call_search_tool(name, server.client, tool, query_of(words), words)
                     except WharfingerError as error:
-                        failed = f"its tool {tool!r} failed: {printable(str(error), 300)}"
+                        failure = f"its tool {tool!r} failed: {printable(str(error), 300)}"
                 if self._index is not None and (answer := await self._index.search(name, words, limit)) is not None:
                     hits, note = answer
                 else:
                     hits, note = await search_documents_of(self._documents(name, server_list), words, limit)
-                return hits, " ".join(filter(None, (failed, note)))
+                return hits, " ".join(filter(None, (failure, note)))
         except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
             return [], f"its contents were not searched: {printable(str(error), 300)}"
         except TimeoutError:

@@ -47,7 +47,8 @@ MAX_ENTRIES = 250_000
 MAX_PAGES = 10_000
 """Maximum number of pages of one list that are read, since a server may send empty pages without end."""
 LIST_SECONDS = 120.0
-"""Longest time in which the resources, or the templates, are read. The entries read by then are kept."""
+"""Longest time for reading the resources of a server, and again for its templates. Entries that came in time are
+kept."""
 MAX_URI_CHARACTERS = 8_192
 """An entry with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
@@ -400,7 +401,7 @@ class _Reader:
         if item.mime_type:
             item.mime_type = sys.intern(item.mime_type)
         if item.title == item.name:
-            item.title = item.name
+            item.title = item.name  # one string in memory instead of two
         if (annotations := item.annotations) is not UNSET:
             audience = annotations.audience if annotations.audience is UNSET else tuple(annotations.audience)
             item.annotations = self._annotations.setdefault(

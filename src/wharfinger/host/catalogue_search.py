@@ -117,6 +117,7 @@ def find_related(
                 if test(entry):
                     matches.append((entry, query.match_name(text, folded)))
     weighted = query.weighted(rarity(count, total) for count in counts)
+    # A word that no entry has (weight 0) counts in full: entries without it do not have all words of the question.
     total_weight = (
         sum(word.weight or base.weight for word, base in zip(weighted.words, query.words, strict=True)) or 1.0
     )
@@ -243,9 +244,9 @@ def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
             return
     for each in as_list(as_object(data).get("results")):
         if is_object(each):
-            one = {key: value for key, value in each.items() if isinstance(value, str)}
-            if uri := one.get("uri") or one.get("id") or one.get("url") or "":
-                yield uri, one.get("title", ""), one.get("text", "")
+            texts = {key: value for key, value in each.items() if isinstance(value, str)}
+            if uri := texts.get("uri") or texts.get("id") or texts.get("url") or "":
+                yield uri, texts.get("title", ""), texts.get("text", "")
 
 
 def _linked_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:

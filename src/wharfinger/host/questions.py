@@ -86,7 +86,7 @@ class Questions:
         self._sampling, self._review, self._roots = sampling, review, roots
         self._timeout = timeout
         self._record = record
-        self._open = 0
+        self._open_count = 0
         self._asked_at: deque[float] = deque(maxlen=QUESTIONS_PER_MINUTE)
 
     @property
@@ -143,7 +143,7 @@ class Questions:
                 answer.close()
             self._record(self.server, method, False, reason)
             raise Cancelled(f"This host answers no more questions of {self.server} now: {reason}.")
-        self._open += 1
+        self._open_count += 1
         reason = "the handler failed"
         accepted = False
         try:
@@ -164,14 +164,14 @@ class Questions:
             reason = "the request was cancelled"
             raise
         finally:
-            self._open -= 1
+            self._open_count -= 1
             self._record(self.server, method, accepted, reason)
 
     def _count_question(self) -> str:
         """Count a question, unless there are too many. Returns why it may not be asked, or an empty string."""
         now = asyncio.get_running_loop().time()
-        if self._open >= MAX_OPEN_QUESTIONS:
-            return f"{self._open} are open"
+        if self._open_count >= MAX_OPEN_QUESTIONS:
+            return f"{self._open_count} are open"
         if len(self._asked_at) == QUESTIONS_PER_MINUTE and now - self._asked_at[0] < 60.0:
             return f"it asked {QUESTIONS_PER_MINUTE} within a minute"
         self._asked_at.append(now)

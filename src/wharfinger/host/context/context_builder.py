@@ -110,7 +110,9 @@ async def build_context(
     readings = await building.read(choices)
     blocks = building.make_blocks(readings)
     kept = {(block.server, block.uri) for block in blocks}
-    sources = {key: reading for reading in readings if (key := (reading.choice.server, reading.choice.uri)) in kept}
+    readings_by_key = {
+        key: reading for reading in readings if (key := (reading.choice.server, reading.choice.uri)) in kept
+    }
     context = ContextBlocks(
         question,
         blocks,
@@ -118,7 +120,7 @@ async def build_context(
         left_out=building.left_out,
         notes=building.notes,
         estimated=count_tokens is None,
-        refresh=lambda: building.refresh(context, sources),
+        refresh=lambda: building.refresh(context, readings_by_key),
     )
     return context
 
@@ -293,8 +295,8 @@ class _Building:
             )
             small = [
                 number
-                for number, (one, share) in enumerate(zip(chosen, shares, strict=True))
-                if share < needs[one.digest] and (one.data or share < MIN_TOKENS + headers[one.digest])
+                for number, (reading, share) in enumerate(zip(chosen, shares, strict=True))
+                if share < needs[reading.digest] and (reading.data or share < MIN_TOKENS + headers[reading.digest])
             ]
             if not small:
                 break
@@ -323,7 +325,8 @@ class _Building:
     def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""
         lines = tuple((segment.first, _last_line(segment)) for segment in reading.segments)
-        return self.count(block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.remark))) + 2
+        header = block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.remark))
+        return self.count(header) + 2  # header and content together may have a few tokens more than each alone
 
     def _new_block(self, reading: _Reading, **members: Any) -> Block:
         """Return a block with the origin of a reading, and the other members as given."""
@@ -365,11 +368,14 @@ class _Building:
 
     # Changes
 
-    async def refresh(self, context: ContextBlocks, sources: dict[tuple[str, str], _Reading]) -> list[Block]:
-        """Read the resources of a context again. Returns the new blocks, and puts them into the context."""
+    async def refresh(self, context: ContextBlocks, readings_by_key: dict[tuple[str, str], _Reading]) -> list[Block]:
+        """Read the resources of a context again. Returns the new blocks, and puts them into the context.
+
+        `readings_by_key` has the last content of each block, by server and URI, and is brought up to date.
+        """
         changed: list[Block] = []
         async with self._refreshing:  # two calls at once would replace the same blocks
-            readings = [sources[block.server, block.uri] for block in context.blocks]
+            readings = [readings_by_key[block.server, block.uri] for block in context.blocks]
             results = await asyncio.gather(*(self._read(reading.choice, bypass_cache=True) for reading in readings))
             for number, (block, old, new) in enumerate(zip(tuple(context.blocks), readings, results, strict=True)):
                 if isinstance(new, _Unread):
@@ -382,7 +388,7 @@ class _Building:
                 elif new.digest == old.digest and (block.text or block.data):
                     continue
                 else:
-                    sources[block.server, block.uri] = new
+                    readings_by_key[block.server, block.uri] = new
                     other_tokens = context.tokens - block.tokens
                     share = min(self._tokens_needed(new), max(block.tokens, self.budget - other_tokens))
                     too_large = "This resource has changed, and is left out: it does not fit into the budget."

@@ -42,8 +42,8 @@ def select_with(
     Args:
         model: An async function that is called with a prompt, and returns the model's answer.
         limit: Maximum number of resources that the model may choose.
-        listed: Maximum number of resources that it chooses from, 1 to 333: those that match the question best, then
-            others.
+        listed: Maximum number of resources that it chooses from: those that match the question best, then others. It is
+            1 to 333, since three hits are requested for each resource, and a search returns at most 1,000.
         contents: Whether contents are searched too. If False, no word of the question is sent to a server.
     """
 

@@ -89,8 +89,8 @@ def rules(
         for match, entry, found in candidates:
             if match < MIN_MATCH or not is_for_models(entry):
                 continue
-            changed = modified_at(entry)
-            days = None if changed is None else max(0.0, (now - changed).total_seconds() / 86_400)
+            modified = modified_at(entry)
+            days = None if modified is None else max(0.0, (now - modified).total_seconds() / 86_400)
             recency_score = 0.5 ** (days / half_life_days) if days is not None else 0.0
             entry_priority = USUAL_PRIORITY if entry.priority is None else entry.priority
             score = match * (1 + priority * (entry_priority - USUAL_PRIORITY) + recency * recency_score)

@@ -35,8 +35,8 @@ from wharfinger.host.model_apis.schema_keywords import (
     ONE_SCHEMA,
     REFERENCES,
     SEVERAL_SCHEMAS,
-    is_full_list,
     is_names,
+    is_nonempty_list,
     is_number,
     is_schema,
     is_text,
@@ -196,7 +196,7 @@ class _Narrowing:
         return self._with_accepted_names(root)
 
     def _one_object(self, root: Schema, keyword: str) -> Schema:
-        """Return the root with the properties of all alternatives, of which it requires those that all of them require.
+        """Return the root with the properties of all alternatives, each required only if every alternative requires it.
 
         The properties of the root itself stay as they are.
         """
@@ -215,9 +215,11 @@ class _Narrowing:
         for name, schemas in different.items():
             alternatives = list(schemas.values())
             properties[name] = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
-        sets = [[name for name in names_in(branch.get("required")) if name in properties] for branch in branches]
-        everywhere = set(sets[0]).intersection(*sets[1:])
-        common = [name for name in sets[0] if name in everywhere]
+        required_by_each = [
+            [name for name in names_in(branch.get("required")) if name in properties] for branch in branches
+        ]
+        required_by_all = set(required_by_each[0]).intersection(*required_by_each[1:])
+        common = [name for name in required_by_each[0] if name in required_by_all]
         root["properties"] = properties
         required = [*dict.fromkeys([*names_in(root.get("required")), *common])]
         if required:
@@ -230,7 +232,7 @@ class _Narrowing:
                 del root["additionalProperties"]
         else:
             root.setdefault("additionalProperties", False)
-        texts = [", ".join(names) for names in sets if names and names != common]
+        texts = [", ".join(names) for names in required_by_each if names and names != common]
         if texts:
             which = "at least one" if keyword == "anyOf" else "exactly one"
             text = f"Give {which} of these sets of arguments: {'; '.join(dict.fromkeys(texts))}."
@@ -397,8 +399,10 @@ class _Narrowing:
         return ""
 
     def _replacement(self, keyword: str, value: Any, schema: Schema) -> tuple[str, Any] | None:
-        """Return an accepted keyword with its value that allows no less, such as `anyOf` for `oneOf`; None if there is
-        none."""
+        """Return the keyword and value to use instead, such as `anyOf` for `oneOf`; None if there is none.
+
+        A replacement allows at least what the original allows.
+        """
         if keyword == "oneOf" and "anyOf" in self._rules.keywords and "anyOf" not in schema:
             return "anyOf", value
         plain = not self._rules.plain_enums or is_text(value) or is_number(value)
@@ -419,11 +423,10 @@ class _Narrowing:
         reference: Schema = {"$ref": f"#/$defs/{self._define(target, schema[keyword], path)}"}
         if not other_keywords:
             return reference
-        notes = {key: value for key, value in other_keywords.items() if key in ANNOTATIONS}
-        if notes.keys() == other_keywords.keys():
-            kept = {key: value for key, value in notes.items() if not self._fault(key, value, other_keywords)}
-            for key in notes.keys() - kept.keys():
-                self._drop(path, key, self._fault(key, notes[key], other_keywords))
+        if all(key in ANNOTATIONS for key in other_keywords):
+            kept = {key: value for key, value in other_keywords.items() if not self._fault(key, value, other_keywords)}
+            for key in other_keywords.keys() - kept.keys():
+                self._drop(path, key, self._fault(key, other_keywords[key], other_keywords))
             if not kept:
                 return reference
             return {"anyOf": [reference], **kept} if rules.bare_references else {**reference, **kept}
@@ -438,6 +441,7 @@ class _Narrowing:
         """Return the name under which references find a schema. The schema is narrowed later."""
         name = self._names.get(id(target))
         if name is None:
+            # A reference to the root ends in no name. A number may follow the name, so the name is cut.
             base_name = re.sub(r"[^A-Za-z0-9_-]", "_", pointer.rpartition("/")[2].lstrip("#"))[:56] or "arguments"
             name, number = base_name, 2
             while name in self._names.values():
@@ -462,7 +466,7 @@ class _Narrowing:
             if "properties" in schema:
                 schema["type"] = "object"
             else:
-                self._anything(path)
+                self._anything(path)  # raises NotExpressible
         if "properties" in schema and rules.known_required:
             required = names_in(schema.get("required"))
             unknown = [name for name in required if name not in schema["properties"]]
@@ -601,17 +605,15 @@ def _size_fault(schema: Any) -> str:
 def _with_null_apart(schema: Schema) -> Schema:
     """Return a schema in which the null of an `enum` is a separate alternative."""
     values = schema.get("enum")
-    if not is_full_list(values) or "anyOf" in schema or None not in values:
+    if not is_nonempty_list(values) or "anyOf" in schema or None not in values:
         return schema
     texts: Schema = {key: schema[key] for key in _TEXTS if key in schema}
     other_keywords = {key: value for key, value in schema.items() if key not in texts}
     other_keywords["enum"] = [value for value in values if value is not None]
     if "type" in other_keywords and is_type(other_keywords["type"]):
         kinds = [kind for kind in types_of(other_keywords["type"]) if kind != "null"]
-        if kinds == types_of(other_keywords["type"]):
-            return (
-                {**schema, "enum": other_keywords["enum"]} if other_keywords["enum"] else schema
-            )  # null is refused by the type
+        if kinds == types_of(other_keywords["type"]):  # the type refuses null, so no alternative is needed
+            return {**schema, "enum": other_keywords["enum"]} if other_keywords["enum"] else schema
         other_keywords["type"] = kinds[0] if len(kinds) == 1 else kinds
     return (
         {**texts, "anyOf": [other_keywords, {"type": "null"}]} if other_keywords["enum"] else {**texts, "type": "null"}

@@ -44,8 +44,8 @@ def _without_nulls(value: Any, schemas: list[Any], places: SchemaPlaces, depth: 
     members: dict[str, Any] = {}
     for name, member in value.items():
         declared = [schema["properties"][name] for schema in possible if name in schema["properties"]]
-        left_out = member is None and declared and name not in required
-        if left_out and not any(map(_allows_null, places.alternatives(declared))):
+        is_optional_null = member is None and declared and name not in required
+        if is_optional_null and not any(map(_allows_null, places.alternatives(declared))):
             continue
         members[name] = _without_nulls(member, declared, places, depth + 1)
     return members

@@ -21,8 +21,8 @@ __all__ = [
     "is_anything",
     "is_count",
     "is_flag",
-    "is_full_list",
     "is_names",
+    "is_nonempty_list",
     "is_number",
     "is_pattern",
     "is_schema",
@@ -60,7 +60,7 @@ def is_anything(value: Any) -> bool:
     return True
 
 
-def is_full_list(value: Any) -> TypeGuard[list[Any]]:
+def is_nonempty_list(value: Any) -> TypeGuard[list[Any]]:
     return is_list(value) and bool(value)
 
 
@@ -73,7 +73,9 @@ def is_names(value: Any) -> TypeGuard[list[str]]:
 
 
 def is_type(value: Any) -> bool:
-    return value in TYPES if isinstance(value, str) else is_full_list(value) and all(item in TYPES for item in value)
+    if isinstance(value, str):
+        return value in TYPES
+    return is_nonempty_list(value) and all(item in TYPES for item in value)
 
 
 def is_pattern(value: Any) -> bool:
@@ -88,7 +90,7 @@ KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
     "type": is_type,
     "title": is_text,
     "description": is_text,
-    "enum": is_full_list,
+    "enum": is_nonempty_list,
     "const": is_anything,
     "default": is_anything,
     "examples": is_list,
@@ -102,7 +104,7 @@ KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
     "exclusiveMaximum": is_number,
     "multipleOf": lambda value: is_number(value) and value > 0,
     "items": is_schema,
-    "prefixItems": is_full_list,
+    "prefixItems": is_nonempty_list,
     "minItems": is_count,
     "maxItems": is_count,
     "uniqueItems": is_flag,
@@ -120,9 +122,9 @@ KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
     "dependentRequired": lambda value: is_object(value) and all(is_names(names) for names in value.values()),
     "dependentSchemas": is_object,
     "unevaluatedProperties": is_schema,
-    "anyOf": is_full_list,
-    "oneOf": is_full_list,
-    "allOf": is_full_list,
+    "anyOf": is_nonempty_list,
+    "oneOf": is_nonempty_list,
+    "allOf": is_nonempty_list,
     "not": is_schema,
     "if": is_schema,
     "then": is_schema,
