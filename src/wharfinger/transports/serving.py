@@ -106,12 +106,12 @@ def answer_exception(
         else:
             error = _with_cause(RuntimeError("The handler's own task was cancelled."), error)
     name = "HTTP" if request is None else name_of_call(request)
-    answer = report(error, name, level)
+    failure = report(error, name, level)
     try:
-        return encoder.fail(request, answer), answer
+        return encoder.fail(request, failure), failure
     except Exception as encoding_error:  # the message or data cannot be encoded, and the caller still waits
-        answer = report(_with_cause(RuntimeError("The error cannot be encoded."), encoding_error), name)
-        return encoder.fail(request, answer), answer
+        failure = report(_with_cause(RuntimeError("The error cannot be encoded."), encoding_error), name)
+        return encoder.fail(request, failure), failure
 
 
 def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:

@@ -53,8 +53,8 @@ INHERITED_VARIABLES = frozenset(_POSIX_NAMES + _WINDOWS_NAMES)
 READ_BYTES = 64 * 1024
 """Bytes read at once: the capacity of a pipe. With asyncio's 256 KiB the C library may return the memory to the system
 after each read and allocate it again for the next one, which costs 20 µs a request (measured)."""
-MAX_SHOWN_COMMAND = 120
-"""The maximum number of words, and of characters, of a command in error messages."""
+MAX_SHOWN_WORDS = MAX_SHOWN_CHARACTERS = 120
+"""The maximum numbers of words and of characters of a command in error messages."""
 MIN_SECRET_CHARACTERS = 4
 """The minimum length of a secret that is hidden in a child's output: shorter ones may be parts of words."""
 STDERR_LINES = 20
@@ -280,7 +280,7 @@ class _Child(asyncio.SubprocessProtocol):
                     await self._wait_exited()
             await self._start_ending_group()
             # Its last output may still be in the pipes; a grandchild in another group may keep them open.
-            await asyncio.wait((self._outputs_ended,), timeout=min(GRACE_SECONDS, OUTPUT_GRACE_SECONDS))
+            await asyncio.wait((self._outputs_ended,), timeout=OUTPUT_GRACE_SECONDS)
         except asyncio.CancelledError:
             if self.exit_code is None:
                 await (self._end_group() if _POSIX else self._kill())
@@ -323,7 +323,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._signal("SIGKILL")
 
     def _signal(self, name: str) -> bool:
-        """Signal the whole group. Returns False if no process of it is left."""
+        """Signal the whole group, or with `"0"` only look for it. Returns False if no process of it is left."""
         assert self._transport is not None
         if not _POSIX:  # pragma: no cover  # not tested on Windows
             with contextlib.suppress(ProcessLookupError, OSError):
@@ -352,14 +352,14 @@ class _Output(asyncio.Protocol):
 
 def _shorten_command(command: Sequence[str]) -> str:
     """Return the beginning of a command for messages, in one line, without passwords and tokens."""
-    text = " ".join(redacted_command(command[:MAX_SHOWN_COMMAND]).split())
-    return text if len(text) <= MAX_SHOWN_COMMAND else f"{text[: MAX_SHOWN_COMMAND - 1]}…"
+    text = " ".join(redacted_command(command[:MAX_SHOWN_WORDS]).split())
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def _secrets(command: Sequence[str]) -> list[str]:
     """Return the secrets that `_shorten_command` hides, longest first: the child's output may repeat them."""
-    shown = redacted_command(command[:MAX_SHOWN_COMMAND])
-    hidden = [word for word in command[:MAX_SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
+    shown = redacted_command(command[:MAX_SHOWN_WORDS])
+    hidden = [word for word in command[:MAX_SHOWN_WORDS] if word not in shown and shlex.quote(word) not in shown]
     secrets = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
     return sorted((part for part in secrets if len(part) >= MIN_SECRET_CHARACTERS), key=len, reverse=True)
 

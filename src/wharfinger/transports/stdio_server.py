@@ -23,7 +23,7 @@ READ_BYTES = 64 * 1024
 MAX_QUEUED_READS = 2
 """The maximum number of reads that wait for the event loop, if a thread reads: a file may be larger than the memory."""
 END_CHECK_SECONDS = 1.0
-"""Seconds between two checks of whether the event loop has ended, in a thread that waits for it."""
+"""Seconds between two checks of whether the event loop has ended, while the reading thread waits for it."""
 ORPHAN_CHECK_SECONDS = 1.0
 """Seconds between two checks of whether the parent process is alive."""
 

@@ -375,7 +375,7 @@ class StreamServer(asyncio.Protocol):
             self.ended.set_result(None)
 
     def give_up(self, bytes_before: int) -> None:
-        """End although messages are queued, unless the reader has accepted some of these `bytes_before`."""
+        """End although messages are queued. A reader that has accepted some of the `bytes_before` gets more time."""
         if self.queued and self.queued_bytes == bytes_before:
             self.connection_lost(None)
         elif not self.ended.done():

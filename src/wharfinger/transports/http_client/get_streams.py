@@ -37,7 +37,7 @@ LIVE_SECONDS = 5.0
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
-    """Return a function that returns the error for a session that has ended."""
+    """Return a function that makes the error for a session that has ended: each waiting request gets its own."""
     return lambda: ConnectionLost(f"{origin.name} has ended the session: connect again.")
 
 

@@ -339,12 +339,12 @@ class HttpLink:
         """
         remaining = timeout
         for notifying, clock in tuple(self._notifying.items()):
-            left, before = remaining, clock.remaining()
+            remaining_before, clock_before = remaining, clock.remaining()
             while not notifying.done():
                 await asyncio.wait((notifying,), timeout=remaining)
-                if left is None:
+                if remaining_before is None:
                     continue
-                remaining = left - (before - clock.remaining())
+                remaining = remaining_before - (clock_before - clock.remaining())
                 if remaining <= 0:
                     raise RequestTimeout(f"{method}: no answer from {self.name} within {timeout:g} s.")
         return remaining

@@ -269,7 +269,7 @@ def _tls_reason(error: Any) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """Return how a message about a refusal ends: with the message of its error object, or what its body begins with."""
+    """Return the end of an error message about a refusal: the message in its body, or else the body's beginning."""
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
         with suppress(ValueError, RecursionError):  # not JSON, or not UTF-8

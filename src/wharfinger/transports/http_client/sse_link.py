@@ -159,7 +159,7 @@ class SseLink(StreamLink):
         finally:
             response.close()
         kind, text = type(failure), str(failure)
-        self.lose(lambda: kind(text))
+        self.lose(lambda: kind(text))  # each waiting request gets an error of its own
 
     def _receive_events(self, events: list[Event]) -> None:
         for event in events:
@@ -173,11 +173,11 @@ class SseLink(StreamLink):
 
     def _post_lines(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
-            kind = _decode_id_and_method(message)
+            members = _decode_id_and_method(message)
             # An answer repeats the id of the server's request, which a request of this client may have too.
-            request_id = UNSET if isinstance(kind.method, UnsetType) else kind.id
+            request_id = UNSET if isinstance(members.method, UnsetType) else members.id
             task = self._posts.start(self._post(message, request_id, self._last_notification))
-            if isinstance(kind.id, UnsetType):
+            if isinstance(members.id, UnsetType):
                 self._last_notification = task
             task.add_done_callback(self._posted)
         if len(self._posts) >= MAX_POSTS:

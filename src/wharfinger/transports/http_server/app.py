@@ -252,7 +252,7 @@ class HttpApp:
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
                 return
-            accepted = check_post(headers, self.message_limits.message)
+            accepted_types = check_post(headers, self.message_limits.message)
             if not self._ready:
                 await self._start()
         except ProtocolError as error:
@@ -270,7 +270,7 @@ class HttpApp:
         except Exception as error:
             await refuse(send, _report_failure(error))
             return
-        await self._post(scope, headers, principal, accepted, receive, send)
+        await self._post(scope, headers, principal, accepted_types, receive, send)
 
     def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of this request, or an awaitable of it. Both raise HttpRefusal."""
@@ -293,11 +293,17 @@ class HttpApp:
         return self._last_endpoint[1]
 
     async def _post(
-        self, scope: Any, headers: dict[bytes, bytes], principal: Principal, accepted: int, receive: Receive, send: Send
+        self,
+        scope: Any,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        accepted_types: int,
+        receive: Receive,
+        send: Send,
     ) -> None:
         """Serve one message: body, JSON, era, request, headers, method, handler (order of `protocol.http.rules`)."""
         calls, service = self.calls, self.service
-        call = calls.start(receive, send, accepted, scope.get("client"), principal)
+        call = calls.start(receive, send, accepted_types, scope.get("client"), principal)
         message: Message | None = None
         request: Request | None = None
         status = 200
@@ -516,8 +522,8 @@ class HttpApp:
         if verb == "GET":
             await sse.serve_stream(scope, headers, principal, receive, send)
             return
-        accepted = check_post(headers, self.message_limits.message)
-        call = self.calls.start(receive, send, accepted, scope.get("client"), principal)
+        accepted_types = check_post(headers, self.message_limits.message)
+        call = self.calls.start(receive, send, accepted_types, scope.get("client"), principal)
         try:
             sse.receive(scope["query_string"], principal, await self._read_body(call, await receive()))
         except asyncio.CancelledError as error:

@@ -31,7 +31,7 @@ class HttpCall:
     """One ASGI call: the `Channel` of its request, and its times and counts."""
 
     __slots__ = (
-        "accepted",
+        "accepted_types",
         "address",
         "calls",
         "cancel_reason",
@@ -62,14 +62,14 @@ class HttpCall:
         calls: OpenCalls,
         receive: Receive,
         reply: Send,
-        accepted: int,
+        accepted_types: int,
         client: Any,
         principal: Principal = ANONYMOUS,
     ) -> None:
         self.calls = calls
         self.receive = receive
         self.reply = reply
-        self.accepted = accepted
+        self.accepted_types = accepted_types
         """The media types that the client accepts, as flags such as `ACCEPTS_EVENTS`."""
         self.address: str = client[0] if client else ""
         """The client's address, as the HTTP server or a trusted proxy reports it."""
@@ -110,7 +110,7 @@ class HttpCall:
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification; the first one makes the answer an event stream. Returns False if it was dropped."""
-        if self.over or not self.accepted & ACCEPTS_EVENTS:
+        if self.over or not self.accepted_types & ACCEPTS_EVENTS:
             return False
         stream = self.stream
         if stream is None:
@@ -175,11 +175,11 @@ class OpenCalls:
         """Whether any call is open that was not handed over to a session."""
         return bool(self.fresh or self.slow or self.streams)
 
-    def start(self, receive: Receive, reply: Send, accepted: int, client: Any, principal: Principal) -> HttpCall:
+    def start(self, receive: Receive, reply: Send, accepted_types: int, client: Any, principal: Principal) -> HttpCall:
         """Add a new call."""
         if not self.fast_ticks:
             self._start_timer()
-        call = HttpCall(self, receive, reply, accepted, client, principal)
+        call = HttpCall(self, receive, reply, accepted_types, client, principal)
         self.fresh[call] = None
         call.counted = "in flight"
         in_flight, owner = self._in_flight, call.owner

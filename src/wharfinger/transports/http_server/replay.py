@@ -90,9 +90,9 @@ class ReplayBuffer:
         events[stream, number] = message
         self._size += cost
         buffers.sizes.add(self._owner, cost)
-        own = buffers.buffers.setdefault(self._owner, {})
-        own.pop(self, None)
-        own[self] = None
+        same_owner = buffers.buffers.setdefault(self._owner, {})
+        same_owner.pop(self, None)
+        same_owner[self] = None  # now the last one
         if buffers.sizes.total > limits.replay_total:
             buffers.make_room()
         return True
@@ -103,9 +103,9 @@ class ReplayBuffer:
         self._size -= cost
         self._buffers.sizes.add(self._owner, -cost)
         if not self._events:
-            own = self._buffers.buffers[self._owner]
-            del own[self]
-            if not own:
+            same_owner = self._buffers.buffers[self._owner]
+            del same_owner[self]
+            if not same_owner:
                 del self._buffers.buffers[self._owner]
 
     def events_after(self, stream: int, number: int) -> list[tuple[int, bytes]]:

@@ -43,7 +43,7 @@ class HttpSession:
         "pending",
         "stream_count",
         "streams",
-        "used",
+        "used_at",
     )
 
     def __init__(
@@ -56,7 +56,7 @@ class HttpSession:
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
-        self.used = calls.now
+        self.used_at = calls.now
         self.name = secrets.token_hex(6)
         """The beginning of the ids of its events, which no other session uses."""
         self.buffer = ReplayBuffer(buffers, owner)
@@ -152,7 +152,7 @@ class PostChannel:
 
     def _open(self, request: Request) -> ReplayStream | None:
         call = self.call
-        if self.done.done() or not call.accepted & ACCEPTS_EVENTS:
+        if self.done.done() or not call.accepted_types & ACCEPTS_EVENTS:
             return None
         stream = self.stream = self.session.open_stream()
         call.calls.open_stream(call)

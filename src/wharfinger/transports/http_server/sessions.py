@@ -90,7 +90,7 @@ class HttpSessions:
         """
         if opening:
             session = self._open(call, principal)
-            call.accepted &= ~ACCEPTS_EVENTS  # the session id is a header: no event may come first
+            call.accepted_types &= ~ACCEPTS_EVENTS  # the session id is a header: no event may come first
         else:
             session = self._find(headers, principal)
             check_session_version(headers)
@@ -294,7 +294,7 @@ class HttpSessions:
             else:
                 await self._wait(call)
         finally:
-            session.used = calls.now
+            session.used_at = calls.now
             stream.leave(call)
             calls.end(call)
 
@@ -321,7 +321,7 @@ class HttpSessions:
         if session is None:
             raise HttpRefusal(404, _UNKNOWN)
         session.peer.session.renew(principal)
-        session.used = self.calls.now
+        session.used_at = self.calls.now
         self._fair.use(session.owner, session)
         return session
 
@@ -341,9 +341,9 @@ class HttpSessions:
         Returns whether any session or request is left.
         """
         oldest = now - self.limits.session_time
-        for session in self._fair.find_old(lambda session: session.used <= oldest):
+        for session in self._fair.find_old(lambda session: session.used_at <= oldest):
             if session.busy:
-                session.used = now
+                session.used_at = now
                 self._fair.use(session.owner, session)
             else:
                 self._end(session)
