@@ -124,8 +124,8 @@ class InFlight:
 class Cache:
     """An in-memory cache of servers' results, which are kept for their `ttlMs` (2026-07-28, caching).
 
-    By default each client has its own. Clients, also in several threads, can share one (`Client(…, cache=cache)`):
-    `public` results serve all of them, private ones those with the same authorization (`cacheScope`).
+    By default each client has its own. Clients, also in several threads, can share one (`Client(…, cache=cache)`). A
+    `public` result serves all of them, and a private one the clients with the same authorization (`cacheScope`).
 
     `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
     time in seconds that a result is kept. An expired result is still returned if the server cannot be reached, for
@@ -203,10 +203,10 @@ class Cache:
         valid: IsValid | None = None,
         request: InFlight | None = None,
     ) -> None:
-        """Cache a result for `seconds`, replacing an older one; with `valid`, only while that returns True.
+        """Cache a result for `seconds`, in place of an older one. With `valid`, use it only while `valid()` is True.
 
-        Does nothing if its `request` is outdated. If the result is too large, or `seconds` is not positive, only the
-        older one is dropped.
+        Does nothing if its `request` is outdated. If the result is too large, or `seconds` is not positive, the older
+        one is dropped and nothing is cached.
         """
         size = len(memoryview(data)) + _overhead(key)
         with self._lock:

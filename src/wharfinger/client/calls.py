@@ -6,8 +6,8 @@ one type. `ClientSession` composes them once:
 
     middleware → web resources → tasks → multi-round requests → cache → progress and deadlines → retry → connection
 
-Each of the client's own steps says by `applies_to` for which methods it is, so that a call passes only through the
-steps that apply to it. The connection, at the end of the chain, sends the request and returns its decoded result.
+Each of the client's own steps names its methods by `applies_to`, and a call passes only through the steps that apply to
+it. The connection, at the end of the chain, sends the request and returns its decoded result.
 """
 
 from __future__ import annotations

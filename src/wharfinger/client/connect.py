@@ -1,8 +1,8 @@
 """Opens a connection to a target: chooses the transport, detects the server's era, and negotiates a revision.
 
 The first request to an unknown server is `server/discover`. The response decides the next step (see
-`protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`, if necessary
-over HTTP+SSE, or over a second connection, because some servers exit when they do not know the first request. The
+`protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`. Old servers at
+URLs need HTTP+SSE for it. Servers that exit when they do not know the first request need a second connection. The
 outcome is remembered for each server.
 """
 
@@ -81,7 +81,7 @@ class Connection(Link, Protocol):
 
 
 class LinkFactory(Protocol):
-    """A target that opens the connections to it itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
+    """A target that opens its connections itself, as `Wire` and `Replay` of `wharfinger.testing` do."""
 
     async def open_link(self, limits: Limits, events: LinkEvents) -> Connection:
         """Open a new connection, ready to be used."""

@@ -55,9 +55,10 @@ _LENIENT_DECODERS: dict[str, Callable[[Raw], Any]] = {
 
 
 def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
-    """Decode the result of a method. If the revision is `stateless`, it may also be an InputRequiredResult.
+    """Decode the result of a method.
 
-    If the client also supports tasks (`tasks`), it may be a TaskStarted.
+    If the revision is `stateless`, the result may also be an InputRequiredResult or, if the client supports `tasks`, a
+    TaskStarted.
 
     Raises:
         InvalidResponse: the result is invalid, or its `resultType` is unknown.

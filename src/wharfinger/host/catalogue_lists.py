@@ -281,7 +281,7 @@ class ServerList:
                 return TreePage(nodes, keys[index])
             key = keys[index]
             end = _segment_end(key, under)
-            if end:
+            if end:  # the key lies in a folder, which may also be a listed resource
                 folder = key[:end]
                 stop = _end_of(keys, folder, index)
                 listed = folder.endswith("/") and folder[:-1] != under and self.at(folder[:-1])
@@ -289,7 +289,7 @@ class ServerList:
                     nodes.append(self._folder(folder, under, index, stop))
                 index = stop
                 continue
-            if key != under:
+            if key != under:  # the key is a resource or template, which may also be a folder
                 folder, entries, below = key + "/", self.at(key), 0
                 if _segment_end(folder, under):  # otherwise the key ends in a query or a variable: nothing is below it
                     begin = bisect_left(keys, folder, index)
