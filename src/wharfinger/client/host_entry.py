@@ -9,6 +9,16 @@ from wharfinger.net import is_http_url
 
 __all__ = ["HostEntry", "read_entry"]
 
+HOST_MEMBERS = {
+    "httpUrl": "url",
+    "serverUrl": "url",
+    "http_headers": "headers",
+    "env_http_headers": "headers",
+    "bearer_token_env_var": "headers",
+    "envFile": "env",
+}
+"""Members that only a `Host` reads, and the one to use instead. To ignore them would lose a secret or a setting."""
+
 
 class HostEntry(NamedTuple):
     """The members of an entry that say how to reach its server."""
@@ -23,11 +33,11 @@ class HostEntry(NamedTuple):
 def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
 
-    Other members are ignored.
+    Other members are ignored, except for those that a `Host` would read.
 
     Raises:
         ValueError: the configuration has no server or several, the entry has both `url` and `command` or neither, or a
-            member has the wrong type.
+            member has the wrong type or is for a `Host`.
     """
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
@@ -41,6 +51,9 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
         if not isinstance(only, Mapping):
             raise ValueError(f"The entry of {name} must be an object.")
         entry = cast("Mapping[str, Any]", only)
+    for name, replacement in HOST_MEMBERS.items():
+        if entry.get(name) is not None:
+            raise ValueError(f'A client does not read "{name}" of an entry: use "{replacement}", or pass it to a Host.')
     url, command = entry.get("url"), entry.get("command")
     if (url is None) == (command is None):
         raise ValueError('An entry of a configuration needs either "url" or "command".')
