@@ -468,11 +468,11 @@ def test_no_stale_result_is_returned_by_default() -> None:
 
 def test_the_least_recently_used_result_is_evicted_first() -> None:
     async def test() -> None:
-        async with CacheableServer() as server, server.client(cache=Cache(entries=2)) as client:
+        async with CacheableServer() as server, server.client(cache=Cache(max_entries=2)) as client:
             assert await numbers(client, "a:1", "a:2", "a:1", "a:3", "a:1", "a:3", "a:2", "a:3", "a:1") == [
                 1, 2, 1, 3, 1, 3, 4, 3, 5,
             ]  # fmt: skip
-        async with CacheableServer() as server, server.client(cache=Cache(entries=0)) as client:
+        async with CacheableServer() as server, server.client(cache=Cache(max_entries=0)) as client:
             assert await numbers(client, "a:1", "a:1") == [1, 2]
         cache = Cache()
         async with CacheableServer() as server, server.client(cache=cache) as client:
@@ -498,7 +498,7 @@ def test_results_are_cached_up_to_a_number_of_bytes() -> None:
             assert (cache.size, len(cache)) == (0, 0)
             assert repr(cache) == "<Cache: 0 results, 0 bytes>"
         for size, kept in ((2 * each, 2), (2 * each - 1, 1), (each, 1), (each - 1, 0)):
-            cache = Cache(size=size)
+            cache = Cache(max_bytes=size)
             async with CacheableServer() as server, server.client(cache=cache) as client:
                 await numbers(client, "a:1", "a:2")
                 assert len(cache) == kept
@@ -517,7 +517,7 @@ def test_results_are_cached_up_to_a_length_of_the_uri() -> None:
 
 
 def test_negative_bounds_of_a_cache_are_refused() -> None:
-    for name in ("entries", "size", "max_ttl", "stale_if_error"):
+    for name in ("max_entries", "max_bytes", "max_ttl", "stale_if_error"):
         Cache(**{name: 0})
         with pytest.raises(ValueError, match="cannot be negative"):
             Cache(**{name: -1})

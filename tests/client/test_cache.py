@@ -242,7 +242,7 @@ def test_bypass_cache_requests_a_new_result_and_caches_it() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("off", [False, Cache(entries=0), Cache(size=0)])
+@pytest.mark.parametrize("off", [False, Cache(max_entries=0), Cache(max_bytes=0)])
 def test_a_disabled_cache_stores_nothing(off: Any) -> None:
     async def test() -> None:
         server = CountingServer()
@@ -799,7 +799,7 @@ def test_a_cached_list_of_tools_is_returned_after_the_connection_was_lost() -> N
 
 def test_negative_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
-        Cache(entries=-1)
+        Cache(max_entries=-1)
 
 
 ops = st.lists(
@@ -817,7 +817,7 @@ ops = st.lists(
 @given(ops, st.integers(0, 4), st.integers(0, 4 * ENTRY_OVERHEAD_BYTES))
 def test_bounds_and_lifetimes_hold_for_any_sequence_of_operations(steps: list[Any], entries: int, size: int) -> None:
     clock = FakeClock(1000.0)
-    cache = Cache(entries=entries, size=size, max_ttl=50, clock=clock)
+    cache = Cache(max_entries=entries, max_bytes=size, max_ttl=50, clock=clock)
     model: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
 
     def key(number: int) -> Key:

@@ -120,8 +120,8 @@ class ChatCommands:
         )
         last = self._chat.context.last
         for used in last.used:
-            cut = f", cut: {used.cut}" if used.cut else ""
-            self._show(f"  @{used.uri}  {used.server}, {many(used.tokens, 'token')}, {used.reason}{cut}")
+            missing = f", cut: {used.missing}" if used.missing else ""
+            self._show(f"  @{used.uri}  {used.server}, {many(used.tokens, 'token')}, {used.reason}{missing}")
         for note in last.notes:
             self._show(f"  {note}")
         known_count = len(self._chat.conversation.versions)

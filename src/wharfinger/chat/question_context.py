@@ -30,7 +30,7 @@ class UsedResource(msgspec.Struct):
     server: str
     reason: str
     tokens: int
-    cut: str = ""
+    missing: str = ""
     """A sentence about the missing part; empty if the resource is whole."""
 
 
@@ -112,12 +112,12 @@ class QuestionContext:
         return mentions
 
     def _add(self, chosen: ChosenContext, block: Block, versions: dict[str, str]) -> None:
-        key, version = f"{block.server} {block.uri}", f"{block.version} {block.lines if block.cut else ''}"
+        key, version = f"{block.server} {block.uri}", f"{block.version} {block.lines if block.missing else ''}"
         chosen.versions[key] = version
         if versions.get(key) == version:
             chosen.used.append(UsedResource(block.uri, block.server, "the model has it already", 0))
             return
-        chosen.used.append(UsedResource(block.uri, block.server, block.reason, block.tokens, block.cut))
+        chosen.used.append(UsedResource(block.uri, block.server, block.reason, block.tokens, block.missing))
         chosen.content.append(t.TextContent(text=block_text(block)))
         if block.mime_type in PICTURE_TYPES and block.data:
             chosen.content.append(t.ImageContent(data=block.data, mime_type=block.mime_type))

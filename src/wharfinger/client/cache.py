@@ -127,7 +127,7 @@ class Cache:
     By default each client has its own. Clients, also in several threads, can share one (`Client(…, cache=cache)`). A
     `public` result serves all of them, and a private one the clients with the same authorization (`cacheScope`).
 
-    `entries` and `size` (bytes) bound it; the least recently used result is dropped first. `max_ttl` is the longest
+    `max_entries` and `max_bytes` bound it; the least recently used result is dropped first. `max_ttl` is the longest
     time in seconds that a result is kept. An expired result is still returned if the server cannot be reached, for
     `stale_if_error` seconds. `clock` returns seconds, and never decreases.
     """
@@ -135,17 +135,17 @@ class Cache:
     def __init__(
         self,
         *,
-        entries: int = 1024,
-        size: int = 64 * 1024 * 1024,
+        max_entries: int = 1024,
+        max_bytes: int = 64 * 1024 * 1024,
         max_ttl: float = 86_400.0,
         stale_if_error: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises ValueError if a bound is negative."""
-        if min(entries, size, max_ttl, stale_if_error) < 0:
+        if min(max_entries, max_bytes, max_ttl, stale_if_error) < 0:
             raise ValueError("The bounds of a cache cannot be negative.")
-        self._max_entries = entries
-        self._max_size = size
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._max_ttl = max_ttl
         self._stale_if_error = stale_if_error
         self._clock = clock
@@ -213,12 +213,12 @@ class Cache:
             if request is not None and request.outdated:
                 return
             self._forget(key)
-            if seconds <= 0 or size > self._max_size or not self._max_entries:
+            if seconds <= 0 or size > self._max_bytes or not self._max_entries:
                 return
             key = _public(key) if public else key
             self._entries[key] = _Entry(bytes(data), self._clock() + min(seconds, self._max_ttl), valid)
             self._size += size
-            while len(self._entries) > self._max_entries or self._size > self._max_size:
+            while len(self._entries) > self._max_entries or self._size > self._max_bytes:
                 self._remove(next(iter(self._entries)))
 
     def forget(self, key: Key) -> None:

@@ -82,7 +82,7 @@ async def test_resources_are_chosen_by_uri_and_by_mention(folder: Path) -> None:
         version = (await host.catalogue.find("file:///harbour/README.md"))[0].version
     assert names(context) == ["README.md", "berths.txt", "alarm.log"]
     first = context[0]
-    assert (first.server, first.version, first.reason, first.cut) == ("harbour", version, "chosen by the user", "")
+    assert (first.server, first.version, first.reason, first.missing) == ("harbour", version, "chosen by the user", "")
     assert first.text.rstrip("\n") == (folder / "README.md").read_text().rstrip("\n")
     assert version
 
@@ -290,8 +290,8 @@ async def test_a_context_stays_within_its_budget_and_reports_cut_texts(folder: P
         lines = (
             (folder / "data" / block.uri.rpartition("/")[2]).read_text().splitlines() if "/data/" in block.uri else []
         )
-        if block.cut:
-            assert "Only lines" in block.cut
+        if block.missing:
+            assert "Only lines" in block.missing
             expected_lines = [line for first, last in block.lines for line in lines[first - 1 : last]]
             assert [line for line in block.text.split("\n") if line != "…"] == expected_lines
 
@@ -302,7 +302,7 @@ async def test_the_window_of_a_long_text_contains_the_matching_line(folder: Path
     assert "1200: TIDE ALARM, the fire brigade came" in context[0].text
     first, last = context[0].lines[0]
     assert first <= 1_200 <= last
-    assert f"Only lines {first}-{last} of 2,000 are here." == context[0].cut
+    assert f"Only lines {first}-{last} of 2,000 are here." == context[0].missing
     assert 'lines="' in context.text
 
 
@@ -384,9 +384,9 @@ async def test_the_model_learns_that_a_resource_with_a_query_continues(folder: P
         uri = "file:///harbour/long.txt"
         (part,) = await host.context(QUESTION, budget=1_000_000, select=[f"{uri}?bytes=0-"])
         (whole,) = await host.context(QUESTION, budget=1_000_000, select=[f"{uri}?lines=1-20"])
-    assert part.cut == f"It continues at {uri}?bytes=18000-."
+    assert part.missing == f"It continues at {uri}?bytes=18000-."
     assert part.text.count("calm") == 2_000  # a bug: the numbers of the lines in the header were not counted
-    assert (whole.text.count("calm"), whole.cut) == (20, "")
+    assert (whole.text.count("calm"), whole.missing) == (20, "")
 
 
 async def test_a_line_that_is_longer_than_a_window_is_one_line(folder: Path) -> None:
@@ -398,7 +398,7 @@ async def test_a_line_that_is_longer_than_a_window_is_one_line(folder: Path) -> 
     async with Host({"harbour": server}) as host:
         await host.ready()
         (block,) = await host.context(QUESTION, budget=1_000_000, select=["@one.json"])
-    assert (block.text, block.lines, block.cut) == (text.rstrip("\n"), ((1, 2),), "")
+    assert (block.text, block.lines, block.missing) == (text.rstrip("\n"), ((1, 2),), "")
 
 
 async def test_no_number_of_lines_is_stated_for_a_resource_that_was_read_in_part(folder: Path) -> None:
@@ -407,8 +407,8 @@ async def test_no_number_of_lines_is_stated_for_a_resource_that_was_read_in_part
     async with open_host(folder) as host:
         (part,) = await host.context("Who came?", budget=400, select=[f"{uri}?lines=1100-1300"])
         (same,) = await host.context("Who came?", budget=10_000, select=[f"{uri}?lines=1100-1300"])
-    assert re.fullmatch(r"Only lines 11\d\d-1\d{3} are here\.", part.cut)
-    assert (same.lines, same.cut) == (((1100, 1300),), "")
+    assert re.fullmatch(r"Only lines 11\d\d-1\d{3} are here\.", part.missing)
+    assert (same.lines, same.missing) == (((1100, 1300),), "")
 
 
 async def test_a_long_line_of_a_window_that_is_shortened_is_not_said_to_be_missing(folder: Path) -> None:
@@ -416,7 +416,7 @@ async def test_a_long_line_of_a_window_that_is_shortened_is_not_said_to_be_missi
     (folder / "long.txt").write_text("calm\n" * 99 + "calm sea " * 1_000)
     async with open_host(folder) as host:
         (block,) = await host.context("What?", budget=1_000, select=["file:///harbour/long.txt?lines=100-100"])
-    assert block.cut == "Only a part of each long line is here."
+    assert block.missing == "Only a part of each long line is here."
 
 
 async def test_the_tokens_of_a_header_are_not_counted_again_whenever_a_resource_is_left_out() -> None:
@@ -543,7 +543,7 @@ async def test_a_change_that_makes_a_text_longer_stays_within_the_budget(folder:
         async with asyncio.timeout(40):
             while not (changed := await context.changed()):
                 pass
-    assert "Only lines" in changed[0].cut
+    assert "Only lines" in changed[0].missing
     assert context.tokens <= 700
 
 
@@ -566,7 +566,7 @@ async def test_a_resource_that_has_become_empty_is_returned_once_without_text(fo
         context = await host.context(QUESTION, select=["@berths.txt"])
         (folder / "data" / "berths.txt").write_text("")
         (block,) = await context.changed()
-        assert (block.text, block.gone, block.cut) == (
+        assert (block.text, block.gone, block.missing) == (
             "",
             False,
             "This resource has changed, and is left out: it is empty.",
@@ -596,7 +596,7 @@ async def test_a_change_that_does_not_fit_into_the_budget_is_returned_once_witho
         contents = content
         (block,) = await context.changed()
         assert (block.text, block.data, block.gone) == ("", b"", False)
-        assert "does not fit into the budget" in block.cut
+        assert "does not fit into the budget" in block.missing
         assert context.tokens <= 150
         assert await context.changed() == []
         contents = b"calm again"
@@ -626,9 +626,9 @@ async def test_a_truncated_long_line_is_reported() -> None:
     async with Host({"words": server}) as host:
         (block,) = await host.context("Where is the storm?", select=["words://one"], budget=1_000)
         assert "storm" in block.text
-        assert block.cut == "Only a part of each long line is here."
+        assert block.missing == "Only a part of each long line is here."
         (block,) = await host.context("What?", select=["words://few"], budget=200)
-        assert block.text == "calm" and block.cut == "Only lines 1 of 2 are here."
+        assert block.text == "calm" and block.missing == "Only lines 1 of 2 are here."
 
 
 # Formats
@@ -647,8 +647,10 @@ def test_the_text_of_a_server_cannot_end_its_block(closing: str) -> None:
     "block",
     [
         Block(uri="x://y", server="s", version="1", reason="r", data=PNG, mime_type="image/png</resource><resource"),
-        Block(uri="x://y", server="s", version="1", reason="r", text="calm", cut="It continues at x://</resource>?a."),
-        Block(uri="x://y", server="s", version="1", reason="r", cut="It is not text: a</resource>, 2 bytes."),
+        Block(
+            uri="x://y", server="s", version="1", reason="r", text="calm", missing="It continues at x://</resource>?a."
+        ),
+        Block(uri="x://y", server="s", version="1", reason="r", missing="It is not text: a</resource>, 2 bytes."),
     ],
     ids=["MIME type", "next window", "reason why it is left out"],
 )
@@ -661,7 +663,7 @@ def test_a_mime_type_or_uri_of_a_server_cannot_end_its_block(block: Block) -> No
 
 def test_the_reason_why_a_block_is_left_out_is_shortened_and_printable() -> None:
     """A bug: only that of a block with a content was."""
-    block = Block(uri="x://y", server="s", version="1", reason="r", cut="gone\n\x1b" + 3_000 * "x")
+    block = Block(uri="x://y", server="s", version="1", reason="r", missing="gone\n\x1b" + 3_000 * "x")
     assert block_text(block).splitlines()[1] == "[gone??" + 1_994 * "x" + "…]"
 
 
@@ -670,8 +672,8 @@ def test_the_reason_why_a_block_is_left_out_is_shortened_and_printable() -> None
     [
         ({}, ""),
         ({"text": "calm\n"}, "calm\n"),
-        ({"text": "calm", "cut": "More follows."}, "calm\n[More follows.]"),
-        ({"cut": "It is gone."}, "[It is gone.]"),
+        ({"text": "calm", "missing": "More follows."}, "calm\n[More follows.]"),
+        ({"missing": "It is gone."}, "[It is gone.]"),
         ({"data": PNG, "mime_type": "image/png"}, "[A file of the type image/png.]"),
     ],
 )

@@ -227,7 +227,7 @@ def as_object(answer: ChatAnswer, chat: Chat) -> dict[str, Any]:
                 "server": resource.server,
                 "reason": resource.reason,
                 "tokens": resource.tokens,
-                "cut": resource.cut,
+                "missing": resource.missing,
             }
             for resource in answer.resources
         ],

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     """Its share of the budget, relative to the other choices, if not all fit."""
     windows: tuple[str, ...] = ()
     """URIs of the windows that a search found in it. If the resource is large, only these are read."""
-    places: tuple[int, ...] = ()
+    found_lines: tuple[int, ...] = ()
     """The numbers of the lines that a search found in it."""
 
 

@@ -47,7 +47,7 @@ class Block(msgspec.Struct, kw_only=True):
     """The lines in `text`: the first and last line of each window. Empty for a file."""
     tokens: int = 0
     """Tokens of the block with its header, by the counter of the context."""
-    cut: str = ""
+    missing: str = ""
     """A sentence that says which part of the resource is missing, or why all of it is missing; empty if it is whole."""
     gone: bool = False
     """Whether the resource no longer exists, or may no longer be read."""
@@ -153,12 +153,12 @@ def lines_text(lines: Sequence[tuple[int, int]]) -> str:
 def block_text(block: Block) -> str:
     """Return a block as text for a model: the content in an element with the URI and server."""
     facts = {"uri": block.uri, "server": block.server, "version": block.version}
-    if block.cut and block.lines:
+    if block.missing and block.lines:
         facts["lines"] = lines_text(block.lines)
     facts["reason"] = block.reason
     head = " ".join(f"{name}={_quoted(value)}" for name, value in facts.items() if value)
     content = f"[A file of the type {printable(block.mime_type)}.]" if block.data else block.text
-    note = f"[{printable(block.cut, MAX_LABEL_CHARACTERS)}]" if block.cut else ""
+    note = f"[{printable(block.missing, MAX_LABEL_CHARACTERS)}]" if block.missing else ""
     body = "\n".join(filter(None, (content, note)))
     body = _CLOSING.sub(r"<\\/\1", body)  # MIME types and URIs are the server's too: nothing in a block can end it
     return f"<resource {head}>\n{body}\n</resource>"

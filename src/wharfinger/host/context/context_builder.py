@@ -325,7 +325,7 @@ class _Building:
     def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""
         lines = tuple((segment.first, _last_line(segment)) for segment in reading.segments)
-        header = block_text(self._new_block(reading, data=reading.data, lines=lines, cut=reading.remark))
+        header = block_text(self._new_block(reading, data=reading.data, lines=lines, missing=reading.remark))
         return self.count(header) + 2  # header and content together may have a few tokens more than each alone
 
     def _new_block(self, reading: _Reading, **members: Any) -> Block:
@@ -344,22 +344,24 @@ class _Building:
     def _make_block(self, reading: _Reading, share: float) -> Block | None:
         """Return the block of a resource, with at most `share` tokens; None if nothing fits."""
         if reading.data:
-            block = self._new_block(reading, data=reading.data, cut=reading.remark)
+            block = self._new_block(reading, data=reading.data, missing=reading.remark)
             block.tokens = self.count(block_text(block)) + file_tokens(reading.mime_type, len(reading.data))
             return block if block.tokens <= share else None
         room = int(share) - self._header_tokens(reading)
         for _ in range(MAX_FITTING_ATTEMPTS):
-            windows = cut_windows(reading.segments, self.query, reading.title, room, self.count, reading.choice.places)
+            windows = cut_windows(
+                reading.segments, self.query, reading.title, room, self.count, reading.choice.found_lines
+            )
             if not windows.text:
                 return None
-            cut = reading.remark
+            missing = reading.remark
             if not windows.whole:
                 total = max(_last_line(segment) for segment in reading.segments)
                 of_total = f" of {total:,}" if not reading.remark and "?" not in reading.choice.uri else ""
                 lines = f"Only lines {lines_text(windows.lines)}{of_total} are here." if windows.lines_missing else ""
                 part = "Only a part of each long line is here." if windows.shortened else ""
-                cut = " ".join(filter(None, (lines, part, reading.remark)))
-            block = self._new_block(reading, text=windows.text, lines=windows.lines, cut=cut)
+                missing = " ".join(filter(None, (lines, part, reading.remark)))
+            block = self._new_block(reading, text=windows.text, lines=windows.lines, missing=missing)
             block.tokens = self.count(block_text(block))
             if block.tokens <= int(share):
                 return block
@@ -381,10 +383,10 @@ class _Building:
                 if isinstance(new, _Unread):
                     if new.temporary:
                         continue
-                    cut = "This resource no longer exists, or may no longer be read."
+                    missing = "This resource no longer exists, or may no longer be read."
                     if not new.gone:
-                        cut = f"This resource has changed, and is left out: {new.reason}."
-                    new_block = self._new_block(old, cut=cut, gone=new.gone)
+                        missing = f"This resource has changed, and is left out: {new.reason}."
+                    new_block = self._new_block(old, missing=missing, gone=new.gone)
                 elif new.digest == old.digest and (block.text or block.data):
                     continue
                 else:
@@ -392,7 +394,7 @@ class _Building:
                     other_tokens = context.tokens - block.tokens
                     share = min(self._tokens_needed(new), max(block.tokens, self.budget - other_tokens))
                     too_large = "This resource has changed, and is left out: it does not fit into the budget."
-                    new_block = self._make_block(new, share) or self._new_block(new, cut=too_large)
+                    new_block = self._make_block(new, share) or self._new_block(new, missing=too_large)
                 new_block.tokens = new_block.tokens or self.count(block_text(new_block))
                 if new_block != block:
                     context.blocks[number] = new_block

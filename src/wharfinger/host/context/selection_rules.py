@@ -46,7 +46,7 @@ HALF_LIFE_DAYS = 30.0
 MIN_MATCH = 0.1
 """A resource with less than this share of the best match is left out."""
 _NOT_TEXT = (*MEDIA_TYPES, "application/zip", "application/gzip", "application/octet-stream", "application/pdf")
-_PLACE = re.compile(r"(?m)^(\d{1,9}):")
+_LINE_NUMBER = re.compile(r"(?m)^(\d{1,9}):")
 
 
 def rules(
@@ -96,10 +96,10 @@ def rules(
             score = match * (1 + priority * (entry_priority - USUAL_PRIORITY) + recency * recency_score)
             if adjust is not None and (score := adjust(entry, score)) <= 0:
                 continue
-            places = tuple(int(number) for hit in found for number in _PLACE.findall(hit.snippet))
+            found_lines = tuple(int(number) for hit in found for number in _LINE_NUMBER.findall(hit.snippet))
             windows = tuple(hit.uri for hit in found if hit.uri != entry.uri)
-            reason = _reason(match, entry, days, found, places)
-            scored.append((score, Choice(entry.uri, entry.server, reason, windows=windows, places=places)))
+            reason = _reason(match, entry, days, found, found_lines)
+            scored.append((score, Choice(entry.uri, entry.server, reason, windows=windows, found_lines=found_lines)))
         scored.sort(key=lambda row: -row[0])
         ranked = enumerate(choice for _, choice in scored[:limit])
         choices = Choices(choice._replace(weight=1 / (1 + WEIGHT_LOSS * rank)) for rank, choice in ranked)
@@ -138,12 +138,12 @@ def is_for_models(entry: CatalogueEntry) -> bool:
 
 
 def _reason(
-    match: float, entry: CatalogueEntry, days: float | None, found: list[CatalogueHit], places: tuple[int, ...]
+    match: float, entry: CatalogueEntry, days: float | None, found: list[CatalogueHit], found_lines: tuple[int, ...]
 ) -> str:
     """Return why an entry was chosen: `matches the question (82 % of the best match) in line 12; priority 0.7`."""
     parts = [f"matches the question ({match:.0%} of the best match)"]
-    if places:
-        parts[0] += f" in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, sorted(places)[:5]))}"
+    if found_lines:
+        parts[0] += f" in {'line' if len(found_lines) == 1 else 'lines'} {', '.join(map(str, sorted(found_lines)[:5]))}"
     elif not any(hit.snippet for hit in found):
         parts[0] += " in its title, URI or description"
     if entry.priority is not None:

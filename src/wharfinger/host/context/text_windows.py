@@ -18,13 +18,14 @@ from wharfinger.server.search_ranking import is_prose
 
 __all__ = ["Segment", "TextWindows", "cut_windows"]
 
-MAX_PLACES = 3
-"""Maximum number of passages of one text around which windows grow, and of places that a search found."""
-MIN_PLACE_SHARE = 0.6
-"""A further place needs at least this share of the best score."""
-FOUND_PLACE_SHARE = 0.8
-"""The score of a place that only a search found, as a share of the best score."""
+MAX_PASSAGES = 3
+"""Maximum number of passages of one text around which windows grow, and of lines that a search found."""
+MIN_PASSAGE_SHARE = 0.6
+"""A further passage needs at least this share of the best score."""
+FOUND_LINE_SHARE = 0.8
+"""The score of a line that only a search found, as a share of the best score."""
 AFTER_FACTOR = 3.0
+"""A window grows this many times further after its centre than before it: what follows a match explains it."""
 LINE_CHARACTERS = 1_000
 """A longer line is shown in part: the text around the first word of the question in it, or else its beginning.
 
@@ -58,11 +59,16 @@ class TextWindows(NamedTuple):
 
 
 def cut_windows(
-    segments: Sequence[Segment], query: Query, title: str, budget: int, count: CountTokens, places: Sequence[int] = ()
+    segments: Sequence[Segment],
+    query: Query,
+    title: str,
+    budget: int,
+    count: CountTokens,
+    found_lines: Sequence[int] = (),
 ) -> TextWindows:
     """Return the lines of a text that fit the query best, in their order, with at most `budget` tokens.
 
-    `places` are the numbers of lines that a search found. The result is empty if not even one line fits.
+    `found_lines` are the numbers of lines that a search found. The result is empty if not even one line fits.
     """
     numbered = _lines_of(segments)
     text = _joined(numbered, range(len(numbered)))
@@ -72,7 +78,7 @@ def cut_windows(
     if total <= budget:
         return TextWindows(text, _runs(numbered, range(len(numbered))), True)
     clipped = [(number, _clipped(line, query, LINE_CHARACTERS)) for number, line in numbered]
-    order = _by_distance(clipped, _centres(clipped, query, title, places))
+    order = _by_distance(clipped, _centres(clipped, query, title, found_lines))
     room = budget * len(text) / max(1, total)
     for _ in range(MAX_ATTEMPTS):
         length = max(MIN_LINE_CHARACTERS, int(room) - 3)  # without a GAP at both ends, and the line end
@@ -113,22 +119,22 @@ def _clipped(line: str, query: Query, length: int) -> str:
 
 
 def _centres(
-    lines: Sequence[tuple[int, str]], query: Query, title: str, places: Sequence[int]
+    lines: Sequence[tuple[int, str]], query: Query, title: str, found_lines: Sequence[int]
 ) -> list[tuple[int, float]]:
     """Return the indices of the lines around which windows grow, each with its weight from 0.1 to 1."""
     scored: list[tuple[int, float]] = []
     if query.words:
         match = match_text(["\n".join(line for _, line in lines)], query, prose=is_prose(title))
-        passages = match.passages[:MAX_PLACES] if match is not None else ()
-        least = MIN_PLACE_SHARE * passages[0].score if passages else 0.0
+        passages = match.passages[:MAX_PASSAGES] if match is not None else ()
+        least = MIN_PASSAGE_SHARE * passages[0].score if passages else 0.0
         scored = [(passage.line - 1, passage.score) for passage in passages if passage.score >= least]
     best = max((score for _, score in scored), default=1.0)
     index_of = {number: index for index, (number, _) in enumerate(lines)}
     scored_indices = {line_index for line_index, _ in scored}
     scored += [
-        (index_of[place], FOUND_PLACE_SHARE * best)
-        for place in places[:MAX_PLACES]
-        if place in index_of and index_of[place] not in scored_indices
+        (index_of[number], FOUND_LINE_SHARE * best)
+        for number in found_lines[:MAX_PASSAGES]
+        if number in index_of and index_of[number] not in scored_indices
     ]
     return [(line_index, max(0.1, score / best)) for line_index, score in scored] or [(0, 1.0)]
 

@@ -59,7 +59,7 @@ _ANTHROPIC_STRICT = SchemaRules(
     bare_references=True,
     recursion="none",
     known_required=True,
-    few_min_items=True,
+    min_items_at_most_one=True,
     closed=True,
 )
 _GEMINI = SchemaRules(

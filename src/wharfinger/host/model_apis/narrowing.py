@@ -93,7 +93,7 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a schema may refer to itself: `optional` allows it inside properties that are not required."""
     known_required: bool = False
     """Whether each name in `required` must be a property."""
-    few_min_items: bool = False
+    min_items_at_most_one: bool = False
     """Whether `minItems` may be 0 or 1 only."""
     closed: bool = False
     """Whether each object must have `additionalProperties: false`, and each value a type (strict mode)."""
@@ -392,7 +392,7 @@ class _Narrowing:
             return "not accepted"
         if keyword == "pattern" and rules.plain_patterns and _LOOK_AROUND.search(value):
             return "not accepted"
-        if keyword == "minItems" and rules.few_min_items and value > 1:
+        if keyword == "minItems" and rules.min_items_at_most_one and value > 1:
             return "not accepted"
         if keyword == "enum" and rules.plain_enums and not all(is_text(item) or is_number(item) for item in value):
             return "not accepted"
