@@ -16,7 +16,7 @@
     │   ├── MissingClientCapability        -32021  400
     │   ├── UnsupportedVersion             -32022  400
     │   ├── ResourceNotFound               -32602  200   raised by handlers; -32002 in the handshake era
-    │   ├── PermissionDenied               -32602  200   raised by handlers; for a resource sent as ResourceNotFound
+    │   ├── PermissionDenied               -32602  200   raised by handlers; a ResourceNotFound for a resource
     │   ├── URLElicitationRequired         -32042  200   raised by handlers; a request for input in the stateless era
     │   └── NoAnswer                       -32603  200   also a ToolError: the client gave no usable answer
     │       ├── Declined                   -32603  200   the user said no

@@ -58,7 +58,7 @@ EXCHANGE_SECONDS = 30.0
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 8
-"""The maximum number of connections of one fetcher at a time; others wait, which counts towards their time."""
+"""The maximum number of connections of one fetcher at a time. Further requests wait; their `timeout` runs meanwhile."""
 KEEP_ALIVE_SECONDS = 4.0
 """Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
 USER_AGENT = f"wharfinger/{__version__}"
@@ -121,8 +121,8 @@ class Fetcher:
             refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
             follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
                 is returned as the answer. Only GET and HEAD are redirected.
-            refusal: the reason given if none of a host's addresses is allowed or, with a proxy, if any of them is not;
-                `{host}` is replaced.
+            refusal: the reason given if no address of a host is allowed; `{host}` is replaced. Through a proxy, all
+                addresses of a host must be allowed.
             headers: sent with every request. After a redirect to another origin, those that may be credentials are
                 left out.
             max_body_bytes: the maximum size of a body, also after decompression.
@@ -286,22 +286,22 @@ class Fetcher:
         coding = response.headers.get("Content-Encoding", "").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
             raise UnusableAnswer(f"{redacted(url)} sent a body in {coding[:50]!r} coding: only gzip is read.")
-        inflate = Gunzip(limit) if "gzip" in coding else None
+        gunzip = Gunzip(limit) if "gzip" in coding else None
         pieces: list[bytes] = []
         received = 0
         async for piece in response.content.iter_any():
             received += len(piece)
             if received > limit:
                 raise too_large
-            if inflate is not None:
+            if gunzip is not None:
                 try:
-                    piece = inflate.feed(piece)
+                    piece = gunzip.feed(piece)
                 except OverflowError:
                     raise too_large from None
                 except ValueError as error:
                     raise UnusableAnswer(f"{redacted(url)} sent a damaged body: {error}.") from None
             pieces.append(piece)
-        if inflate is not None and received and not inflate.complete:
+        if gunzip is not None and received and not gunzip.complete:
             raise UnusableAnswer(f"{redacted(url)} sent a damaged body: its gzip data ends too early.")
         return b"".join(pieces)
 

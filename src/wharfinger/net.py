@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 MAX_DATE_CHARACTERS = 60
-MAX_DIGITS = 9
-"""The maximum number of characters of a `Retry-After` in seconds."""
+MAX_SECONDS_CHARACTERS = 9
+"""The maximum number of characters of a `Retry-After` that is a number of seconds."""
 
 
 def is_loopback(host: str) -> bool:
@@ -271,7 +271,7 @@ def seconds_to_wait(retry_after: str, now: float) -> float | None:
     `now` is the Unix time, with which a date is compared.
     """
     text = retry_after.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) <= MAX_DIGITS:
+    if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) <= MAX_SECONDS_CHARACTERS:
         return float(text)
     date = unix_time(text)
     return None if date is None else max(0.0, date - now)

@@ -190,7 +190,10 @@ class Source:
     """The kind of source, for messages: folder, bucket, database, server."""
 
     patience: float = 5.0
-    """Seconds that a list, a search of several sources, or a probe waits for this source. Anyone may set it."""
+    """Seconds that a list, a search of several sources, or a probe waits for this source.
+
+    The code that publishes the source may change it.
+    """
 
     cache_scope: t.CacheScope = "public"
     """`private` if the results depend on the caller."""
@@ -394,6 +397,7 @@ def outage_of(source: Source) -> str:
     if not breaker.down:
         return ""
     uri, seconds = source.uri, breaker.down_seconds()
+    # Without its last slash, except for the root directory, `file:///`.
     label = f"{source.noun} {(uri if uri.endswith('//') else uri.removesuffix('/')) or source.name!r}"
     if not breaker.reason:
         return f"{label} has not answered for {_duration(seconds)}"

@@ -111,9 +111,9 @@ class Breaker:
         self._probing = False
 
     def failed(self, reason: str = "", began: float | None = None) -> None:
-        """Record a failed call that began at the clock's time `began`. If `began` is None, it always counts, as slow.
+        """Record a failed call that began at the clock's time `began`. Leave the reason empty if it timed out.
 
-        Leave the reason empty if the call timed out.
+        If `began` is None, the call always counts as a failure, and as a slow one.
         """
         now = self.clock()
         if began is not None and self._down_since is not None and began < self._failed_at:

@@ -117,8 +117,8 @@ class ClientPeer(Generic[W]):
     __slots__ = (
         "_ids",
         "_initialize_id",
-        "_last",
-        "_last_at_one_way",
+        "_last_id",
+        "_last_id_at_one_way",
         "_limits",
         "awaited",
         "handles_requests",
@@ -135,11 +135,11 @@ class ClientPeer(Generic[W]):
         self._limits = limits
         self._ids = count(1) if ids is None else ids
         self._initialize_id = 0
-        self._last = 0
+        self._last_id = 0
         """The id of the last request."""
-        self._last_at_one_way = -1
-        """The value of `_last` when a notification or a response was last sent. Nothing shows whether the server has
-        read such a message."""
+        self._last_id_at_one_way = -1
+        """The value of `_last_id` when a message that gets no response was last sent. Nothing shows whether the server
+        has read such a message."""
 
     def request(self, method: str, params: Any, waiter: W, *, progress: bool = False) -> tuple[int, bytes]:
         """Register a request and return its id and the bytes to send. `progress` asks for progress notifications."""
@@ -148,7 +148,7 @@ class ClientPeer(Generic[W]):
             params = _with_progress_token(params, number)
         data = encode(Message("2.0", number, method, params))
         self.awaited[number] = waiter
-        self._last = number
+        self._last_id = number
         if method == "initialize":
             self._initialize_id = number
         return number, data
@@ -185,7 +185,7 @@ class ClientPeer(Generic[W]):
 
     def record_one_way(self) -> None:
         """Record that a message was sent that gets no response: a notification or a response."""
-        self._last_at_one_way = self._last
+        self._last_id_at_one_way = self._last_id
 
     def close(self) -> list[W]:
         """End the connection. Returns the waiters that got no response."""
@@ -210,8 +210,9 @@ class ClientPeer(Generic[W]):
                 return None
         except (msgspec.MsgspecError, RecursionError):
             return None
-        newest = self._last
-        if newest not in self.awaited or newest - 1 in self.awaited or self._last_at_one_way >= newest - 1:
+        newest = self._last_id
+        # Only the newest request can be unread if the one before it has a response, and nothing one-way was sent since.
+        if newest not in self.awaited or newest - 1 in self.awaited or self._last_id_at_one_way >= newest - 1:
             return None
         return self.awaited[newest]
 
@@ -269,11 +270,11 @@ class ClientPeer(Generic[W]):
             return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
         if isinstance(error, InvalidRequest) and b"null" in data:
             try:
-                answered = _decode_null_id(data)
+                response = _decode_null_id(data)
             except (msgspec.MsgspecError, RecursionError):  # it may be nested too deeply
                 pass
             else:
-                return self._receive_error_without_id(Message("2.0", error=answered.error))
+                return self._receive_error_without_id(Message("2.0", error=response.error))
         waiter = self._pop_waiter(data, error.id)
         return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
 

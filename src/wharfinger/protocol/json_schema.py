@@ -34,7 +34,7 @@ MAX_APPLIED_SCHEMAS = 100_000
 MAX_EXPLAINED_SCHEMAS = 2_000
 """The maximum number of subschemas visited to collect errors: nested alternatives multiply with each level."""
 MAX_COLLECTED_CHECKS = 10_000
-"""The maximum product of the visited subschemas and the members and items of the value for which errors are collected:
+"""Errors are collected only if the visited subschemas, times the members and items of the value, are at most this many:
 the validator creates every error before it returns the first one, at 10 to 60 µs each."""
 MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
@@ -119,10 +119,10 @@ class CompiledSchema:
         return fits
 
     def faults(self, value: Any, root: str = "arguments") -> list[str]:
-        """Return a line for each of the first errors, with its path and without the value. A match has none.
+        """Return a line for each of the first errors, with its path and without the value.
 
-        If a pattern with look-around would have to search texts that are too long, the only error is their length.
-        `root` is the path of the value itself.
+        The list is empty if the value matches. If a pattern with look-around would have to search texts that are too
+        long, the only error is their length. `root` is the path of the value itself.
         """
         if self._may_backtrack and _pattern_steps(value) > MAX_PATTERN_STEPS:
             return [f"{root}: must have shorter texts for patterns with look-around"]
@@ -183,13 +183,14 @@ def _refuse_unclear_references(schema: dict[str, Any], what: str) -> None:
     """Refuse references by `$id` and repeated anchors: `_weigh` cannot count what the validator finds there."""
     nodes, anchors = list(_schemas(schema)), _anchors(schema)
     references = [node[key] for node, _ in nodes for key in _REFERENCES if isinstance(node.get(key), str)]
-    names = ("$id", "id") if any("draft-04" in str(node.get("$schema")) for node, _ in nodes) else ("$id",)
-    nested = any(isinstance(node.get(key), str) for node, depth in nodes if depth > 1 for key in names)
-    repeated = sum(isinstance(node.get(key), str) for node, _ in nodes for key in _ANCHORS) > len(anchors)
-    clear = all(
-        name in anchors or name == "#" or name[:2] == "#/" or name.strip("#") in DIALECTS for name in references
+    id_keywords = ("$id", "id") if any("draft-04" in str(node.get("$schema")) for node, _ in nodes) else ("$id",)
+    has_nested_id = any(isinstance(node.get(key), str) for node, depth in nodes if depth > 1 for key in id_keywords)
+    repeats_anchor = sum(isinstance(node.get(key), str) for node, _ in nodes for key in _ANCHORS) > len(anchors)
+    all_clear = all(
+        reference in anchors or reference == "#" or reference[:2] == "#/" or reference.strip("#") in DIALECTS
+        for reference in references
     )
-    if references and (nested or repeated or not clear):
+    if references and (has_nested_id or repeats_anchor or not all_clear):
         raise InvalidSchema(f"The {what} has references by $id or to repeated anchors: use #/$defs/… instead.")
 
 

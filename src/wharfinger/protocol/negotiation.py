@@ -170,9 +170,9 @@ def decide_discover(request: Discover, answer: Message | None, pinned: str | Non
             discovered = _decode_discovered(answer.result)
         except msgspec.MsgspecError:
             return _fall_back(pinned)
-        stateless = _first_shared(STATELESS, discovered.supported_versions, pinned)
-        if stateless:
-            return Stateless(stateless, discovered)
+        shared = _first_shared(STATELESS, discovered.supported_versions, pinned)
+        if shared:
+            return Stateless(shared, discovered)
         return _handshake_or_give_up(discovered.supported_versions, pinned)
     return _fall_back(pinned)
 

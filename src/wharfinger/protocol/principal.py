@@ -35,8 +35,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The subject of the administrator who sees the server as this principal (`Inspection.view_as`), for the record.
     Empty if the principal itself calls."""
     key: str = ""
-    """A digest of issuer and subject; with an `inspector`, another key. ANONYMOUS and LOCAL have none: they are
-    identified by address or connection."""
+    """A digest of issuer and subject. With an `inspector`, it is a digest of both principals, so that the inspector's
+    requests count apart. ANONYMOUS and LOCAL have no key: they are identified by address or connection."""
 
     def __post_init__(self) -> None:
         if not self.key and self.subject:

@@ -211,7 +211,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
         raise InvalidRequest("A string of the params has an invalid escape.") from None
     # No helper functions here: each call would slow down every request.
     meta = params.meta
-    names = 1
+    name_count = 1  # of the member "name", as far as it was decoded
     if meta is UNSET or meta.protocol_version is UNSET:
         if session is None:
             raise InvalidParams(f'Put "{META_PREFIX}protocolVersion" into params._meta.', http_status=400)
@@ -230,17 +230,17 @@ def open_request(message: Message, session: Session | None, principal: Principal
             raise InvalidParams(
                 f'Put "{META_PREFIX}clientCapabilities" into params._meta; {{}} is fine.', http_status=400
             )
-        fields = 2 + (meta.log_level is not UNSET)
+        meta_count = 2 + (meta.log_level is not UNSET)  # of the protocol's members of `_meta`
         if info is UNSET:
             info = None
         else:
-            fields, names = fields + 1, 2  # the client's own "name" is one more
+            meta_count, name_count = meta_count + 1, 2  # `clientInfo` has a "name" too
         caller = Caller(rules, info, meta.client_capabilities, principal)
         # A name that occurs more often than it was decoded may be a member that occurs twice: look closely.
-        if bytes(raw).count(_META_MEMBER) > fields:
+        if bytes(raw).count(_META_MEMBER) > meta_count:
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
     if row is not None:
-        if row.routed_member and bytes(raw).count(row.routed_member) > (names if row.name_param == "name" else 1):
+        if row.routed_member and bytes(raw).count(row.routed_member) > (name_count if row.name_param == "name" else 1):
             refuse_duplicates(bytes(raw), message.id)  # type: ignore[arg-type]
         if not row.first <= caller.rules.order <= row.last:
             row = None
@@ -272,7 +272,8 @@ def _params_of_another_revision(row: Method, raw: msgspec.Raw, session: Session 
 def to_protocol_error(error: BaseException, reference: str) -> ProtocolError:
     """Return the error that the caller gets.
 
-    A `ProtocolError` of this server is returned unchanged; for any other error, one with a reference to the log.
+    A `ProtocolError` of this server is returned unchanged. Any other error becomes a `HandlerFailed` that refers to the
+    log.
     """
     if isinstance(error, ProtocolError) and not error.remote:
         return error
@@ -331,13 +332,14 @@ CacheableT = TypeVar("CacheableT", bound=t.CacheableResult)
 
 def take_hints(request: Request, result: CacheableT) -> CacheableT:
     """Move the caching hints of a result to its request, since only the stateless era may get them."""
-    kind = UNSET if result.result_type == "complete" else result.result_type  # the default, as if it were absent
-    if result.ttl_ms is UNSET and result.cache_scope is UNSET and kind is result.result_type:
+    is_complete = result.result_type == "complete"  # the default: removed, as if it were absent
+    if result.ttl_ms is UNSET and result.cache_scope is UNSET and not is_complete:
         return result
     if result.ttl_ms is not UNSET:
         request.ttl_ms = result.ttl_ms
     if result.cache_scope is not UNSET:
         request.cache_scope = result.cache_scope
+    kind = UNSET if is_complete else result.result_type
     return msgspec.structs.replace(result, ttl_ms=UNSET, cache_scope=UNSET, result_type=kind)
 
 

@@ -91,8 +91,9 @@ class EventDecoder:
     @property
     def resume_id(self) -> str:
         """`last_id` if a client can send it back in a Last-Event-ID header; otherwise an empty string."""
-        can_be_sent = len(self.last_id) <= MAX_EVENT_ID_CHARACTERS and self.last_id.isascii()
-        return self.last_id if can_be_sent and self.last_id.isprintable() else ""
+        id = self.last_id
+        can_be_sent = len(id) <= MAX_EVENT_ID_CHARACTERS and id.isascii() and id.isprintable()
+        return id if can_be_sent else ""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Decode the next bytes and return the events that they complete.

@@ -37,7 +37,7 @@ RequestId = str | int
 """The id of a JSON-RPC request: never null, never a fraction, and `1` is not `"1"`."""
 
 ProgressToken = str | int
-"""Identifies the request in progress notifications; chosen by its sender."""
+"""Names the request that a progress notification is about. The sender of the request chooses it."""
 
 Cursor = str
 """An opaque position in a list; the empty string is a valid cursor."""

@@ -69,9 +69,9 @@ class HostOriginPolicy:
     def allowed_origin(self, headers: Headers) -> bytes:
         """Return the value of Access-Control-Allow-Origin.
 
-        It is `*` if every origin is allowed, and the origin of the request if a setting allows it, or if it is this
-        server under another name of the loopback interface. Otherwise it is empty: a page of this origin needs no such
-        header.
+        It is `*` if every origin is allowed. It is the origin of the request if a setting allows this origin, or if the
+        origin is this server under another name of the loopback interface. Otherwise it is empty: the server's own
+        pages need no such header.
         """
         if self._any_origin:
             return b"*"

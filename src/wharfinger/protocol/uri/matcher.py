@@ -174,7 +174,7 @@ def may_meet(left: Sequence[Atom], right: Sequence[Atom]) -> bool:
         (steps, skips), (other_steps, other_skips) = ours[here], theirs[there]
         reached = [(to, there) for to in skips] + [(here, to) for to in other_skips]
         for chars, to in steps:
-            reached += [(to, other) for among, other in other_steps if not chars.isdisjoint(among)]
+            reached += [(to, other_to) for other_chars, other_to in other_steps if not chars.isdisjoint(other_chars)]
         for pair in reached:
             if pair not in seen:
                 seen.add(pair)

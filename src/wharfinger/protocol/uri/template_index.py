@@ -259,8 +259,10 @@ class _Node(Generic[T]):
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
             node, position = todo.pop()
-            for (head, tail), texts in node.entries.items():
-                entries += texts.get((uri[position : position + head], uri[len(uri) - tail :] if tail else ""), ())
+            for (head_length, tail_length), by_texts in node.entries.items():
+                head = uri[position : position + head_length]
+                tail = uri[len(uri) - tail_length :]
+                entries += by_texts.get((head, tail), ())
             if not node.children:
                 continue
             end = uri.find("/", position)
@@ -277,8 +279,8 @@ class _Node(Generic[T]):
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
             node, depth = todo.pop()
-            for texts in node.entries.values():
-                for entries in texts.values():
+            for by_texts in node.entries.values():
+                for entries in by_texts.values():
                     yield from entries
             if depth >= len(edges) or edges[depth] is None:
                 todo += [(child, depth + 1) for child in node.children.values()]
