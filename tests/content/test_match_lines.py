@@ -13,8 +13,8 @@ from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import (
     LINE_LENGTH,
     MAX_COUNT,
+    MAX_FOUND_OCCURRENCES,
     MAX_PASSAGES,
-    MAX_PLACES,
     Passage,
     TextMatch,
     match_text,
@@ -109,9 +109,12 @@ def test_a_frequent_word_does_not_hide_another_word_of_its_line() -> None:
     assert best_passage("depth " * 500 + "tide", "depth tide").evidence == (1.0, 1.0)
 
 
-@pytest.mark.parametrize("number", [MAX_PLACES - 1, MAX_PLACES, MAX_PLACES + 1, 3 * MAX_PLACES])
+@pytest.mark.parametrize(
+    "number",
+    [MAX_FOUND_OCCURRENCES - 1, MAX_FOUND_OCCURRENCES, MAX_FOUND_OCCURRENCES + 1, 3 * MAX_FOUND_OCCURRENCES],
+)
 def test_a_rare_word_is_found_if_another_word_is_on_every_line(number: int) -> None:
-    text = "".join(f"harbour {line}\n" for line in range(1, 3 * MAX_PLACES + 1))
+    text = "".join(f"harbour {line}\n" for line in range(1, 3 * MAX_FOUND_OCCURRENCES + 1))
     assert best_passage(text, f"harbour {number}").line == number
     assert best_passage(text, f"{number} harbour").line == number
 

@@ -224,17 +224,17 @@ def test_a_flood_of_addresses_neither_grows_memory_nor_lifts_a_limit() -> None:
         rate.take("principal ann", 1, clock.now)
     for n in range(100_000):
         clock.now += 0.0001
-        if not rate.wait(f"address {n}", 1, clock.now):
+        if not rate.seconds_until(f"address {n}", 1, clock.now):
             rate.take(f"address {n}", 1, clock.now)
     assert len(rate) <= 100 + 1 + 1, "the table, one bucket for all others, and Ann's"
-    assert rate.wait("address used-up", 1, clock.now) > 0
-    assert rate.wait("address new", 1, clock.now) > 0, "all others share a bucket, which is used up"
-    assert rate.wait("principal bob", 1, clock.now) == 0, "each signed-in caller has a bucket"
+    assert rate.seconds_until("address used-up", 1, clock.now) > 0
+    assert rate.seconds_until("address new", 1, clock.now) > 0, "all others share a bucket, which is used up"
+    assert rate.seconds_until("principal bob", 1, clock.now) == 0, "each signed-in caller has a bucket"
     clock.now += 120
     for _ in range(100 // EXAMINED_BUCKETS + 1):
-        assert rate.wait("address late", 1, clock.now) == 0
+        assert rate.seconds_until("address late", 1, clock.now) == 0
     rate.take("address late", 1, clock.now)
-    assert rate.wait("address late", 2, clock.now) > 0
+    assert rate.seconds_until("address late", 2, clock.now) > 0
     assert len(rate) < 100
 
 

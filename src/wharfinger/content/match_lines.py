@@ -25,8 +25,8 @@ BLOCK_CHARACTERS = 1 << 18
 """Characters of a block, which is searched at once."""
 OVERLAP_CHARACTERS = 1 << 10
 """Characters at the end of a block that the next one repeats if the block ends within a line."""
-MAX_PLACES = 2_000
-"""The maximum number of occurrences of one probe of a word in a block that are looked for."""
+MAX_FOUND_OCCURRENCES = 2_000
+"""The maximum number of occurrences of one probe of a word that are looked for in a block."""
 MAX_GRADED_OCCURRENCES = 4
 """The maximum number of occurrences of one word in a line that are graded."""
 MAX_COUNT = 1_000
@@ -242,9 +242,10 @@ class _Block:
         self.query_weight = query.weight or 1.0
         self.prose = prose
         self.found: dict[int, _Line] = {}
+        """The lines that have a word of the query, by row: the index of a line in the block."""
         self.definitions: dict[int, float] = {}
-        """The results of `_definition_fit`, by row: the index of a line in the block."""
-        occurrences = [list(self._places(word)) for word in query.words]
+        """The results of `_definition_fit`, by row."""
+        occurrences = [list(self._occurrences(word)) for word in query.words]
         for number, found in enumerate(occurrences):
             counts[number] = min(MAX_COUNT, counts[number] + len(found))
         if not any(occurrences):
@@ -254,10 +255,10 @@ class _Block:
         for number, (word, found) in enumerate(zip(query.words, occurrences, strict=True)):
             self._grade(number, word, found)
         for number, (word, found) in enumerate(zip(query.words, occurrences, strict=True)):
-            if len(found) >= MAX_PLACES:
-                self._grade(number, word, list(self._places_beside_others(number, word)))
+            if len(found) >= MAX_FOUND_OCCURRENCES:
+                self._grade(number, word, list(self._occurrences_beside_others(number, word)))
 
-    def _places_beside_others(self, number: int, word: Word) -> Iterator[tuple[int, str]]:
+    def _occurrences_beside_others(self, number: int, word: Word) -> Iterator[tuple[int, str]]:
         """Yield the first occurrence of a frequent word in each line that has another word.
 
         Most of its occurrences are not graded, but a line that also has a rare word of the query is one of the best.
@@ -269,11 +270,11 @@ class _Block:
                     if at >= 0:
                         yield at, probe
 
-    def _places(self, word: Word) -> Iterator[tuple[int, str]]:
+    def _occurrences(self, word: Word) -> Iterator[tuple[int, str]]:
         """Yield the positions at which a word occurs, each with the probe that found it."""
         for probe in word.probes:
             at = self.folded.find(probe)
-            for _ in range(MAX_PLACES):
+            for _ in range(MAX_FOUND_OCCURRENCES):
                 if at < 0:
                     break
                 yield at, probe

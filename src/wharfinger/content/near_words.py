@@ -66,15 +66,15 @@ def distance(one: str, other: str, limit: int) -> int:
     """
     if abs(len(one) - len(other)) > limit:
         return limit + 1
-    before: list[int] = []
+    previous: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):
-        before, last, row = row, before, [at] + [limit + 1] * len(other)
+        previous, second_previous, row = row, previous, [at] + [limit + 1] * len(other)
         for to in range(max(1, at - limit), min(len(other), at + limit) + 1):
             same = letter == other[to - 1]
-            value = min(before[to - 1] + (not same), before[to] + 1, row[to - 1] + 1)
+            value = min(previous[to - 1] + (not same), previous[to] + 1, row[to - 1] + 1)
             if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == other[to - 1]:
-                value = min(value, last[to - 2] + 1)
+                value = min(value, second_previous[to - 2] + 1)
             row[to] = value
         if min(row) > limit:
             return limit + 1

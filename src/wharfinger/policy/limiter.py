@@ -60,7 +60,7 @@ class Rate:
     def __len__(self) -> int:
         return len(self._principals) + len(self._addresses)
 
-    def wait(self, caller: str, amount: int, now: float) -> float:
+    def seconds_until(self, caller: str, amount: int, now: float) -> float:
         """Return the seconds until the bucket holds this amount; 0 if it already does."""
         buckets, caller = self._find(caller, now)
         full_at = buckets.get(caller, now)
@@ -170,11 +170,11 @@ class Use:
         calls, volume, running = meters
         if running is not None and parallel and running.is_full(caller):
             raise _refusal(running.name, 1)
-        if volume is not None and (wait := volume.wait(caller, 1, now)) > 0:
-            raise _refusal(volume.name, wait)
+        if volume is not None and (seconds := volume.seconds_until(caller, 1, now)) > 0:
+            raise _refusal(volume.name, seconds)
         if calls is not None and calls not in self._calls:
-            if (wait := calls.wait(caller, 1, now)) > 0:
-                raise _refusal(calls.name, wait)
+            if (seconds := calls.seconds_until(caller, 1, now)) > 0:
+                raise _refusal(calls.name, seconds)
             calls.take(caller, 1, now)
             self._calls.append(calls)
         if volume is not None and volume not in self._bytes:
@@ -268,6 +268,6 @@ def _meters_of(limit: Limit, max_buckets: int) -> _Meters:
     )
 
 
-def _refusal(name: str, wait: float) -> RateLimited:
-    seconds = max(1, math.ceil(wait))
-    return RateLimited(f"The limit {name} is reached: try again in {seconds} s.", seconds)
+def _refusal(name: str, seconds: float) -> RateLimited:
+    retry_after = max(1, math.ceil(seconds))
+    return RateLimited(f"The limit {name} is reached: try again in {retry_after} s.", retry_after)

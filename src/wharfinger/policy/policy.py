@@ -82,18 +82,18 @@ class _ParsedRule:
         if not applies or not principal.scopes.issuperset(scopes):
             if not rule.reveal or self.denies or not principal.key:
                 return None
-            selecting = self._selecting_scopes(principal, claims)
+            selecting = self._selecting_scope(principal, claims)
             if selecting is None:
                 return None
             # Name all scopes, also those that the token has: a client requests exactly those that the answer names.
             missing = tuple(dict.fromkeys((*scopes, *selecting)))
         return CompiledRule(self.id, self.denies, self.actions, tuple(self.patterns), missing)
 
-    def _selecting_scopes(self, principal: Principal, claims: dict[str, frozenset[str]]) -> tuple[str, ...] | None:
-        """Return the scope that a token needs so that `who` applies to the principal.
+    def _selecting_scope(self, principal: Principal, claims: dict[str, frozenset[str]]) -> tuple[str, ...] | None:
+        """Return the scope that a token needs so that `who` applies to the principal, in a tuple.
 
-        It is empty if `who` applies to the principal anyway, and None if no scope is enough. Of several scopes, each of
-        which is enough, it is the first.
+        The tuple is empty if `who` applies without a scope. If several scopes would do, it has the first. Returns None
+        if no scope would do.
         """
         applying = [selector for selector in self.selectors if selector.applies_to(principal, claims)]
         if not all(selector.is_scope for selector in applying):
@@ -181,8 +181,8 @@ class Policy:
                     raise UnusablePolicy(
                         f"{key!r} is not known: {hint}write [[allow]], [[deny]], [[limit]] or [[test]]."
                     )
-            rules: dict[str, list[Any]] = {kind: list(_convert(kind, tables.get(kind, []))) for kind in _TABLES}
-            return cls(allow=rules["allow"], deny=rules["deny"], limits=rules["limit"], tests=rules["test"])
+            rows: dict[str, list[Any]] = {kind: list(_convert(kind, tables.get(kind, []))) for kind in _TABLES}
+            return cls(allow=rows["allow"], deny=rows["deny"], limits=rows["limit"], tests=rows["test"])
         except UnusablePolicy as error:
             raise UnusablePolicy(f"{name}: {error}") from None
 

@@ -211,7 +211,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
         raise InvalidRequest("A string of the params has an invalid escape.") from None
     # No helper functions here: each call would slow down every request.
     meta = params.meta
-    name_count = 1  # of the member "name", as far as it was decoded
+    name_count = 1  # how often a member "name" was decoded
     if meta is UNSET or meta.protocol_version is UNSET:
         if session is None:
             raise InvalidParams(f'Put "{META_PREFIX}protocolVersion" into params._meta.', http_status=400)
@@ -230,7 +230,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
             raise InvalidParams(
                 f'Put "{META_PREFIX}clientCapabilities" into params._meta; {{}} is fine.', http_status=400
             )
-        meta_count = 2 + (meta.log_level is not UNSET)  # of the protocol's members of `_meta`
+        meta_count = 2 + (meta.log_level is not UNSET)  # how many of the protocol's members of `_meta` were decoded
         if info is UNSET:
             info = None
         else:

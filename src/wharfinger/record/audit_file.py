@@ -46,7 +46,8 @@ PAUSE_SECONDS = 0.02
 RETRY_SECONDS = 1.0
 """Time between two attempts while the file cannot be written."""
 CLOSE_SECONDS = 2.0
-"""How long `flush` waits by default, and `close` without progress, and then for the thread to end."""
+"""How long `flush` waits by default. `close` gives up after this time without progress, and then waits this long for
+the thread to end."""
 MIN_MAX_BYTES = 64 * 1024
 """The minimum of `max_bytes`, which is larger than any line."""
 SETTLE_SECONDS = 0.01
@@ -74,7 +75,7 @@ class AuditFile:
         self.failure = ""
         """Why lines cannot be written now; empty if they can."""
         self.failing_since = 0.0
-        """When writing began to fail the last time, in seconds since 1970; 0 if it never did."""
+        """When the latest failure began, in seconds since 1970; 0 if there was none."""
         self.dropped = 0
         """The number of lines that were dropped because the queue was full."""
         self._queue: deque[bytes] = deque()
@@ -146,7 +147,8 @@ class AuditFile:
     def close(self) -> None:
         """Write the remaining lines, and close the file. Lines that come later open it again. Blocks.
 
-        If a write does not end in time, the thread goes on after it, so that no other one writes the same lines.
+        If a write does not end in time, the thread continues after `close` returns, so that no second thread writes the
+        same lines.
         """
         thread = self._thread
         if thread is None:
@@ -270,7 +272,8 @@ class AuditFile:
             self._descriptor = self.path
             return
         if self._descriptor >= 0:
-            if self._rest or _is_file_of(self.path, self._descriptor):
+            # A line that was begun is finished in the same file.
+            if self._rest or _still_names(self.path, self._descriptor):
                 return
             self._close_descriptor()
         self._descriptor = _open(self.path)
@@ -298,7 +301,7 @@ class AuditFile:
             import fcntl
 
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
-        if _is_file_of(self.path, self._descriptor):  # no other process has renamed it in the meantime
+        if _still_names(self.path, self._descriptor):  # no other process has renamed it in the meantime
             rotated = _rotated_path(self.path)
             if sys.platform == "win32":  # which cannot rename an open file
                 self._close_descriptor()
@@ -366,7 +369,7 @@ def _ends_within_line(descriptor: int) -> bool:
     return True
 
 
-def _is_file_of(path: Path, descriptor: int) -> bool:
+def _still_names(path: Path, descriptor: int) -> bool:
     """Return whether a path still names the file that is open."""
     try:
         status_of_path = os.lstat(path)

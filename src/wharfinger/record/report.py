@@ -221,7 +221,7 @@ def _age_key(file: Path) -> tuple[int, str]:
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line of a log that is not blank, with its number.
 
-    A line that is too long is None, as is the first one that cannot be decompressed, which is the last that is read.
+    A line that is too long is None. So is the first line that cannot be decompressed; nothing after it is read.
     """
     number = 0
     with path.open("rb") as raw:

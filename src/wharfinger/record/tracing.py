@@ -99,16 +99,16 @@ class Tracing:
             return
         span, token, attributes = seen.notes.pop(self)
         outcome, code = seen.outcome, seen.code
-        kind = ""
+        error_type = ""
         if outcome == "cancelled":
-            kind = "cancelled"
+            error_type = "cancelled"
         elif code is not None:
-            kind = str(code)
-            attributes = {**attributes, "rpc.response.status_code": kind}
+            error_type = str(code)
+            attributes = {**attributes, "rpc.response.status_code": error_type}
         elif outcome == "failed":
-            kind = "tool_error" if seen.error is None else type(seen.error).__name__
-        if kind:
-            attributes = {**attributes, "error.type": kind}
+            error_type = "tool_error" if seen.error is None else type(seen.error).__name__
+        if error_type:
+            attributes = {**attributes, "error.type": error_type}
             span.set_status(self._trace.StatusCode.ERROR)
         if span.is_recording():
             span.set_attributes({**attributes, "wharfinger.outcome": outcome, "wharfinger.answer.size": seen.size})

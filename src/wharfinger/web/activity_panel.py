@@ -21,7 +21,7 @@ def show_activity(container: HtmlElement, inspection: Inspection, viewer: Princi
         node("h3", "Watched now")
         _show_table(
             ("Resource", "Watched by"),
-            [(request.uri, ", ".join(request.principals) or "anonymous") for request in watched],
+            [(resource.uri, ", ".join(resource.principals) or "anonymous") for resource in watched],
         )
         node("h3", "Last requests")
         rows = [

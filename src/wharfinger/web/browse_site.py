@@ -44,7 +44,7 @@ MAX_TABS = 100
 VIEW_SECONDS = 10.0
 """Longest wait for a server when it is shown as another principal sees it."""
 CONNECT_SECONDS = 60.0
-"""Longest wait until the browser opens the connection of a tab, whose HTML it has."""
+"""Longest wait for the connection of a tab, after the browser has got its HTML."""
 CLOSE_SECONDS = 2.0
 """Longest wait for the tabs to end when the site closes."""
 RECONNECT_SECONDS = 10.0

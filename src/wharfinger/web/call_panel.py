@@ -53,7 +53,9 @@ class CallPanel:
         """Show the form of a tool, and its declared effects."""
 
         async def run(arguments: dict[str, Any]) -> Sequence[Any]:
-            call = await self._client().call_tool(tool.name, arguments, progress=self._progress, reset_on_progress=True)
+            call = await self._client().call_tool(
+                tool.name, arguments, progress=self._show_progress, reset_on_progress=True
+            )
             result: t.CallToolResult = call.result
             if result.structured_content is UNSET or result.content:
                 return result.content
@@ -163,7 +165,7 @@ class CallPanel:
                 self._answer.set_result("cancel")
             self._form.show()
 
-    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+    def _show_progress(self, done: float, total: float | None, message: str | None) -> None:
         self._bar.set_visibility(True)
         if total:
             self._bar.props["value"] = max(0.0, min(1.0, done / total))

@@ -70,8 +70,8 @@ class LiveChanges:
     async def _follow(self, server: str, uris: tuple[str, ...]) -> None:
         """Watch until cancelled, without URIs that the server refuses to watch.
 
-        If the server does not name such a URI, only the first one is watched, and if that fails too, all are tried
-        again.
+        If the server does not name the URI that it refuses, only the first URI is watched. If that fails too, all are
+        tried again.
         """
         watched = uris
         while watched:

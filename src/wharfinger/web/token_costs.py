@@ -11,7 +11,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.web.html_elements import HtmlElement, name_text, node, table
 from wharfinger.web.server_connections import ServerConnections
 
-__all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "offer_costs", "show_costs"]
+__all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "find_costs", "show_costs"]
 
 CHARACTERS_PER_TOKEN = 4
 """An estimate, since tokenizers differ."""
@@ -32,8 +32,8 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
-async def offer_costs(connections: ServerConnections) -> tuple[list[TokenCost], list[str]]:
-    """Return the costs, largest first, and a sentence for each server that could not be asked."""
+async def find_costs(connections: ServerConnections) -> tuple[list[TokenCost], list[str]]:
+    """Return the costs of all servers, largest first, and a sentence for each server that could not be asked."""
     costs: list[TokenCost] = []
     notes: list[str] = []
     for upstream in connections.upstreams.values():

@@ -31,7 +31,7 @@ from wharfinger.web.live_changes import MAX_WATCHED, LiveChanges
 from wharfinger.web.resource_panel import ResourcePanel
 from wharfinger.web.schema_fields import FormField, arguments_of
 from wharfinger.web.server_connections import ServerConnections
-from wharfinger.web.token_costs import offer_costs, show_costs
+from wharfinger.web.token_costs import find_costs, show_costs
 from wharfinger.web.tree_rows import RowKey, TreeRows, decode_key, encode_key, row_of_entry
 from wharfinger.web.visitors import Visitor
 from wharfinger.web.vue_elements import CallForm, ResourceTree, SearchBox, TreeRow
@@ -330,7 +330,7 @@ class Workbench:
     async def _show_costs(self) -> None:
         self._clear_choice()
         view = self._closed_views
-        costs, notes = await offer_costs(self._connections)
+        costs, notes = await find_costs(self._connections)
         if view == self._closed_views:
             show_costs(self._main, costs, notes)
 

@@ -145,7 +145,7 @@ def limit_rate(
     @transparent
     async def limits(call: Call, next: Next) -> Result:
         caller, now = name_owner(call.caller.principal.key, call.peer), clock()
-        if (wait := rate.wait(caller, 1, now)) > 0:
+        if (wait := rate.seconds_until(caller, 1, now)) > 0:
             seconds = math.ceil(wait)
             raise RateLimited(f"Too many calls: try again in {seconds} s.", seconds)
         rate.take(caller, 1, now)
