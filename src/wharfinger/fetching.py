@@ -5,7 +5,7 @@ private address. Its answer may never end. So a `Fetcher` checks
 
 - the URL of every hop (`refuse`), and which redirects are followed (`follow`);
 - every address, after the name is resolved and before it is connected to (`allow`), so that a name whose address
-  changes between a check and a connection gains nothing (a proxy resolves the name again by itself);
+  changes between a check and a connection gains nothing, except through a proxy, which resolves the name again;
 - the size of the body, as it arrives and as it is after decompression, and the time of the whole exchange.
 
 It has no cookies and reads no `.netrc`. After a redirect to another origin, it sends only headers that cannot be

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from wharfinger.content import match_lines
 from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import (
-    LINE_LENGTH,
-    MAX_COUNT,
+    MAX_COUNTED_OCCURRENCES,
     MAX_FOUND_OCCURRENCES,
     MAX_PASSAGES,
+    SHOWN_LINE_CHARACTERS,
     Passage,
     TextMatch,
     match_text,
@@ -102,7 +102,7 @@ def test_a_method_is_found_in_the_class_that_the_query_names() -> None:
 def test_a_very_long_line_is_truncated_around_the_match() -> None:
     result = best_passage("x" * 10_000 + " depth " + "y" * 10_000, "depth")
     assert "depth" in result.snippet
-    assert len(result.snippet) <= LINE_LENGTH + 10
+    assert len(result.snippet) <= SHOWN_LINE_CHARACTERS + 10
 
 
 def test_a_frequent_word_does_not_hide_another_word_of_its_line() -> None:
@@ -125,7 +125,7 @@ def test_a_few_passages_far_apart_are_returned() -> None:
     assert len(result.passages) == MAX_PASSAGES
     lines = sorted(passage.line for passage in result.passages)
     assert all(after - before >= match_lines.MIN_LINES_APART for before, after in itertools.pairwise(lines))
-    assert match("depth " * (MAX_COUNT + 1), "depth").counts == (MAX_COUNT,)
+    assert match("depth " * (MAX_COUNTED_OCCURRENCES + 1), "depth").counts == (MAX_COUNTED_OCCURRENCES,)
 
 
 @pytest.mark.parametrize("line_end", ["\n", " "])
@@ -166,5 +166,5 @@ def test_any_text_and_any_query_give_lines_of_the_text(text: str, query: str) ->
     for passage in result.passages:
         for number, line in passage.lines:
             assert line.strip("…") in lines[number - 1]
-            assert len(line) <= LINE_LENGTH + 2
+            assert len(line) <= SHOWN_LINE_CHARACTERS + 2
         assert 0 <= min(passage.evidence) <= max(passage.evidence) <= 1

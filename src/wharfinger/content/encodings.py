@@ -143,7 +143,7 @@ _PLAUSIBLE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SHORT_BYTES = 16  # a shorter text needs more plain letters
-_ODD_RATIO = 100
+_HIGH_BYTES_PER_IMPLAUSIBLE = 100
 """At most one in this many non-ASCII bytes may be at an implausible position."""
 
 
@@ -157,4 +157,4 @@ def _is_western(data: bytes, first: int = 0) -> bool:
     # With fewer plain letters it is another language, or not text.
     if plain < high * (3 if len(sample) < _SHORT_BYTES else 1.5) or _UTF8(sample):
         return False
-    return (high - len(_PLAUSIBLE.findall(sample))) * _ODD_RATIO <= high
+    return (high - len(_PLAUSIBLE.findall(sample))) * _HIGH_BYTES_PER_IMPLAUSIBLE <= high

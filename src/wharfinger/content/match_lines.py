@@ -2,9 +2,9 @@
 
 The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
 grouped by line. The score of a line counts its own words in full, and words of neighbouring lines less, depending on
-their distance. A line that defines something (a function, a class, a setting, a heading) counts more of the lines after
-it, which belong to it, and scores higher if the defined name is in the query. The best lines then also count the words
-of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
+their distance. If a line defines something (a function, a class, a setting, a heading), more of the lines after it
+count, because they belong to it, and its score is higher if the defined name is in the query. The best lines then also
+count the words of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from wharfinger.content.folding import fold
 from wharfinger.content.search_query import Query, Word, identifier_parts
 
-__all__ = ["LINE_LENGTH", "Passage", "TextMatch", "match_text", "score_of"]
+__all__ = ["SHOWN_LINE_CHARACTERS", "Passage", "TextMatch", "match_text", "score_of"]
 
 BLOCK_CHARACTERS = 1 << 18
 """Characters of a block, which is searched at once."""
@@ -29,7 +29,7 @@ MAX_FOUND_OCCURRENCES = 2_000
 """The maximum number of occurrences of one probe of a word that are looked for in a block."""
 MAX_GRADED_OCCURRENCES = 4
 """The maximum number of occurrences of one word in a line that are graded."""
-MAX_COUNT = 1_000
+MAX_COUNTED_OCCURRENCES = 1_000
 """The maximum number of occurrences of one word that are counted."""
 NEIGHBOUR_SCORED_LINES = 48
 """Lines of a block that are scored with their neighbours."""
@@ -47,7 +47,7 @@ MAX_ENCLOSING, MAX_ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
 MIN_DEFINITION_FIT = 0.15
 """A line whose defined name fits the query better than this is treated as a definition."""
-LINE_LENGTH = 160
+SHOWN_LINE_CHARACTERS = 160
 """Characters of a line that are shown."""
 LONG_LINE_CHARACTERS = 2_000
 """A line of more characters is data rather than text, and scores lower."""
@@ -135,7 +135,7 @@ class TextMatch(NamedTuple):
     """The words of a query in a text, and the best passages."""
 
     counts: tuple[int, ...]
-    """How often each word occurs, up to `MAX_COUNT`."""
+    """How often each word occurs, up to `MAX_COUNTED_OCCURRENCES`."""
     passages: tuple[Passage, ...]
     """The best passages, the best first."""
     lines: int
@@ -247,7 +247,7 @@ class _Block:
         """The results of `_definition_fit`, by row."""
         occurrences = [list(self._occurrences(word)) for word in query.words]
         for number, found in enumerate(occurrences):
-            counts[number] = min(MAX_COUNT, counts[number] + len(found))
+            counts[number] = min(MAX_COUNTED_OCCURRENCES, counts[number] + len(found))
         if not any(occurrences):
             return
         self.lines = text.split("\n")
@@ -436,7 +436,7 @@ class _Block:
         line = self.lines[row]
         if line[:1] == "#" or line.lstrip()[:2] == "<h":
             return self.prose and _TITLE.match(line) is not None
-        if row + 1 >= len(self.lines) or len(line) > LINE_LENGTH:
+        if row + 1 >= len(self.lines) or len(line) > SHOWN_LINE_CHARACTERS:
             return False
         below = self.lines[row + 1].strip()
         return 3 <= len(below) >= len(line.strip()) > 0 and below[0] in '=-~^"' and not below.strip(below[0])
@@ -460,13 +460,14 @@ class _Block:
     def _cut(self, row: int, best: int) -> str:
         """Return a line, shortened if it is long; of the `best` line, the part that has a word of the query."""
         line = self.lines[row].rstrip()
-        if len(line) <= LINE_LENGTH:
+        if len(line) <= SHOWN_LINE_CHARACTERS:
             return line
+        begin = 0
         at = min(self.found[row].occurrences)[0] - self.starts[row] if row == best else 0
-        begin = max(0, min(at - LINE_LENGTH // 3, len(line) - LINE_LENGTH)) if at > LINE_LENGTH - 40 else 0
-        return (
-            f"{'…' if begin else ''}{line[begin : begin + LINE_LENGTH]}{'…' if begin + LINE_LENGTH < len(line) else ''}"
-        )
+        if at > SHOWN_LINE_CHARACTERS - 40:  # the word would be cut off, or be the last one that is shown
+            begin = max(0, min(at - SHOWN_LINE_CHARACTERS // 3, len(line) - SHOWN_LINE_CHARACTERS))
+        end = begin + SHOWN_LINE_CHARACTERS
+        return f"{'…' if begin else ''}{line[begin:end]}{'…' if end < len(line) else ''}"
 
 
 def score_of(query: Query, evidence: Sequence[float], bonus: float, factor: float) -> float:

@@ -9,7 +9,7 @@ below a directory are therefore remembered (`_Directory`), and each URI in it co
 - only the others, such as `**/*.md`, take a step each.
 
 Rules about other directories cost nothing, however many there are. The directories of all accesses of a policy share
-one bounded memory: callers who ask for many URIs can only make each other's decisions slower by microseconds.
+one bounded memory: callers who ask for many URIs can make each other's decisions slower, but only by microseconds.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class RuleAccess:
         for _, rule, pattern, positions in self._directory_of(prefix).candidates():
             if "read" in rule.actions and (rule.denies or not rule.missing_scopes):
                 (denied if rule.denies else allowed).add(pattern, positions)
-        if denied.all or not (allowed.all or allowed.names or allowed.matchers):
+        if denied.accepts_all or not (allowed.accepts_all or allowed.names or allowed.matchers):
             return lambda name: False
         unusual = has_unusual_character
         if not denied.names and not denied.matchers:
@@ -244,7 +244,7 @@ class _NameTests:
     """The tests of the last segment of URIs in one directory."""
 
     def __init__(self) -> None:
-        self.all = False
+        self.accepts_all = False
         self.names: set[str] = set()
         self.matchers: list[Matcher] = []
 
@@ -252,7 +252,7 @@ class _NameTests:
         """Add the names that a pattern at these positions matches with one more segment."""
         for item in pattern.last_items(positions):
             if item is None:
-                self.all = True
+                self.accepts_all = True
             elif isinstance(item, str):
                 self.names.add(item)
             else:
@@ -260,7 +260,7 @@ class _NameTests:
 
     def test(self) -> Callable[[str], bool]:
         """Return a function that returns whether a name passes any of the tests."""
-        if self.all:
+        if self.accepts_all:
             return lambda name: True
         names, matchers = self.names, self.matchers
         if not matchers:

@@ -18,7 +18,7 @@ from wharfinger.protocol.principal import ANONYMOUS
 
 __all__ = ["Finding", "PublicView", "Published", "find_problems", "public_view", "top_of", "unmatched_beginnings"]
 
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 """The maximum number of URIs that a public view names."""
 
 
@@ -211,4 +211,4 @@ def public_view(policy: Policy, published: Published | None = None) -> PublicVie
     uris = [uri for uri in published.uris if access.allows("read", uri)]
     tools = tuple(name for name in published.tools if access.allows("call", f"tool:{name}"))
     prompts = tuple(name for name in published.prompts if access.allows("prompt", f"prompt:{name}"))
-    return PublicView(rules, len(uris), tuple(uris[:EXAMPLES]), tools, prompts)
+    return PublicView(rules, len(uris), tuple(uris[:MAX_EXAMPLES]), tools, prompts)

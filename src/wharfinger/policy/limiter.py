@@ -194,7 +194,7 @@ class Use:
 class Limiter:
     """The limits of a policy, and what every caller has used of them.
 
-    Limits that are equal to one of `previous` continue its counts, so that a new policy gives no caller a new budget.
+    A limit that is equal to one of `previous` continues its counts, so that a new policy gives no caller a new budget.
     `clock` returns seconds of a monotonic clock.
     """
 

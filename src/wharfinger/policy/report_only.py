@@ -14,7 +14,7 @@ __all__ = ["ReportOnly"]
 
 log = logging.getLogger("wharfinger.policy")
 
-MAX_REPORTED = 10_000
+MAX_REPORTED_REFUSALS = 10_000
 """The maximum number of refusals that are remembered. Each is logged once, and again after it was forgotten."""
 
 
@@ -41,7 +41,7 @@ class ReportOnly:
         if refusal in self._reported:
             return
         self._reported[refusal] = None
-        if len(self._reported) > MAX_REPORTED:
+        if len(self._reported) > MAX_REPORTED_REFUSALS:
             self._reported.popitem(last=False)
         reason = f"by {rule}" if rule else "because no rule allows it"
         log.warning("The policy would refuse %s: %s %s, %s.", who, action, target[:1_000], reason)

@@ -3,10 +3,10 @@
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
 - The schema: its size, depth and number of subschemas. References must stay inside the schema.
-- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. The
-  number is computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being
-  counted costs 1 if it leads into the value, because the validator caches results there; if it stays at the same value,
-  the schema is refused. So recursive schemas are allowed: tools do have recursive output schemas.
+- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. This
+  number, the *weight*, is computed in advance, once for each subschema. A reference may lead back to a subschema that
+  is being counted. If it leads back through a member or an item, it counts as 1, because the validator caches results
+  there: tools do have recursive output schemas. If it stays at the same value, the schema is refused.
 - Error messages: the validator does not cache results while it collects errors, so the subschemas that it visits are
   counted again, for the depth of the value. Beyond a limit, the message only says that the value does not match.
 - Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
@@ -99,8 +99,8 @@ class CompiledSchema:
     """The number of regular expressions."""
 
     def __init__(self, schema: Mapping[str, Any], what: str, *, trusted: bool = True) -> None:
-        """A schema that is not `trusted` may have only small patterns that take linear time, and no reference by `$id`
-        or to an anchor that occurs twice."""
+        """Unless the schema is `trusted`, its patterns must be small and take linear time, and it must not refer to
+        anything by `$id`, or to an anchor that occurs twice."""
         self.schema = _own_copy(schema, what)
         _check_shape(self.schema, what)
         self.weight = _weigh(self.schema, what)

@@ -24,8 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 256
     """Messages of one batch (2025-03-26)."""
     in_flight: int = 4096
-    """Requests of one connection or session that are being served. Over HTTP, also the limit of all requests without a
-    session together; beyond it, only callers with less than an equal share may send more of these."""
+    """Requests of one connection or session that are being served. Over HTTP, all requests without a session together
+    have the same limit. Beyond it, only callers with less than an equal share may send more."""
     listens: int = 64
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000

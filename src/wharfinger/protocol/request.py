@@ -184,7 +184,7 @@ def call_on_answer(request: Request, data: bytes | ChunkedMessage | None) -> Non
 def open_request(message: Message, session: Session | None, principal: Principal = ANONYMOUS) -> Request:
     """Decode the params once, and find out who is calling: from `_meta`, or from the session's handshake.
 
-    A method that the revision does not have is not refused here but has `row` None, since HTTP must look at headers
+    If the revision has no such method, `row` is None. The request is refused later, since HTTP must look at headers
     first (2026-07-28, Streamable HTTP).
 
     Raises:

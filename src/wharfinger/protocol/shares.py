@@ -137,8 +137,9 @@ class FairTable(Generic[Member]):
     def find_victim(self, owner: str, is_busy: Callable[[Member], bool]) -> Member | None:
         """Return the member to remove so that `owner` may add one to a full table; None if there is none.
 
-        It is the idle member that the largest owner used least recently, or else an idle member of `owner`. A busy one
-        is returned only if the largest owner has no idle member, and more members than `owner` will have.
+        If the largest owner has more members than `owner`, it loses the idle member that it used least recently. If all
+        of its members are busy, and it has more than `owner` will have, it loses a busy one. Otherwise `owner` loses an
+        idle member.
         """
         shares = self.shares
         if not shares.total:

@@ -9,9 +9,9 @@ Lines are written whole. If the disk was full in the middle of a line, its rest 
 appended to the file in the meantime, the whole line is written again.
 
 Rotation renames the file to `NAME.2026-11-22T15-36-01.123Z` and begins a new one. Other processes may append to the
-same file: before each batch the thread checks whether the name still belongs to the file that it has open, and opens
-the new one if it was renamed, by this class in another process or by logrotate. A lock on the file makes sure that only
-one process renames it.
+same file, and rename it: this class in another process, or logrotate. So before each batch the thread checks whether
+the name still belongs to the file that it has open, and opens the new file if it does not. A lock on the file makes
+sure that only one process renames it.
 
 The file is created with mode 0600, and never opened through a symbolic link: in a directory that others may write to,
 the link could let the server append to any file.

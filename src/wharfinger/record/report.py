@@ -1,6 +1,6 @@
 """Summarises audit logs: who read what, what was read most or refused, empty searches, and bytes per caller.
 
-Files are read line by line, and counts are kept for at most `MAX_COUNTED` names of each kind, so that a log of any
+Files are read line by line, and counts are kept for at most `MAX_COUNTED_NAMES` of each kind, so that a log of any
 size is summarised in bounded memory. If there are more names, the rarest are dropped, and the other counts are too low
 by at most `Counts.error` (the algorithm of Misra and Gries).
 """
@@ -19,9 +19,9 @@ import msgspec
 from wharfinger.content.globs import compile_glob
 from wharfinger.record.audit_file import is_rotation_suffix
 
-__all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
+__all__ = ["MAX_COUNTED_NAMES", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
 
-MAX_COUNTED = 10_000
+MAX_COUNTED_NAMES = 10_000
 """The maximum number of names of a kind that are counted."""
 MAX_LINE_BYTES = 64 * 1024
 """A longer line is damaged, since `AuditLog` writes no such line."""
@@ -59,7 +59,7 @@ _decode = msgspec.json.Decoder(RecordedLine).decode
 class Counts:
     """Counts of the most frequent names."""
 
-    def __init__(self, limit: int = MAX_COUNTED) -> None:
+    def __init__(self, limit: int = MAX_COUNTED_NAMES) -> None:
         self.limit = limit
         self.error = 0
         """By how much any count may be too low."""
@@ -166,7 +166,7 @@ class AuditReport:
 
     def as_dict(self, limit: int) -> dict[str, Any]:
         """Return the summary as JSON values, with at most `limit` entries in each list."""
-        requests = dict(self.calls_by_who.top(MAX_COUNTED))
+        requests = dict(self.calls_by_who.top(MAX_COUNTED_NAMES))
         all_counts = [counts for counts in vars(self).values() if isinstance(counts, Counts)]
         return {
             "from": self.first,

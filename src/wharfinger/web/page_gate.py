@@ -8,9 +8,9 @@ needs. So nothing reaches it unless
 - it has the cookie of a visitor, whose credentials are still valid;
 - its body is at most `MAX_BODY_BYTES`.
 
-The Host header was checked before (`protocol.http.host_origin`). The answers of NiceGUI get the headers of this page: a
-Content-Security-Policy that runs only scripts of this server and those that carry the nonce of the answer, and no
-permission for other origins.
+The Host header was checked before (`protocol.http.host_origin`). The answers of NiceGUI get the headers of this page.
+They give no permission to other origins, and their Content-Security-Policy allows only scripts of this server and
+scripts with the nonce of the answer.
 """
 
 from __future__ import annotations

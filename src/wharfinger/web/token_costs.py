@@ -15,7 +15,7 @@ __all__ = ["CHARACTERS_PER_TOKEN", "TokenCost", "estimate_tokens", "find_costs",
 
 CHARACTERS_PER_TOKEN = 4
 """An estimate, since tokenizers differ."""
-MAX_SHOWN = 500
+MAX_SHOWN_COSTS = 500
 
 
 class TokenCost(NamedTuple):
@@ -71,7 +71,7 @@ def show_costs(container: HtmlElement, costs: Sequence[TokenCost], notes: Sequen
         )
         for note in notes[:20]:
             node("p", name_text(note, 1000), classes="error")
-        rows = [(cost.server, cost.kind, cost.name, f"{cost.tokens:,}") for cost in costs[:MAX_SHOWN]]
+        rows = [(cost.server, cost.kind, cost.name, f"{cost.tokens:,}") for cost in costs[:MAX_SHOWN_COSTS]]
         table("Costs", ("Server", "Kind", "Name", "Tokens"), [[name_text(text) for text in row] for row in rows])
-        if len(costs) > MAX_SHOWN:
-            node("p", f"{len(costs) - MAX_SHOWN} smaller ones are not shown.")
+        if len(costs) > MAX_SHOWN_COSTS:
+            node("p", f"{len(costs) - MAX_SHOWN_COSTS} smaller ones are not shown.")

@@ -11,9 +11,9 @@ The RFC defines only expansion. Matching follows these rules:
   `{/x*}` is a list of segments. Reserved characters may be unescaped, except one that begins the next part.
 - Expressions with an operator (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent; their variables are then
   missing. Named ones may come in any order; an unknown or repeated name does not match.
-- An exploded variable is a list. A named one (`{?x*}`) is the list of the values of its own name, or else a map of the
-  names that no other variable has. An unnamed one is a map only if `maps` says so, because "/year=2024/month=05" is
-  more often a path than a map.
+- An exploded variable is a list. A named one (`{?x*}`) is the list of all values that have its name. If there are
+  none, it is a map of the names that no other variable has. An unnamed one is a map only if `maps` says so, because
+  "/year=2024/month=05" is more often a path than a map.
 - After a variable that could contain the separator, the last separator counts: `{name}.{ext}` reads "a.tar.gz" as
   "a.tar" and "gz". A template such as `{a}{b}`, which does not say where a variable ends, can only be expanded.
 """
@@ -546,6 +546,7 @@ def _read_one(slot: Slot, content: str, found: VariableValues) -> bool:
 
 
 def _keep(variable: Variable, value: str, found: VariableValues) -> bool:
+    """Add a value. Returns False if it is longer than the prefix modifier of its variable allows."""
     found.append((variable, value))
     return not variable.limit or len(value) <= variable.limit
 
@@ -581,8 +582,8 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Var
 def _read_names(slot: Slot, content: str, found: VariableValues) -> bool:
     """Read names in any order.
 
-    A name that no plain variable has goes to the list of the exploded variable with this name, or else to the map of
-    the first exploded variable without a list.
+    A value goes to the plain variable with its name, or else to the list of the exploded variable with its name. Any
+    other value goes to the map of the first exploded variable without a list.
     """
     if not content:
         return slot.operator != ";"
