@@ -107,18 +107,18 @@ _SPACES = re.compile("[ \n]").search
 def _utf16_without_mark(data: bytes) -> str:
     """Return the variant of UTF-16 if nearly all characters are Latin letters, spaces and punctuation, or "" if not."""
     sample = data[:_SAMPLE_BYTES]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    if bool(even) == bool(odd):
+    even_zeros, odd_zeros = sample[::2].count(0), sample[1::2].count(0)
+    if bool(even_zeros) == bool(odd_zeros):
         return ""
-    encoding = "utf-16-le" if odd else "utf-16-be"
+    encoding = "utf-16-le" if odd_zeros else "utf-16-be"
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
         return ""
     if len(text) < _MIN_CHARACTERS or _CONTROLS(text) or not _SPACES(text):
         return ""
-    latin, letters = len(_LATIN.findall(text)), len(_LETTERS.findall(text))
-    return encoding if latin >= 0.9 * len(text) and letters >= 0.4 * len(text) else ""
+    latin_count, letter_count = len(_LATIN.findall(text)), len(_LETTERS.findall(text))
+    return encoding if latin_count >= 0.9 * len(text) and letter_count >= 0.4 * len(text) else ""
 
 
 # Western Europe before UTF-8
@@ -152,9 +152,9 @@ def _is_western(data: bytes, first: int = 0) -> bool:
     if len(data.translate(None, _FOREIGN)) < len(data):
         return False
     sample = data[max(0, first - _SAMPLE_BEFORE_BYTES) : first + _SAMPLE_AFTER_BYTES]
-    high = len(sample) - len(sample.translate(None, _HIGH))
-    plain = len(sample) - len(sample.translate(None, _PLAIN))
+    high_count = len(sample) - len(sample.translate(None, _HIGH))
+    plain_count = len(sample) - len(sample.translate(None, _PLAIN))
     # With fewer plain letters it is another language, or not text.
-    if plain < high * (3 if len(sample) < _SHORT_BYTES else 1.5) or _UTF8(sample):
+    if plain_count < high_count * (3 if len(sample) < _SHORT_BYTES else 1.5) or _UTF8(sample):
         return False
-    return (high - len(_PLAUSIBLE.findall(sample))) * _HIGH_BYTES_PER_IMPLAUSIBLE <= high
+    return (high_count - len(_PLAUSIBLE.findall(sample))) * _HIGH_BYTES_PER_IMPLAUSIBLE <= high_count

@@ -5,6 +5,8 @@ grouped by line. The score of a line counts its own words in full, and words of 
 their distance. If a line defines something (a function, a class, a setting, a heading), more of the lines after it
 count, because they belong to it, and its score is higher if the defined name is in the query. The best lines then also
 count the words of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
+
+The numbers in the scores were tuned with half of the questions of `benchmarks/finding.py`.
 """
 
 from __future__ import annotations
@@ -363,8 +365,8 @@ class _Block:
         """Return the passage of a line, scored with its neighbours."""
         line = self.found[row]
         evidence = [max(own, name) for own, name in zip(line.evidence, self.name_fits, strict=True)]
-        defined = self._definition_fit(row)
-        reach = DEFINITION_LINES if defined > MIN_DEFINITION_FIT else NEIGHBOUR_LINES
+        definition_fit = self._definition_fit(row)
+        reach = DEFINITION_LINES if definition_fit > MIN_DEFINITION_FIT else NEIGHBOUR_LINES
         neighbour_counts = [0] * len(evidence)
         for other in range(row - NEIGHBOUR_LINES, row + reach + 1):
             beside = self.found.get(other)
@@ -386,7 +388,7 @@ class _Block:
             word.weight * min(1.0, count / MAX_COUNTED_NEIGHBOURS)
             for word, count in zip(self.query.words, neighbour_counts, strict=True)
         )
-        bonus = defined + 0.3 * repeated / self.query_weight + self._side_by_side_bonus(line)
+        bonus = definition_fit + 0.3 * repeated / self.query_weight + self._side_by_side_bonus(line)
         return self._make_passage(row, evidence, bonus, self._factor(row))
 
     def _side_by_side_bonus(self, line: _Line) -> float:

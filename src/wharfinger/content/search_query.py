@@ -64,20 +64,15 @@ _WORD = re.compile(r"\d+(?:\.\d+)+|--?\w[\w-]*|\w+(?:-\w+)*[+#]{0,2}")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RUN = re.compile(r"[^\W\d_]+|\d+")
 _PLAIN = re.compile(r"[a-z]{4,}")
-_INFLECTIONS = (("ies", 4), ("ying", 4), ("ied", 4), ("ing", 4), ("ed", 4), ("es", 4), ("s", 3), ("e", 4), ("y", 4))
-_DERIVATIONS = (
-    ("ations", 5),
-    ("ation", 5),
-    ("ions", 6),
-    ("ion", 6),
-    ("ments", 5),
-    ("ment", 5),
-    ("ers", 5),
-    ("er", 5),
-    ("ors", 5),
+_INFLECTION_ENDINGS = (
+    ("ies", 4), ("ying", 4), ("ied", 4), ("ing", 4), ("ed", 4), ("es", 4), ("s", 3), ("e", 4), ("y", 4),
+)  # fmt: skip
+"""Endings of number and tense, each with the minimum number of letters before it."""
+_DERIVATION_ENDINGS = (
+    ("ations", 5), ("ation", 5), ("ions", 6), ("ion", 6), ("ments", 5), ("ment", 5), ("ers", 5), ("er", 5), ("ors", 5),
     ("or", 5),
-)
-"""Like `_INFLECTIONS`: endings, each with the minimum number of letters before it."""
+)  # fmt: skip
+"""Endings that make nouns, each with the minimum number of letters before it."""
 
 
 _SHORT = """
@@ -134,22 +129,21 @@ class Word(NamedTuple):
                 probe = spelling
                 break
         end = begin + len(probe)
-        before = _starts(text, begin)
-        if not before:
+        start = _starts(text, begin)
+        if not start:
             return 0.25 if len(probe) > 3 else 0.1
         tail = _tail(text, end)
         exact = probe in self.spellings
         if exact and not tail:
-            whole = before == WHOLE and not (text[end : end + 1] == "_" or text[end : end + 1].isalnum())
+            whole = start == WHOLE and not (text[end : end + 1] == "_" or text[end : end + 1].isalnum())
             same = self.written == self.text or text.startswith(self.written, begin)
             return (1.0 if whole else 0.9) - (0.0 if same else 0.1)
         form = folded[begin : end + len(tail)]
-        known = _inflection(self.text)
-        if _inflection(form) == known:
-            return 0.88 if before == WHOLE else 0.8
+        if _without_inflection(form) == _without_inflection(self.text):
+            return 0.88 if start == WHOLE else 0.8
         if form in self.short:
             return 0.7
-        return 0.5 if _derivation(form) == _derivation(self.text) else 0.35
+        return 0.5 if _without_derivation(form) == _without_derivation(self.text) else 0.35
 
 
 class Query(NamedTuple):
@@ -248,7 +242,7 @@ def _make_word(written: str, weight: float) -> Word:
     if not _PLAIN.fullmatch(text):
         return Word(text, written, (text,), (text,), weight, weight)
     short = _ABBREVIATIONS.get(text) or _ABBREVIATIONS.get(text.removesuffix("s"), ())
-    probes = (_derivation(text), *(abbreviation for abbreviation in short if len(abbreviation) > 2))
+    probes = (_without_derivation(text), *(abbreviation for abbreviation in short if len(abbreviation) > 2))
     return Word(text, written, _without_longer(probes), (text,), weight, weight, short=short)
 
 
@@ -280,9 +274,9 @@ def identifier_parts(name: str) -> list[str]:
 
 
 @lru_cache(maxsize=4_096)
-def _inflection(word: str) -> str:
+def _without_inflection(word: str) -> str:
     """Return an English word without its ending of number or tense."""
-    for ending, min_length in _INFLECTIONS:
+    for ending, min_length in _INFLECTION_ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= min_length and not word.endswith(("ss", "us")):
             bare = word[: -len(ending)]
             if ending in ("ing", "ed") and bare[-1] == bare[-2] and bare[-1] not in "ls":
@@ -292,12 +286,12 @@ def _inflection(word: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def _derivation(word: str) -> str:
+def _without_derivation(word: str) -> str:
     """Return an English word without the endings that make nouns, or without its ending of number or tense."""
-    for ending, min_length in _DERIVATIONS:
+    for ending, min_length in _DERIVATION_ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= min_length:
             return word[: -len(ending)]
-    return _inflection(word)
+    return _without_inflection(word)
 
 
 WHOLE, PART = 2, 1

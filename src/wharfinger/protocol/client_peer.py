@@ -262,6 +262,7 @@ class ClientPeer(Generic[W]):
         return (Reply(encode_error(message.id, error)),)
 
     def _receive_unreadable(self, data: bytes, error: ProtocolError) -> tuple[Event[W], ...]:
+        """Return the events of bytes that `decode` refused: a batch, an error with the id null, or a bad response."""
         start = data.lstrip()[:1]
         if start == b"[" and self.rules is not None and self.rules.batches:
             return self._receive_batch(data)
@@ -279,6 +280,7 @@ class ClientPeer(Generic[W]):
         return (NotAMessage(data),) if waiter is None else (Malformed(waiter, error.message),)
 
     def _pop_waiter(self, data: bytes, id: Id | None) -> W | None:
+        """Return the waiter of a bad response, by its id or, if that is None, by the id that `data` begins with."""
         if id is None:
             found = _LEADING_ID.match(data)
             return self.awaited.pop(int(found[1]), None) if found else None

@@ -355,6 +355,7 @@ def _anchors(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _applied_in_place(
     node: dict[str, Any], root: dict[str, Any], anchors: Mapping[str, dict[str, Any]]
 ) -> Iterable[dict[str, Any]]:
+    """Yield the subschemas that apply to the same value as `node`: those of `allOf`, `if` and so on, and references."""
     for key, value in node.items():
         if key in _REFERENCES and isinstance(value, str):
             target = anchors.get(value) or _at_pointer(root, value)

@@ -49,6 +49,7 @@ class Method:
         """None for a notification."""
         self.notification = result is None
         self.first = REVISIONS[first].order
+        """The position in time (`Revision.order`) of the first revision that has the method."""
         self.last = REVISIONS[last].order
         self.capability = capability
         """The capability that the receiver must declare, such as `resources.subscribe`; empty if it needs none."""

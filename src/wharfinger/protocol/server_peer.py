@@ -150,14 +150,14 @@ class ServerPeer:
                 raise Overloaded(f"{self.limits.in_flight} requests are in flight: wait for their responses.")
             request = self.in_flight[id] = open_request(message, self.session, self.session.principal)
         except ProtocolError as error:
-            answer, status = error, error.http_status
+            refusal, status = error, error.http_status
         except Exception as error:
-            answer, status = self.report(error), 500
+            refusal, status = self.report(error), 500
         else:
             return request
         if isinstance(id, UnsetType) or message.method is UNSET:
             return None
-        return Reply(encode_error(id, answer), status)
+        return Reply(encode_error(id, refusal), status)
 
     def _take_notification(self, message: Message) -> Event:
         row = METHODS.get(message.method)  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ class TemplateIndex(Generic[T]):
             AmbiguousTemplate: another template is as specific and can match the same URIs, or has the same text.
         """
         entry = _Entry(UriTemplate(template) if isinstance(template, str) else template, value)
-        _ = entry.template.matcher
+        _ = entry.template.matcher  # raises UnmatchableTemplate now, rather than in `find`
         if entry.template.text in self._entries:
             raise AmbiguousTemplate(entry.template.text, entry.template.text)
         for other in () if allow_ambiguous else self._root.nearby(entry.edges):
@@ -148,11 +148,13 @@ class _Entry(Generic[T]):
         self.value = value
         first = template.atoms[0] if template.atoms else ""
         self.prefix = first if isinstance(first, str) else ""
+        """The literal text before the first variable."""
         self.edges, self.head = _edges(template)
         self.tail = template.atoms[-1] if template.atoms and isinstance(template.atoms[-1], str) else ""
+        """The literal text after the last variable."""
         self.ending = _ending(template)
-        # The longest literal text after the first one.
         self.core = max((atom for atom in template.atoms[1:] if isinstance(atom, str)), key=len, default="")
+        """The longest literal text after `prefix`."""
         self.rank = _rank_of(template)
 
 
