@@ -184,7 +184,7 @@ class Fetcher:
             async with asyncio.timeout(self._timeout):
                 for _ in range(self._max_redirects + 1):
                     async with self._exchange(method, url, request_headers, body) as response:
-                        target = self._redirect(method, url, response)
+                        target = self._redirect_target(method, url, response)
                         if target is None:
                             response_headers = join_headers(response.headers.items())
                             response_body = await self._read_body(url, response, limit)
@@ -261,7 +261,7 @@ class Fetcher:
             )
         return self._sessions[proxied]
 
-    def _redirect(self, method: str, url: str, response: ClientResponse) -> str | None:
+    def _redirect_target(self, method: str, url: str, response: ClientResponse) -> str | None:
         """Return the URL that an answer redirects to; None if the answer is not a redirect to follow."""
         location = response.headers.get("Location", "")
         if self._follow is None or response.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):

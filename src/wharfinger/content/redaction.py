@@ -80,8 +80,8 @@ def _without_password(rest: str, is_database: bool) -> str:
 
     A token in place of the user is hidden too.
     """
-    find_end = (_URL_END if is_database else _AUTHORITY_END)(rest)
-    authority = rest if find_end is None else rest[: find_end.start()]
+    end = (_URL_END if is_database else _AUTHORITY_END)(rest)
+    authority = rest if end is None else rest[: end.start()]
     user, colon, _ = authority.partition(":")
     at = authority.rfind("@")
     if colon and "@" not in user and "/" not in user and at > len(user):

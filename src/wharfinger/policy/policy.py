@@ -211,7 +211,7 @@ class Policy:
 
     @property
     def has_roots(self) -> bool:
-        """Whether a rule has `roots`: then `bind_roots` must be called before the policy decides. It stays true."""
+        """Whether a rule has `roots`, so that `bind_roots` must be called before the policy decides. Also true afterwards."""
         return any(parsed.rule.roots is not None for parsed in self.rules)
 
     def relative_to(self, folder: Path) -> Policy:

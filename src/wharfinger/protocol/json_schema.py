@@ -132,7 +132,7 @@ class CompiledSchema:
             self._visits = _VisitCounter(self.schema)
         lines: list[str] = []
         visits = self._visits.count(value)
-        if visits <= MAX_EXPLAINED_SCHEMAS and visits * _size(value) <= MAX_COLLECTED_CHECKS:
+        if visits <= MAX_EXPLAINED_SCHEMAS and visits * _count_values(value) <= MAX_COLLECTED_CHECKS:
             for error in self._validator.iter_errors(value):
                 lines += _describe(error, root)
                 if len(lines) >= MAX_REPORTED_ERRORS:
@@ -320,11 +320,11 @@ def _pattern_steps(value: Any) -> int:
     return sum(map(_pattern_steps, cast("list[object]", value))) if isinstance(value, list) else 0
 
 
-def _size(value: Any) -> int:
+def _count_values(value: Any) -> int:
     """Return the number of values in a value at all levels, including itself."""
     if isinstance(value, dict):
-        return 1 + sum(map(_size, cast("dict[str, object]", value).values()))
-    return 1 + sum(map(_size, cast("list[object]", value))) if isinstance(value, list) else 1
+        return 1 + sum(map(_count_values, cast("dict[str, object]", value).values()))
+    return 1 + sum(map(_count_values, cast("list[object]", value))) if isinstance(value, list) else 1
 
 
 def _depth(value: Any) -> int:

@@ -196,7 +196,7 @@ def decide_refusal(answer: Message, unanswered: Discover | None, pinned: str | N
     """Return the next step after an error response to `initialize`.
 
     If the error lists a stateless revision that both support, the next step is another `server/discover`. `unanswered`
-    is the earlier `server/discover` if it was not answered in time; after a second one, the client gives up.
+    is the earlier `server/discover` if it was not answered in time. If it was the second one, the client gives up.
     """
     error = read_error(answer)
     if error.code == UnsupportedVersion.code and pinned not in HANDSHAKE:

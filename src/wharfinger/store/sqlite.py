@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
 """The maximum time to wait for another process that writes."""
 SWEEP_SECONDS = 60.0
-"""Minimum time between two deletions of all expired keys, which each `SqliteStore` makes in its calls of `put`."""
+"""Each `SqliteStore` deletes all expired keys in a call of `put`, at most once in this time."""
 
 _TABLES = """
 CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL);

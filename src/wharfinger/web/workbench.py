@@ -18,7 +18,6 @@ from wharfinger import types as t
 from wharfinger.errors import WharfingerError
 from wharfinger.host.catalogue_search import CatalogueHits
 from wharfinger.policy.policy import principal_of
-from wharfinger.policy.rule import UnusablePolicy
 from wharfinger.protocol.inspection import Inspection
 from wharfinger.protocol.principal import Principal
 from wharfinger.transports.background import BackgroundTasks
@@ -374,7 +373,7 @@ class Workbench:
         try:
             principal = principal_of(claims) if claims.get("sub") else principal_of("anyone")
             connections = await self._site.view_as(self._visitor.principal, principal)
-        except (WharfingerError, UnusablePolicy) as error:
+        except WharfingerError as error:
             state.text = name_text(str(error), 1000)
             return
         if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know these connections
