@@ -211,7 +211,7 @@ class Policy:
 
     @property
     def has_roots(self) -> bool:
-        """Whether a rule has `roots`, so that `bind_roots` must be called before the policy decides. Also true afterwards."""
+        """Whether a rule has `roots`: `bind_roots` must be called before the policy decides. True afterwards too."""
         return any(parsed.rule.roots is not None for parsed in self.rules)
 
     def relative_to(self, folder: Path) -> Policy:

@@ -235,7 +235,7 @@ class ClientPeer(Generic[W]):
             return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
         if isinstance(routing.meta, UnsetType) or isinstance(routing.meta.subscription, UnsetType):
             return (Notification(None, message),)
-        # A notification of a subscription that has ended must not reach another one.
+        # A notification of a subscription that has ended must not reach another subscription.
         waiter = self._find_waiter(routing.meta.subscription)
         return (Notification(waiter, message),) if waiter is not None else _NO_EVENTS
 

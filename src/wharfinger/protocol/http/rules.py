@@ -209,7 +209,7 @@ def check_post(headers: Headers, limit: int) -> int:
         raise HttpRefusal(415, "The body must not be compressed.", (*CLOSE_HEADERS, (b"accept-encoding", b"identity")))
     length = headers.get(b"content-length")
     if length is not None:
-        # RFC 9112 §6.1: a message with both is an attempt at request smuggling.
+        # RFC 9112 §6.1: a message with both headers may be an attempt at request smuggling.
         if b"transfer-encoding" in headers or not length.isdigit():
             raise HttpRefusal(400, "Send one Content-Length, or Transfer-Encoding: chunked.", CLOSE_HEADERS)
         if len(length) > 18 or int(length) > limit:

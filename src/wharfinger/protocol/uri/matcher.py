@@ -105,7 +105,7 @@ def _write_regex(atoms: Sequence[Atom]) -> str:
                 raise UnclearBoundary(placeholder)
             if len(without) == 1 and without not in _IN_ESCAPES:
                 chars, without = chars - {without}, ""
-        lazy = not chars.isdisjoint(following[index])  # it can hold the first character after it
+        lazy = not chars.isdisjoint(following[index])  # the placeholder can hold the first character after it
         if lazy and (atom.max_count or (atom.opener and outer is not None)):
             raise UnclearBoundary(placeholder)
         if lazy and outer is None:
