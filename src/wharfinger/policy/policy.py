@@ -62,7 +62,7 @@ class _ParsedRule:
         self.actions = rule.actions()
         everything = rule.what is None and rule.roots is None
         self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
-        self.needs_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
+        self.needs_issuer = any(selector.depends_on_issuer for selector in self.selectors) or bool(rule.scopes)
         """Whether the rule depends on claims. If several issuers are trusted, it must name one of them, because they
         may give different people the same name."""
 
@@ -264,8 +264,8 @@ class Policy:
         """
         rows = [(parsed.id, parsed.rule.issuer, parsed.needs_issuer) for parsed in self.rules]
         for number, limit in enumerate(self.limits, 1):
-            names_caller = any(selector.names_a_caller for selector in limit.selectors())
-            rows.append((limit.name or f"limit {number}", limit.issuer, names_caller))
+            needs_issuer = any(selector.depends_on_issuer for selector in limit.selectors())
+            rows.append((limit.name or f"limit {number}", limit.issuer, needs_issuer))
         for id, issuer, needs_issuer in rows:
             if issuer is not None and issuer not in issuers:
                 known = ", ".join(issuers) or "none"

@@ -34,8 +34,8 @@ class Selector(NamedTuple):
     """The pattern that a value must match, or the value itself if it has no `*`."""
 
     @property
-    def names_a_caller(self) -> bool:
-        """Whether the match depends on what an issuer says about a principal, so that the issuer matters."""
+    def depends_on_issuer(self) -> bool:
+        """Whether the match depends on what an issuer says about a principal."""
         return self.is_claim or self.field in _FIELDS
 
     @property

@@ -97,6 +97,7 @@ class AuditReport:
         self.who = who
         self.matches = compile_glob(what, path=False) if what else None
         self.first = self.last = ""
+        """The times of the first and of the last line; empty if there are no lines."""
         self.line_count = 0
         self.damaged: list[str] = []
         """The first damaged lines, as FILE:LINE."""

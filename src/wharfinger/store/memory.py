@@ -80,14 +80,14 @@ class MemoryStore:
                 return
             yield self._keys[number]
 
-    def _count(self, key: str, keys: int, size: int) -> None:
+    def _count(self, key: str, key_count: int, size: int) -> None:
         """Add a number of keys and bytes to the usage of each prefix of a key. Both may be negative."""
         parts = key.split("/")
         for depth in range(len(parts)):
             folder = "".join(f"{part}/" for part in parts[:depth])
             count, used = self._usage.get(folder, (0, 0))
-            if count + keys:
-                self._usage[folder] = count + keys, used + size
+            if count + key_count:
+                self._usage[folder] = count + key_count, used + size
             else:
                 self._usage.pop(folder, None)
 

@@ -154,7 +154,7 @@ class TreeRows:
         while len(self.badges) > MAX_BADGES:
             del self.badges[next(iter(self.badges))]
 
-    def visible(self, limit: int) -> dict[str, list[str]]:
+    def visible_uris(self, limit: int) -> dict[str, list[str]]:
         """Return the URIs of the resources that the open folders show, by server; at most `limit` for each server."""
         uris_by_server: dict[str, list[str]] = {}
         for (_, server, _), folder in self._open.items():

@@ -167,7 +167,7 @@ class Workbench:
         rows = self._rows.rows() if self._found_rows is None else self._found_rows
         self._tree.show(rows, "" if self._chosen_row is None else encode_key(self._chosen_row))
         self._show_notes(self._connections)
-        visible = self._rows.visible(MAX_WATCHED) if not self._connections.read_only else {}
+        visible = self._rows.visible_uris(MAX_WATCHED) if not self._connections.read_only else {}
         chosen = self._chosen_row
         selected = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
         self._live.watch(visible, None if self._connections.read_only else selected)

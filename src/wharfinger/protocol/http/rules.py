@@ -178,7 +178,10 @@ ACCEPTS_JSON, ACCEPTS_EVENTS = 1, 2
 
 @lru_cache(64)
 def accepted_types(accept: bytes | None) -> int:
-    """Return which of the two content types an Accept header allows; without a header both (RFC 9110 §12.5.1)."""
+    """Return what an Accept header allows: ACCEPTS_JSON, ACCEPTS_EVENTS, their sum, or 0.
+
+    Without a header, both are allowed (RFC 9110 §12.5.1).
+    """
     if accept is None:
         return ACCEPTS_JSON | ACCEPTS_EVENTS
     accepted = 0
