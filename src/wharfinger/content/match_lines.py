@@ -283,6 +283,7 @@ class _Block:
                 at = self.folded.find(probe, at + len(probe))
 
     def _grade(self, number: int, word: Word, occurrences: Iterable[tuple[int, str]]) -> None:
+        """Grade occurrences of the word with this number, and add them to their lines."""
         for at, probe in occurrences:
             row = bisect_right(self.starts, at) - 1
             line = self.found.get(row)

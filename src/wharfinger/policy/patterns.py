@@ -95,6 +95,7 @@ def segments_below(prefix: str) -> Segments | None:
 
 
 def _split(text: str) -> Segments | None:
+    """Return the segments of a URI without a query; None if its scheme, authority or path is not canonical."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return None

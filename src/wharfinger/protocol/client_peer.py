@@ -287,6 +287,7 @@ class ClientPeer(Generic[W]):
         return self.awaited.pop(id, None)
 
     def _receive_batch(self, data: bytes) -> tuple[Event[W], ...]:
+        """Return the events of all messages of a batch. Arrays in the batch are skipped."""
         if len(data) > self._limits.message or data.count(b'"jsonrpc"') > MAX_BATCH_MESSAGES:
             return (NotAMessage(data),)
         try:

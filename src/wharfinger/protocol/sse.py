@@ -133,6 +133,7 @@ class EventDecoder:
             raise EventTooLarge(f"the peer sent an event larger than {self._limit} bytes")
 
     def _take(self, line: bytes) -> Event | None:
+        """Process one line. Returns the event that an empty line ends; None for any other line, or without data."""
         if not self._started:
             self._started = True
             line = line.removeprefix(_BOM)

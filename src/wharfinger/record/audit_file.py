@@ -238,6 +238,7 @@ class AuditFile:
         self._remove_written(1)
 
     def _write(self, lines: list[bytes]) -> None:
+        """Write lines. Those that are whole in the file leave the queue; `_rest` has the rest of one that is not."""
         written = os.write(self._descriptor, b"".join(lines))
         self._end = self._size()
         whole = 0

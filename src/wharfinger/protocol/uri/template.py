@@ -230,6 +230,7 @@ class UriTemplate:
         return {variable.name: value for variable, value in pairs}
 
     def _refuses(self, slot: Slot, content: str, found: VariableValues) -> bool:
+        """Return whether the values of a slot could lead a handler out of its folder. A query may contain anything."""
         if "?" in slot.operator or slot.operator == "&":
             return False
         if slot.operator in ("+", "#"):
