@@ -78,8 +78,8 @@ class Server(FeatureService):
     `task_poll` is the time (seconds) after which clients should ask for the status of a task again.
 
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
-    read again when it changes. Without one everyone may do everything. `audit` records every request: a file, or an
-    `AuditLog` with its options.
+    read again when it changes. Without a policy everyone may do everything. `audit` records every request: a file, or
+    an `AuditLog` with its options.
 
     Raises:
         ValueError: `page_size`, `task_ttl` or the URL in `task_store` is not valid.
@@ -277,7 +277,7 @@ class Server(FeatureService):
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
                 time, or in itself.
             TypeError: `item` cannot be included, or has a `prefix` and is not a server.
-            RuntimeError: this server runs, and this is not its event loop's thread.
+            RuntimeError: this server runs, and the calling thread does not run its event loop.
         """
         if isinstance(item, Server):
             from wharfinger.server.mounting import include  # imported on use: most servers have no parts

@@ -144,8 +144,9 @@ class Context(RequestContext, Generic[State]):
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Report the progress of the request, if the caller asked for it (`notifications/progress`).
 
-        It is sent only if `done` is higher than in all earlier reports of this call, including those of earlier runs of
-        the handler. The notification is sent even without `await`; awaiting the result is allowed and does nothing.
+        A report is sent only if `done` is higher than in all earlier reports of this call, including those of earlier
+        runs of the handler. The notification is sent even without `await`; awaiting the result is allowed and does
+        nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:

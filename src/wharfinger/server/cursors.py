@@ -22,9 +22,9 @@ class Kind(NamedTuple):
     """One kind of sealed string: its bounds, and the error message for a string that cannot be opened."""
 
     mac_bytes: int
-    """The length of the seal. Private keys do not use it: AES-GCM has a seal of its own length."""
+    """The length of the seal. The keys of `Keys.private` do not use it: AES-GCM has a seal of its own length."""
     max_characters: int
-    """The maximum length of a sealed string; private keys allow twice as much, because they pad it."""
+    """The maximum length of a sealed string; the keys of `Keys.private` allow twice as much, because they pad it."""
     refusal: str
 
 
@@ -63,7 +63,7 @@ class Keys:
         """Return the value that was sealed, as `type`.
 
         Raises:
-            InvalidParams: it was not sealed here, or for another purpose, or is not of this type.
+            InvalidParams: it was not sealed here, was sealed for another purpose, or is not of this type.
         """
         import base64
         import hmac
@@ -82,7 +82,7 @@ class Keys:
         """Return keys whose sealed texts are also encrypted and padded, and open only with the same binding.
 
         Under a policy a cursor may contain the URI of an entry that its caller may not see.
-        Their `seal` and `open` raise MissingExtra if `cryptography` is not installed (extra `auth`).
+        The `seal` and `open` of these keys raise MissingExtra if `cryptography` is not installed (extra `auth`).
         """
         return _PrivateKeys(self._secret, binding)
 
@@ -132,8 +132,8 @@ class _PrivateKeys(Keys):
         """Return the value that was sealed, as `type`.
 
         Raises:
-            InvalidParams: it was not sealed here, or for another purpose, principal or version of the policy, or is
-                not of this type.
+            InvalidParams: it was not sealed here, was sealed for another purpose, principal or version of the policy,
+                or is not of this type.
         """
         import base64
 

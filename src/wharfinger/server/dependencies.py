@@ -98,13 +98,13 @@ class Provider:
         self.function = function
         body = body_of(function)
         inner = inspect.unwrap(body)
-        is_manager = inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
+        is_decorated = inner is not body and (inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner))
         self.call = function
         if inspect.isasyncgenfunction(body):
             self.call = contextlib.asynccontextmanager(function)
         elif inspect.isgeneratorfunction(body):
             self.call = contextlib.contextmanager(function)
-        elif is_manager:
+        elif is_decorated:
             self.call = functools.partial(_make_manager, function)
         if self.call is not function:
             self.kind = "manager"
@@ -308,11 +308,11 @@ class OpenDependencies:
 
     async def _enter(self, manager: Any) -> Any:
         """Enter a context manager on the event loop. Other dependencies get an error even if this one suppresses it."""
-        is_async = hasattr(manager, "__aenter__")
-        value = await manager.__aenter__() if is_async else manager.__enter__()
+        has_async_methods = hasattr(manager, "__aenter__")
+        value = await manager.__aenter__() if has_async_methods else manager.__enter__()
 
         async def leave(*error_info: Any) -> None:
-            if is_async:
+            if has_async_methods:
                 await manager.__aexit__(*error_info)
             else:
                 manager.__exit__(*error_info)

@@ -70,7 +70,7 @@ class ServerLifespan:
         run.task.add_done_callback(self._ending.discard)
         self._stop()
         run.ending.set()
-        # Not at once: a task that is cancelled before its first step would never fail the start.
+        # Not at once: a task that is cancelled before its first step never sets `begun`, and holders wait for ever.
         asyncio.get_running_loop().call_soon(run.cancel_start)
         await asyncio.shield(run.task)
 

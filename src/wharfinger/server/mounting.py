@@ -60,8 +60,7 @@ def include(parent: FeatureService, part: FeatureService, prefix: str) -> None:
     if part.services.feature_scopes is not None:
         parent.enforce_scopes()
     if part.tasks is not None:
-        part.own_tasks = None
-        parent.take_tasks(parent.serve_tasks())
+        parent.take_tasks(parent.serve_tasks())  # the part's tasks are now kept by its parent
     for name in subscriptions.LISTS:
         if name in part.served:
             parent.serve(name)
@@ -189,7 +188,7 @@ def _refuse_circles(parent: FeatureService, part: FeatureService) -> None:
 def _share_keys(parent: FeatureService, part: FeatureService) -> None:
     """Pass the keys of `parent` to `part`, and to the servers in it, unless they have a secret of their own.
 
-    So every process that serves `parent` can open what they seal.
+    So every process that serves `parent` can open what these servers seal.
     """
     if part.services.keys.random:
         part.services.keys = parent.services.keys

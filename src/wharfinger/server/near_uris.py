@@ -61,7 +61,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     reader = SourceReader(asyncio.get_running_loop(), LISTING_SECONDS)
     resources.near_uri_searches += 1
     try:
-        async with asyncio.timeout(2 * LISTING_SECONDS):
+        async with asyncio.timeout(2 * LISTING_SECONDS):  # the last page may be requested just before the deadline
             known = [uri for uri in resources.uris() if may_read(uri)][:MAX_COMPARED_URIS]
             error.suggest(await services.pool.run(owner_of(request), _suggestions, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):

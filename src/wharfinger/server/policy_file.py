@@ -27,7 +27,7 @@ Version = tuple[int, int, int] | None
 class PolicyFile:
     """A policy in a file, which `load` reads; with `report_only`, refusals are recorded and not enforced.
 
-    Several servers may be given the same one: each follows the file by itself.
+    Several servers may be given the same `PolicyFile`: each follows the file by itself.
 
     Raises:
         UnusablePolicy: the file cannot be used.
@@ -62,7 +62,7 @@ class PolicyFile:
         version = self._loaded_version = self._version()
         try:
             policy = await asyncio.to_thread(self._load, self.path)
-            if self._loaded_version != version:  # the file has changed, and a later call reads it
+            if self._loaded_version != version:  # the file has changed, and a later call of `reload` is reading it
                 return
             if (policy.version, policy.tests) == (self.policy.version, self.policy.tests):
                 return

@@ -296,12 +296,12 @@ def not_searched(sources: Iterable[Source]) -> str:
 def _registered_hits(resources: Resources, query: Query) -> Iterator[Hit]:
     """Yield the registered resources whose name, title, description or URI has all the words."""
     for feature in resources.static:
-        shown: Any = feature.definition
-        if not may_read(shown.uri):
+        resource: Any = feature.definition
+        if not may_read(resource.uri):
             continue
-        text = " ".join(filter(None, (shown.name, shown.title or "", shown.description or "", shown.uri)))
+        text = " ".join(filter(None, (resource.name, resource.title or "", resource.description or "", resource.uri)))
         if query.words and all(query.match_name(text, fold(text))):
-            yield Hit(uri=shown.uri, title=shown.title or shown.name, resource=shown)
+            yield Hit(uri=resource.uri, title=resource.title or resource.name, resource=resource)
 
 
 async def _readable_hits(services: Services, request: Request, query: Query, hits: Hits) -> Hits:

@@ -131,6 +131,7 @@ class Ranking:
         self.added = 0
         """Documents that were added and have at least one word."""
         self._found: list[tuple[list[bool], list[_Candidate]]] = []
+        """For each document that was kept, whether it has each word, and its possible hits."""
         self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
         """Documents that have all the words."""

@@ -167,7 +167,7 @@ class FeatureService:
             mount.refresh()
 
     def _set_authorizer(self, authorizer: Authorizer | None) -> None:
-        """Enforce a policy, also when a server in which this one is mounted calls its handlers."""
+        """Enforce a policy, also on calls from the servers in which this one is mounted."""
         self.access_control.set(authorizer)
         self._refresh_mounts()
 
@@ -189,7 +189,7 @@ class FeatureService:
         If the server runs already, the source is started at once; call this on the server's event loop then.
 
         Raises:
-            RuntimeError: the server runs, and this is not its event loop's thread.
+            RuntimeError: the server runs, and the calling thread does not run its event loop.
         """
         if self.running:
             self.source_watches.join(source)

@@ -4,13 +4,13 @@ Each source has a `patience` and a `breaker` (`protocol.breaker`). Servers that 
 rules are:
 
 - A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
-  reported as changed, and the next lists of the same caller use this page for a while, so that a source that is always
-  slow is listed too. A change of the source ends this.
+  reported as changed, and the next lists of the same caller use this page for a while, or until the source changes. So
+  a source that is always slow is listed too.
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
   the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
   breaker opens, and all calls that wait for the source fail at once, with the reason.
-- While the breaker is open, calls fail at once, unless the last failure was a quick one. A task probes the source after
-  1, 2, 4, … and finally every 60 seconds.
+- While the breaker is open, calls fail at once. If the last failure was a quick one, calls are still tried, since they
+  keep nobody waiting. A task probes the source after 1, 2, 4, … and finally every 60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
 Threads cannot be stopped. A probe without an answer keeps its thread, and no other probe starts until it has returned.
@@ -142,7 +142,7 @@ class SourceCalls:
                 self._probe_once(source, state)
             raise
         except Exception as error:
-            if is_probe and not isinstance(error, (InternalError, OSError)):  # another error is an answer too
+            if is_probe and not isinstance(error, (InternalError, OSError)):  # any other error is an answer too
                 breaker.succeeded()
             raise
         finally:
@@ -339,7 +339,7 @@ class SourceCalls:
             source.breaker.failed(reason, began)
         elif error is not None and self._state(source).start_failed:  # it failed to start once more
             source.breaker.failed("it did not start", began)
-        elif source.breaker.down and error is not None:  # another error is an answer too
+        elif source.breaker.down and error is not None:  # any other error is an answer too
             source.breaker.succeeded()
 
     async def _keep_probing(self, source: Source, state: _SourceState) -> None:

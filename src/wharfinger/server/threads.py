@@ -35,7 +35,7 @@ from wharfinger.source import Source, is_brief
 __all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async", "run_in_own_thread"]
 
 MEMBER_SEPARATOR = "\n"
-"""Separates the group of an owner from its member, as in "principal ann\\nsession 1"."""
+"""Separates the two parts of an owner, the group and the member of this group: "principal ann\\nsession 1"."""
 BATCH_CALLS = 64
 """The maximum number of calls in a batch."""
 COLLECTING_TURNS = 3
@@ -44,8 +44,8 @@ it. With 32 reads in flight this saves a tenth of the time of a read; a single r
 CHECK_SECONDS = 0.005
 """Time between two checks of a running batch."""
 BRIEF_CALLS = 8
-"""If fewer calls return between two checks, the function is not brief at present. The first check only counts, because
-it may be late: the whole process may have waited."""
+"""If fewer calls return between two checks, the function is not brief at present. The first check judges nothing,
+because it may be late: the whole process may have waited."""
 APART_SECONDS = 0.25
 """How long the calls of a function that is not brief at present have threads of their own."""
 P = ParamSpec("P")

@@ -60,7 +60,7 @@ class Completions:
             return t.CompleteResult(completion=await self._run_completer(request, names, prompt.completers))
         feature = self._resources.templates.by_key.get(ref.uri)
         if feature is not None and feature.template is not None:
-            names, is_shown = feature.template.variables, _shown_values(request, ref.uri)
+            names, is_shown = feature.template.variables, _value_filter(request, ref.uri)
             return t.CompleteResult(completion=await self._run_completer(request, names, feature.completers, is_shown))
         for source in self._resources.sources:
             if any(template.uri_template == ref.uri for template in source.templates):
@@ -90,7 +90,7 @@ class Completions:
             params.argument.value,
             _others(params),
         )
-        completion = completion_of(values, _shown_values(request, template))
+        completion = completion_of(values, _value_filter(request, template))
         if completion.has_more is True and not isinstance(values, t.Completion):
             # A source returns at most one value more than the limit, so it does not say how many there are.
             completion.total = UNSET
@@ -123,7 +123,7 @@ class Completions:
             filled |= zip(marker.names, arguments, strict=False)  # by name: the context may be the first parameter
             complete = functools.partial(marker.values, **filled)
             values = await pool.call(owner, complete, *arguments[len(marker.names) :])
-            return completion_of(values, is_shown)  # read while its dependencies are open
+            return completion_of(values, is_shown)  # iterated while the completer's dependencies are open
 
 
 def unknown_template() -> InvalidParams:
@@ -136,11 +136,11 @@ def _others(params: t.CompleteRequestParams) -> Mapping[str, str]:
     return {} if params.context is UNSET else params.context.arguments or {}
 
 
-def _shown_values(request: Request, template_text: str) -> Callable[[str], bool]:
+def _value_filter(request: Request, template_text: str) -> Callable[[str], bool]:
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
-    That is so if the caller may read the URI with this value. If other variables are missing, the caller must be able
-    to read a URI with the same beginning or, if this beginning does not contain the value, all such URIs.
+    The caller must be able to read the URI with this value. If other variables are missing, only the beginning of the
+    URI is known. The caller must be able to read some URI that begins so or, if the value comes later, all of them.
     """
     access: Access | None = request.access
     if access is None:

@@ -89,7 +89,8 @@ class PromptFeature:
             inline=options.get("inline", False),
             timeout=options.get("timeout"),
         )
-        self._call.finish = self._make_result  # while dependencies are open; `fill` then changes nothing
+        # `finish` runs while dependencies are open. `fill` calls `_make_result` again, which then changes nothing.
+        self._call.finish = self._make_result
         arguments = [
             t.PromptArgument(
                 name=parameter.name,

@@ -469,8 +469,8 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Return whether the caller can read this URI, and so may watch it.
 
-        To find out, it may call the function of a template or of a resource that uses its request, or middleware around
-        `resources/read` that may answer callers differently.
+        This may run the author's code: the function of a template, the function of a resource that uses its request, or
+        middleware around `resources/read` that may answer callers differently.
         """
         methods = self._services.methods
         try:

@@ -243,7 +243,8 @@ _UNSTRUCTURED = (
 def _is_unstructured(annotation: Any) -> bool:
     """Return whether an annotation gives no output schema.
 
-    This is so if it is missing or allows anything, or only text, bytes, blocks, and lists that may have blocks.
+    This is so if there is no annotation, if it allows anything, or if it allows only text, bytes, blocks and lists that
+    may have blocks.
     """
     if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string is a name that only type checkers know
         return True

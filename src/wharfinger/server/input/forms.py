@@ -120,11 +120,11 @@ def _from_value_type(schema: Any) -> Form:
     """Return a form of one field."""
     field, required, nullable = _make_field(SINGLE_FIELD, _Member(SINGLE_FIELD, schema, True, UNSET), {})
 
-    def read(values: dict[str, Any]) -> Any:
+    def build(values: dict[str, Any]) -> Any:
         return _convert({SINGLE_FIELD: values.get(SINGLE_FIELD)}, dict[str, schema])[SINGLE_FIELD]
 
     return Form(
-        {SINGLE_FIELD: field}, [SINGLE_FIELD] if required else [], read, frozenset({SINGLE_FIELD} if nullable else ())
+        {SINGLE_FIELD: field}, [SINGLE_FIELD] if required else [], build, frozenset({SINGLE_FIELD} if nullable else ())
     )
 
 
@@ -324,7 +324,7 @@ def _resolve(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> t
     """Return a schema with its references, unions and null resolved, and whether it allowed null."""
     nullable = False
     resolved = dict(schema)
-    for _ in range(8):
+    for _ in range(8):  # bounds the levels of references and unions
         if "$ref" in resolved:
             name = resolved.pop("$ref").rpartition("/")[2]
             target = {key: value for key, value in shared[name].items() if key not in ("title", "description")}

@@ -98,7 +98,7 @@ class RequestState:
         self._open: dict[str, tuple[str, Any]] = {}
         """The digest and the member of `inputRequests` of each request that stops this run, by key."""
         self._key_counts: dict[str, int] = {}
-        """The last number that was tried for each key of the author or prefix. Names in use are keys here too."""
+        """The last number that was tried, by the author's key or the prefix. Every key in use has an entry too."""
         self._stop: InputNeeded | None = None
         """The exception that ends this run, if it needs input."""
         self._waits = 0
@@ -110,7 +110,7 @@ class RequestState:
         self.replay = services.replay
         """Whether the handler always runs again and never waits; decided by the server that the client called."""
         self.failures: dict[str, Exception] = {}
-        """The failed requests of a replayed handler, by key."""
+        """The errors to raise for requests of a replayed handler, by key."""
         self.once_results: dict[str, tuple[Raw, int]] = {}
         """The results of `once`, and how many log messages each sent, by key."""
         self.once_running: dict[str, asyncio.Future[None]] = {}
@@ -162,10 +162,10 @@ class RequestState:
         number = self._key_counts.get(base, 0) + 1
         while True:
             self._key_counts[base] = number
-            name = base if key is not None and number == 1 else f"{base}-{number}"
-            if name == base or name not in self._key_counts:
-                self._key_counts.setdefault(name, 1)
-                return name
+            numbered = base if key is not None and number == 1 else f"{base}-{number}"
+            if numbered == base or numbered not in self._key_counts:
+                self._key_counts.setdefault(numbered, 1)
+                return numbered
             number += 1
 
     def answer(self, key: str, digest: str, own_key: bool) -> Raw | None:

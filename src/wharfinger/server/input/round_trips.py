@@ -6,7 +6,7 @@ There are two ways, which look the same to a handler:
   task, the request for input is made at once, and the handler waits in place. Its timeouts pause during the wait.
 - In the stateless era no request can be sent to the client, so the result itself is the request: `ask` raises
   `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
-  its first line; `ask` then returns each answer at once (see `request_state`), until it meets a request without one.
+  its first line; `ask` then returns each answer at once (see `request_state`), until a request has no answer yet.
 
 `once` calls a function in the first run only. With `Server(replay=True)` the server uses the second way in every era:
 in the handshake era it sends the requests on the connection after a run has stopped, and then calls the handler again
@@ -228,7 +228,7 @@ def with_replay(services: Services, handler: Handler) -> Handler:
 
 
 async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
-    """Send on the connection the requests that stopped a run, and set the state for the next run to their answers.
+    """Send the requests that stopped a run on the connection, and put the answers into the state for the next run.
 
     Raises:
         NoAnswer: the connection does not carry requests to the client.
@@ -260,6 +260,7 @@ async def once(services: Services, request: Request, key: str, function: Callabl
         TypeError: JSON cannot express the result.
     """
     state = state_of(services, request)
+    # The handler of a resource that this call reads has keys of its own.
     name = key if outermost(request) is request else f"{request.params.uri} {key}"
     while (running := state.once_running.get(name)) is not None:
         await asyncio.wait((running,))

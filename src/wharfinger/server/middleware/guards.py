@@ -26,7 +26,7 @@ __all__ = ["Times", "Timing", "limit_rate", "limit_size", "log_calls", "outcome_
 Clock = Callable[[], float]
 """Returns seconds since any fixed time, and never decreases."""
 
-MAX_SUBJECT_LENGTH = 200
+MAX_SUBJECT_CHARACTERS = 200
 """The maximum number of characters of a name or URI that a log line shows."""
 
 
@@ -54,7 +54,7 @@ def log_calls(
             outcome = outcome_of(error)
             raise
         finally:
-            seconds, principal = clock() - begun, printable(call.caller.principal.subject, MAX_SUBJECT_LENGTH)
+            seconds, principal = clock() - begun, printable(call.caller.principal.subject, MAX_SUBJECT_CHARACTERS)
             log.log(
                 level,
                 "%s %s by %s in %.1f ms: %s",
@@ -201,7 +201,9 @@ def _length(data: Any) -> int:
 def subject_of(call: Call) -> str:
     """Return the name of the tool or prompt, or the URI of the resource, on one line; empty for other calls."""
     name_param = call.row.name_param if call.row is not None else ""
-    return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
+    if name_param not in ("name", "uri"):
+        return ""
+    return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_CHARACTERS)
 
 
 def outcome_of(answer: object) -> str:

@@ -47,8 +47,8 @@ def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
     """Return the function's parameters. A plain function without any is not inspected, because that is slow."""
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
-        variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-        if not (code.co_argcount or code.co_kwonlyargcount or variable):
+        variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        if not (code.co_argcount or code.co_kwonlyargcount or variadic):
             return ()
     return inspect.signature(function).parameters.values()
 

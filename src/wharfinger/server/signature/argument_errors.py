@@ -13,7 +13,7 @@ from wharfinger.content.text import printable
 from wharfinger.protocol.json_schema import path_text
 from wharfinger.server.signature.type_schemas import ModelErrors
 
-__all__ = ["BadArguments", "allowed", "fault_lines", "members", "path_text"]
+__all__ = ["BadArguments", "allowed_values", "fault_lines", "members", "path_text"]
 
 
 class BadArguments(ValueError):
@@ -77,14 +77,14 @@ def _reason(kind: Any, message: str, path: str, error: msgspec.MsgspecError) -> 
         if expected[2]:
             return f"expected {expected_types}, got {_WORDS.get(expected[2], expected[2])}"
         return f"expected {expected_types} {expected[3] or ''}".rstrip()
-    if message.startswith("Invalid enum value") and not path and (choices := allowed(kind)):
+    if message.startswith("Invalid enum value") and not path and (choices := allowed_values(kind)):
         return f"must be one of {', '.join(choices)}"
     if message.startswith(("Invalid enum value", "Invalid value")):
         return "is not one of the allowed values"
     return _FIXED.get(message, "is not valid here")
 
 
-def allowed(kind: Any) -> list[str]:
+def allowed_values(kind: Any) -> list[str]:
     """Return the values of an enum or of literals, as JSON, or an empty list for any other type."""
     values: list[Any] = []
     for member in members(kind) or (kind,):

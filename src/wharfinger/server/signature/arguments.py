@@ -297,7 +297,7 @@ class Signature:
     def _unknown_faults(self, raw: Mapping[str, Any]) -> list[str]:
         names = ", ".join(self.parameters)
         known = f"the arguments are {names}" if names else "there are none"
-        unknown = islice((name for name in raw if name not in self.parameters), 8)
+        unknown = islice((name for name in raw if name not in self.parameters), 8)  # a caller may send thousands
         return [f"{printable(name)}: no such argument; {known}" for name in unknown]
 
     def decode_strings(self, arguments: Mapping[str, str]) -> dict[str, Any]:
@@ -576,6 +576,7 @@ def _from_string(parameter: Parameter, text: str) -> Any:
             raise BadArguments([f"{parameter.name}: is out of range"])
         return value
     except msgspec.ValidationError as error:
-        if error.__cause__ is None and text.lstrip()[:1] not in ("[", "{"):  # a model has a cause, and may be any JSON
+        # The error of a pydantic model has a cause. Such a model may accept any JSON, not only arrays and objects.
+        if error.__cause__ is None and text.lstrip()[:1] not in ("[", "{"):
             raise
         return msgspec.json.decode(text.encode(), type=parameter.kind, dec_hook=from_json)

@@ -52,9 +52,9 @@ class Complete:
         parameters = [p for p in signature.parameters.values() if p.name not in filled]
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         required = [p for p in positional if p.default is p.empty]
-        is_named_only = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+        requires_keyword = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
         takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        if len(required) > 2 or is_named_only or not (positional or takes_any):
+        if len(required) > 2 or requires_keyword or not (positional or takes_any):
             raise cannot_complete
         self.takes_others = len(positional) > 1
         by_position = any(p.kind is p.POSITIONAL_ONLY for p in positional)

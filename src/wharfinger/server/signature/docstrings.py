@@ -33,11 +33,11 @@ def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str
 @functools.lru_cache(MAX_TEXTS)
 def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     lines = inspect.cleandoc(text).splitlines()
-    start = next((number for number in range(len(lines)) if _begins_section(lines, number)), len(lines))
+    start = next((number for number in range(len(lines)) if _section_at(lines, number)), len(lines))
     descriptions: dict[str, str] = {}
     number = start
     while number < len(lines):
-        line, title = lines[number], _begins_section(lines, number)
+        line, title = lines[number], _section_at(lines, number)
         if line.startswith(":"):
             number = _read_sphinx(lines, number, descriptions)
         elif title in _ARGUMENT_SECTIONS:
@@ -53,7 +53,7 @@ def summary_of(function: Callable[..., Any]) -> str:
     return parse_docstring(function)[0]
 
 
-def _begins_section(lines: list[str], number: int) -> str:
+def _section_at(lines: list[str], number: int) -> str:
     """Return the name of the section that a line begins, in lower case, or an empty string for any other line."""
     line = lines[number]
     if line.startswith(":") and (re.match(_SPHINX, line) or re.match(_SPHINX_OTHER, line)):
@@ -89,7 +89,7 @@ def _read_google(lines: list[str], number: int, descriptions: dict[str, str]) ->
 def _read_numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read an underlined section, `name : type` with indented text below. Returns the number of the line after it."""
     names: list[str] = []
-    while number < len(lines) and not _begins_section(lines, number):
+    while number < len(lines) and not _section_at(lines, number):
         line = lines[number]
         if line and not line[0].isspace():
             argument = re.fullmatch(_NUMPY, line.strip())

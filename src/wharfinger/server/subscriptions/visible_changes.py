@@ -10,9 +10,10 @@ not call.
   and the notice is sent if they differ. Versions and digests are computed in the background, once for all callers with
   the same access, and for the first time before a subscription is acknowledged.
 
-Under a new policy, or when the first feature needs scopes, what each watcher sees is compared at once, so that its
-notice reveals no later change of something hidden. A watcher that saw everything until then gets a notice, because its
-last version or digest is not known. So does a watcher that sees everything from then on.
+Under a new policy, or when the first feature needs scopes, what each watcher sees is compared at once. If that waited
+for the next change, and this was of something hidden, the notice would reveal it. A watcher that saw everything until
+then gets a notice, because its last version or digest is not known. So does a watcher that sees everything from then
+on.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ MAX_INBOX_MESSAGES = 1000
 """The maximum number of messages in the inbox of one process."""
 MAX_INBOX_BYTES = 64 * 1024 * 1024
 """The maximum size in bytes of the messages in the inbox of one process."""
-MAX_ID_LENGTH = 64
+MAX_ID_CHARACTERS = 64
 """The maximum number of characters of a task id that are used to look it up; the server's own ids have 32."""
 
 STOPPED = "The server stopped before the task was finished: call the tool again."
@@ -488,10 +488,10 @@ class Tasks:
         watched: list[str] = []
         for id in ids:
             key = _key(request.caller.principal.key, id)
-            task = self.running.get(key) or await self._load(key)
-            if task is not None and _may_know(request.access, task.tool):
+            task_or_record = self.running.get(key) or await self._load(key)
+            if task_or_record is not None and _may_know(request.access, task_or_record.tool):
                 watched.append(id)
-                self._tools[key] = task.tool
+                self._tools[key] = task_or_record.tool
                 self._listeners.setdefault(key, {})[listener] = None
                 self._keys_by_listener.setdefault(listener, set()).add(key)
         return watched
@@ -556,7 +556,7 @@ class Tasks:
         for task in self.running.values():
             if task.questions:  # they will not be answered in time
                 task.stop("end")
-        for _ in range(2):
+        for _ in range(2):  # first wait for the results, then for the handlers that were cancelled
             runners = {task.runner for task in self.running.values() if task.runner is not None}
             if runners:
                 await asyncio.wait(runners, timeout=seconds)
@@ -618,7 +618,7 @@ def _folder(principal_key: str) -> str:
 
 
 def _key(principal_key: str, id: str) -> str:
-    return _folder(principal_key) + id[:MAX_ID_LENGTH]
+    return _folder(principal_key) + id[:MAX_ID_CHARACTERS]
 
 
 _RUNS_HERE = Record(worker="", state=Raw(b"{}"))

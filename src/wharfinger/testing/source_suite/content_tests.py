@@ -31,7 +31,7 @@ __all__ = ["ContentTests"]
 
 MAX_WINDOWS = 400
 """The maximum number of windows that are followed."""
-RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
+_is_range = re.compile(r"\d+-\d*|\d+").fullmatch
 
 
 class ContentTests(ContractBase):
@@ -98,12 +98,12 @@ class ContentTests(ContractBase):
                 expect(isinstance(claimed, bool), "matches", f"matches({brief(uri)}) is {claimed!r}.")
                 for method in ("stat", "read", "version", "children"):
                     answer = answer_of(driver, method, uri)
-                    error = isinstance(answer, (ResourceNotFound, InvalidArgument))
+                    is_refused = isinstance(answer, (ResourceNotFound, InvalidArgument))
                     problem = f"{method}({brief(uri)}) raised {brief(answer)}, not ResourceNotFound or InvalidArgument."
-                    expect(error or not isinstance(answer, Exception), "Errors", problem)
+                    expect(is_refused or not isinstance(answer, Exception), "Errors", problem)
                     if must_be_refused:
                         problem = f"{method}({brief(uri)}) is answered: {brief(answer)}."
-                        expect(error, "Hostile URIs", problem)
+                        expect(is_refused, "Hostile URIs", problem)
                     if isinstance(answer, InvalidArgument):
                         problem = f"{method}({brief(uri)}): the error repeats the whole URI."
                         expect(len(str(answer)) < 2_000, "Errors", problem)
@@ -156,7 +156,7 @@ class ContentTests(ContractBase):
         expect(query, "Windows", f"The next window of {self.windowed} has no query: {following!r}.")
         bad = [f"{base}?nobody=knows", f"{following}&{query}"]
         for name, value in (pair.partition("=")[::2] for pair in query.split("&")):
-            if RANGE(value):
+            if _is_range(value):
                 bad += [f"{base}?{name}={wrong}" for wrong in ("x", "9-1", "-", "1-2-3", "", "1e3")]
         for uri in bad:
             answer = answer_of(driver, "read", uri)

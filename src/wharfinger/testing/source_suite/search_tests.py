@@ -115,11 +115,11 @@ class SearchTests(ContractBase):
             pieces = driver.text(uri)
             expect(is_texts(pieces), "text", f"text({uri!r}) has pieces that are not text.")
         answer = answer_of(driver, "text", self.missing)
-        missing = isinstance(answer, ResourceNotFound) or answer == () or answer == []
-        if not isinstance(answer, Exception) and not missing:  # a generator raises when it is iterated
+        is_missing = isinstance(answer, ResourceNotFound) or answer == () or answer == []
+        if not isinstance(answer, Exception) and not is_missing:  # a generator raises when it is iterated
             answer = attempt(lambda: driver.text(self.missing))
-            missing = isinstance(answer, ResourceNotFound) or answer == []
-        expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not return {brief(answer)}.")
+            is_missing = isinstance(answer, ResourceNotFound) or answer == []
+        expect(is_missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not return {brief(answer)}.")
 
     def test_search_is_bounded_and_accepts_any_query(self, driver: SourceDriver) -> None:
         """Hits are resources, and no query causes an error."""

@@ -22,7 +22,6 @@ __all__ = [
     "MAX_RESOURCES",
     "NEXT",
     "ODD_PATHS",
-    "URI",
     "answer_of",
     "attempt",
     "below",
@@ -35,6 +34,7 @@ __all__ = [
     "is_all",
     "is_directory",
     "is_texts",
+    "is_valid_uri",
     "next_of",
     "same_in_all_sizes",
     "sample",
@@ -61,9 +61,11 @@ ODD_PATHS = (
 )
 """Paths that are appended to the top URI: answered, or refused with ResourceNotFound or InvalidArgument."""
 
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*").fullmatch
-_MIME = re.compile(r"[\w.+-]+/[\w.+*-]+(; ?[\w.-]+=\S+)?").fullmatch
-_STAMP = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
+is_valid_uri = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*"
+).fullmatch
+_is_mime_type = re.compile(r"[\w.+-]+/[\w.+*-]+(; ?[\w.-]+=\S+)?").fullmatch
+_is_timestamp = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
 def sample(driver: SourceDriver) -> list[t.Resource]:
@@ -95,16 +97,16 @@ def until(holds: Callable[[], bool], clause: str, problem: str) -> None:
         time.sleep(0.02)
 
 
-def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None:
-    """Compare a list, as `uris(limit, max_pages)` returns it, with itself in pages of other sizes.
+def same_in_all_sizes(list_uris: Callable[[int, int], list[str]], live: bool) -> None:
+    """Compare a list, as `list_uris(limit, max_pages)` returns it, with itself in pages of other sizes.
 
     Of a `live` list, only one size is read, and checked for duplicates.
     """
-    whole = uris(1_000, 2)
+    whole = list_uris(1_000, 2)
     twice = {uri for uri in whole if whole.count(uri) > 1} if len(whole) < 1_000 else ()
     expect(not twice, "Pages", f"Listed twice: {few(twice)}.")
     for limit in () if live else (1, 2, 7):
-        listed = uris(limit, MAX_RESOURCES)
+        listed = list_uris(limit, MAX_RESOURCES)
         expected = whole[: len(listed)] if len(listed) >= limit * MAX_RESOURCES else whole
         problem = (
             f"In pages of {limit} the list differs from that in pages of 1,000: {few(set(expected) ^ set(listed))}."
@@ -132,18 +134,20 @@ def check_resource(item: t.Resource, clause: str) -> None:
     """Check that a resource has a valid URI, name, title, type, size and time of change."""
     uri = item.uri
     expect(isinstance(item, t.Resource), clause, f"{item!r} is not a Resource.")
-    expect(URI(uri) and len(uri) <= 8_192, clause, f"{uri!r} is not a valid URI: escape what RFC 3986 does not allow.")
+    problem = f"{uri!r} is not a valid URI: escape what RFC 3986 does not allow."
+    expect(is_valid_uri(uri) and len(uri) <= 8_192, clause, problem)
     for part in ("name", "title"):
         text = getattr(item, part)
         if text is not UNSET:
             problem = f"{uri}: its {part} is not one line of plain text: {text!r}"
             expect(text and len(text) <= 1_000 and text.isprintable(), clause, problem)
-    expect(item.mime_type is UNSET or _MIME(item.mime_type), clause, f"{uri}: {item.mime_type!r} is not a MIME type.")
+    has_valid_type = item.mime_type is UNSET or _is_mime_type(item.mime_type)
+    expect(has_valid_type, clause, f"{uri}: {item.mime_type!r} is not a MIME type.")
     size: Any = item.size
     expect(size is UNSET or (isinstance(size, int) and size >= 0), clause, f"{uri}: {size!r} is not a size.")
     if item.annotations is not UNSET and item.annotations.last_modified is not UNSET:
         stamp = item.annotations.last_modified
-        expect(_STAMP(stamp), clause, f"{uri}: {stamp!r} is not an ISO 8601 time.")
+        expect(_is_timestamp(stamp), clause, f"{uri}: {stamp!r} is not an ISO 8601 time.")
     msgspec.json.encode(item)
 
 
