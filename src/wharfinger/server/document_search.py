@@ -165,13 +165,13 @@ def search_documents(
     If a bound ended the search before enough documents were found, `truncated` names it.
     """
     reader, bounds = reader or SourceReader(), bounds or SearchBounds()
-    query_words = query_of(query)
-    if not query_words.words or limit < 1:
+    parsed = query_of(query)
+    if not parsed.words or limit < 1:
         return Hits()
-    search = _DocumentSearch(source, query_words, limit, reader, bounds)
+    search = _DocumentSearch(source, parsed, limit, reader, bounds)
     hits = search.hits()
-    corrected, remark = correct(query_words, search.unknown(), search.near)
-    if corrected != query_words:
+    corrected, remark = correct(parsed, search.unknown_words(), search.nearest_spelling)
+    if corrected != parsed:
         hits = _DocumentSearch(source, corrected, limit, reader, bounds).hits()
     hits.remark = remark or hits.remark
     hits.truncated = hits.truncated or source.unsearched()
@@ -258,13 +258,13 @@ class _DocumentSearch:
             return f"after {self.bounds.seconds:g} s"
         return ""
 
-    def unknown(self) -> set[str]:
+    def unknown_words(self) -> set[str]:
         """Return the words that occur nowhere, or an empty set if some documents were not read."""
         if self.reached or not self.complete:
             return set()
         return {word.text for word, seen in zip(self.query.words, self.seen, strict=True) if not seen}
 
-    def near(self, word: Word) -> str:
+    def nearest_spelling(self, word: Word) -> str:
         """Return the nearest spelling of a word in the names and the first texts, or an empty string."""
         near = NearWords(word.text)
         remaining, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS

@@ -20,7 +20,7 @@ class Part(Protocol):
 
     @property
     def direct(self) -> Mapping[str, bool]:
-        """By method, whether a feature may be called directly, since the part has no middleware for it."""
+        """By method, whether the parent may call a feature directly: only if the part has no middleware for it."""
         ...
 
     async def serve(self, request: Request, **own: object) -> Any:

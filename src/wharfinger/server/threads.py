@@ -275,7 +275,7 @@ class Pool:
                 self._dequeue(job)
             elif job.future.cancelled():
                 self._lose(job)
-        elif batch.current is job:
+        elif batch.current is job:  # it may block its thread for long, and no other call must wait for this thread
             batch.deliver()
             self._spread(batch, batch.future.get_loop())
             self._lose(batch)
@@ -385,6 +385,7 @@ class Pool:
         return adapted
 
     def _may_start(self, job: Job) -> bool:
+        """Return whether a thread is free for a job. An owner without a member may use the share of a whole group."""
         busy = self._busy
         return (
             busy.total < self.size

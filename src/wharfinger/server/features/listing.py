@@ -86,10 +86,11 @@ class PagedList(Generic[F]):
         self.size = DEFAULT_PAGE_SIZE if size is None else size
         self.max_bytes = PAGE_BYTES if size is None else None
         self.definition_of: Callable[[F], Any] = lambda feature: feature.definition
-        """Returns the definition to list for a feature. Pages are not cached if definitions are `computed`."""
+        """Returns the definition to list for a feature."""
         self.full_definition_of: Callable[[F], Any] | None = None
         """Replaces `definition_of` for callers whose rules allow `any_structured_content`; None if it is the same."""
         self.computed = False
+        """Whether definitions are made anew for each list, so that pages are not cached."""
         self.ttl_ms, self.cache_scope = services.ttl_ms, services.cache_scope
         self._services = services
         self._result = result
@@ -178,16 +179,16 @@ class PagedList(Generic[F]):
         shown: list[Any] = []
         used_bytes = 0
         while True:
-            before = after
-            entries, after = await self._take(number, before, self.size - len(shown), owner, full, view)
+            start = after
+            entries, after = await self._take(number, start, self.size - len(shown), owner, full, view)
             if entries and self.max_bytes is not None:
                 encoded_size = len(encode(entries))
                 if encoded_size > self.max_bytes - used_bytes:
                     number_that_fits = _count_that_fit(entries, self.max_bytes - used_bytes)
                     if not number_that_fits and shown:
-                        return self._result(shown, keys.seal(self.name, [number, before]))
+                        return self._result(shown, keys.seal(self.name, [number, start]))
                     # Only the provider knows the key after an entry: call it again with a lower limit.
-                    entries, after = await self._take(number, before, max(number_that_fits, 1), owner, full, view)
+                    entries, after = await self._take(number, start, max(number_that_fits, 1), owner, full, view)
                     encoded_size = len(encode(entries))
                 used_bytes += encoded_size
             shown.extend(entries)
@@ -221,13 +222,13 @@ class PagedList(Generic[F]):
         shown: list[Any] = []
         examined = 0
         while True:
-            before = after
-            entries, after = await self._take_all(number, before, max(limit - len(shown), MIN_EXAMINED), owner, full)
+            start = after
+            entries, after = await self._take_all(number, start, max(limit - len(shown), MIN_EXAMINED), owner, full)
             visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
             if len(shown) + len(visible) > limit:
                 # Only the provider knows the key after an entry: call it again with a lower limit.
                 last = visible[limit - len(shown) - 1]
-                entries, after = await self._take_all(number, before, last + 1, owner, full)
+                entries, after = await self._take_all(number, start, last + 1, owner, full)
                 visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
             shown += [entries[index] for index in visible]
             examined += len(entries)
@@ -238,12 +239,12 @@ class PagedList(Generic[F]):
         """Return at most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
-        show = (self.full_definition_of if full else None) or self.definition_of
+        definition_of = (self.full_definition_of if full else None) or self.definition_of
         features, position = self.features.page(after, limit)
         if not self.features.parts or self.name not in ("tools", "prompts"):
-            return [show(feature) for _, feature in features], position
+            return [definition_of(feature) for _, feature in features], position
         # A name may begin with the prefix of a mounted server, which the feature's own definition does not have.
-        return [msgspec.structs.replace(show(feature), name=key) for key, feature in features], position
+        return [msgspec.structs.replace(definition_of(feature), name=key) for key, feature in features], position
 
 
 async def joined_page(

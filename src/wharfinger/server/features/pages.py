@@ -103,16 +103,16 @@ async def _continue_after(
     Until `last_uris[-1]` is found, at most `limit` resources are buffered. If none of `last_uris` is listed any more,
     the first `count - len(last_uris)` resources are skipped instead.
     """
-    awaited: set[str] = set(last_uris)
+    sought: set[str] = set(last_uris)
     skip = count - len(last_uris)
     buffered: list[t.Resource] = []
     try:
         async for resource in resources:
-            if resource.uri in awaited:
+            if resource.uri in sought:
                 skip, buffered = 0, []
                 if resource.uri == last_uris[-1]:
-                    awaited = set()
-            elif not awaited:
+                    sought = set()
+            elif not sought:
                 yield resource
             elif skip > 0:
                 skip -= 1

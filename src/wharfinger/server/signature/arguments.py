@@ -463,6 +463,7 @@ def _schema_type(parameter: Parameter) -> Any:
 
 
 def _arms(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union that msgspec cannot decode, or an empty tuple for any other type."""
     arms = members(kind)
     if arms:
         try:

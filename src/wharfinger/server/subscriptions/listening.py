@@ -159,7 +159,7 @@ class Listening:
             allowed = set(honoured) if request.observers else ()
             for observers in request.observers:
                 observers.watched(request, honoured, [uri for uri in uris if uri not in allowed])
-            del uris
+            del uris  # a client may have sent megabytes of URIs that it may not watch
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended

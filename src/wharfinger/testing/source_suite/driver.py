@@ -225,13 +225,13 @@ class ServedSource:
     @contextmanager
     def watching(self, uri: str | None) -> Generator[ChangeRecorder]:
         """Record the changes that the client receives for a URI, or (None) for the list of resources."""
-        changes, subscribed = ChangeRecorder(), threading.Event()
+        recorder, subscribed = ChangeRecorder(), threading.Event()
 
         async def watch() -> None:
             async with self._client.watch_lists() if uri is None else self._client.watch(uri) as notifications:
                 subscribed.set()
                 async for change in notifications:
-                    changes(change.uri or None)
+                    recorder(change.uri or None)
 
         task = asyncio.run_coroutine_threadsafe(watch(), self._driver._loop)
         try:
@@ -241,7 +241,7 @@ class ServedSource:
                     task.result()
                 problem = f"Watching {uri or 'the list'} did not begin within {MAX_CALL_SECONDS:g} s."
                 expect(time.monotonic() < deadline, "Watching", problem)
-            yield changes
+            yield recorder
         finally:
             task.cancel()
             self._driver.run(asyncio.sleep(0))
