@@ -9,7 +9,7 @@ rules are:
 - No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
   the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
   breaker opens, and all calls that wait for the source fail at once, with the reason.
-- While the breaker is open, calls fail at once. If the last failure was a quick one, calls are still tried, since they
+- While the breaker is open, calls fail at once. After a quick failure they are still tried, since another one would
   keep nobody waiting. A task probes the source after 1, 2, 4, … and finally every 60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
