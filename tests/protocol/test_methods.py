@@ -35,7 +35,7 @@ def test_a_method_exists_from_its_first_to_its_last_revision(first: str, last: s
 
 
 def test_methods_without_a_result_are_notifications() -> None:
-    assert {name for name, method in METHODS.items() if method.notification and name in CORE} == {
+    assert {name for name, method in METHODS.items() if method.is_notification and name in CORE} == {
         name for name in CORE if name.startswith("notifications/")
     }
 

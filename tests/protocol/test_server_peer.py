@@ -535,7 +535,7 @@ def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, p
         phase = peer.session.phase
         event = peer.receive(request(1, method, PARAMS[params]))
         if isinstance(event, Request):
-            assert (event.row is None) or not event.row.notification
+            assert (event.row is None) or not event.row.is_notification
             assert peer.fail(event, InternalError()) is not None
         else:
             id, code = error(event)

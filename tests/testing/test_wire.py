@@ -60,7 +60,7 @@ async def test_a_dropped_request_does_not_reach_the_server(server: Server) -> No
 async def test_a_call_runs_even_if_its_answer_is_dropped(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
-        wire.drop("tools/call", answer=True)
+        wire.drop("tools/call", response=True)
         with pytest.raises(RequestTimeout):
             await client.call_tool("double", {"number": 1}, timeout=0.1)
         assert (await client.call_tool("count", returns=int)).data == 1
@@ -69,7 +69,7 @@ async def test_a_call_runs_even_if_its_answer_is_dropped(server: Server) -> None
 async def test_a_delayed_answer_arrives_after_later_answers(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
-        wire.delay("tools/call", 0.1, answer=True)
+        wire.delay("tools/call", 0.1, response=True)
         first = asyncio.create_task(client.call_tool("double", {"number": 1}, returns=int))
         while wire.pending_faults:
             await asyncio.sleep(0)
@@ -92,7 +92,7 @@ async def test_a_cut_fails_the_call_and_the_next_call_reconnects(server: Server,
 async def test_a_read_is_retried_after_a_cut(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
-        wire.cut("resources/read", answer=True)
+        wire.cut("resources/read", response=True)
         assert (await client.read_resource("s://note")).text == "text"
     assert wire.connections == 2
 

@@ -23,7 +23,7 @@ _WIRE_NAMES = {"task_id": "taskId"}
 class Method:
     """One method. `decode_params` and `decode_result` decode and validate; their decoders are built on first use."""
 
-    __slots__ = ("cacheable", "capability", "decode_params", "decode_result", "first", "last", "long", "name", "name_param", "notification", "params", "result", "routed_member", "sender")  # fmt: skip
+    __slots__ = ("cacheable", "capability", "decode_params", "decode_result", "first", "is_notification", "last", "long", "name", "name_param", "params", "result", "routed_member", "sender")  # fmt: skip
 
     decode_params: Callable[[Raw | bytes], Any]
     decode_result: Callable[[Raw | bytes], Any]
@@ -47,7 +47,7 @@ class Method:
         self.params = params
         self.result = result
         """None for a notification."""
-        self.notification = result is None
+        self.is_notification = result is None
         self.first = REVISIONS[first].order
         """The position in time (`Revision.order`) of the first revision that has the method."""
         self.last = REVISIONS[last].order

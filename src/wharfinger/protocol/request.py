@@ -196,7 +196,7 @@ def open_request(message: Message, session: Session | None, principal: Principal
     method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
     raw = _EMPTY if message.params is UNSET else message.params
     row = METHODS.get(method)
-    if row is not None and row.notification:  # with an id it is a request, and no request has that name
+    if row is not None and row.is_notification:  # with an id it is a request, and no request has that name
         row = None
     try:
         params = (_UNKNOWN_METHOD if row is None else row).decode_params(raw)

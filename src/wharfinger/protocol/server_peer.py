@@ -161,7 +161,7 @@ class ServerPeer:
 
     def _take_notification(self, message: Message) -> Event:
         row = METHODS.get(message.method)  # type: ignore[arg-type]
-        if row is None or not row.notification or row.sender == "server":
+        if row is None or not row.is_notification or row.sender == "server":
             return None
         try:
             params = row.decode_params(b"{}" if message.params is UNSET else message.params)

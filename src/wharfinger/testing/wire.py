@@ -39,7 +39,7 @@ class _Fault(msgspec.Struct):
 
     kind: Literal["drop", "delay", "cut"]
     method: str
-    answer: bool
+    response: bool
     """Whether it affects the responses to requests of the method, instead of the requests."""
     times: int
     """How many more messages it affects."""
@@ -69,21 +69,21 @@ class Wire:
         self._faults: list[_Fault] = []
         self._links: list[_WireLink] = []
 
-    def drop(self, method: str, *, answer: bool = False, times: int = 1) -> None:
-        """Lose the next requests or notifications of a method, or with `answer=True` the responses to its requests."""
-        self._faults.append(_Fault("drop", method, answer, times))
+    def drop(self, method: str, *, response: bool = False, times: int = 1) -> None:
+        """Lose the next requests or notifications of a method; with `response=True`, the responses to its requests."""
+        self._faults.append(_Fault("drop", method, response, times))
 
-    def delay(self, method: str, seconds: float, *, answer: bool = False, times: int = 1) -> None:
+    def delay(self, method: str, seconds: float, *, response: bool = False, times: int = 1) -> None:
         """Deliver the next messages of a method after `seconds`. Messages that are sent meanwhile overtake them."""
-        self._faults.append(_Fault("delay", method, answer, times, seconds))
+        self._faults.append(_Fault("delay", method, response, times, seconds))
 
-    def cut(self, method: str = "", *, answer: bool = False, times: int = 1) -> None:
+    def cut(self, method: str = "", *, response: bool = False, times: int = 1) -> None:
         """End the connection instead of delivering the next messages of a method.
 
         Without a method, end all connections now.
         """
         if method:
-            self._faults.append(_Fault("cut", method, answer, times))
+            self._faults.append(_Fault("cut", method, response, times))
             return
         for link in [*self._links]:
             link.cut()
@@ -102,10 +102,10 @@ class Wire:
         await link.open()
         return link
 
-    def next_fault(self, method: str, answer: bool) -> _Fault | None:
+    def next_fault(self, method: str, response: bool) -> _Fault | None:
         """Return the fault for the next message of this method, or None; each fault is used `times` times."""
         for fault in self._faults:
-            if fault.method == method and fault.answer is answer:
+            if fault.method == method and fault.response is response:
                 fault.times -= 1
                 if not fault.times:
                     self._faults.remove(fault)
@@ -159,8 +159,8 @@ class _WireLink(MemoryLink):
 
     def _pass_on_line(self, sender: Sender, line: bytes, deliver: Deliver) -> None:
         self._wire.transcript.lines.append(Line(sender, line.decode(errors="replace")))
-        method, answer = self._method_of(sender, line)
-        fault = self._wire.next_fault(method, answer)
+        method, response = self._method_of(sender, line)
+        fault = self._wire.next_fault(method, response)
         if fault is None:
             deliver(line + b"\n")
         elif fault.kind == "cut":

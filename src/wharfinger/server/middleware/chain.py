@@ -153,5 +153,5 @@ def _check(middleware: Middleware, methods: tuple[str, ...]) -> None:
             near = difflib.get_close_matches(method, METHODS, 1)
             hint = f"did you mean {near[0]!r}?" if near else "add the method of an extension before its middleware."
             raise ValueError(f"There is no method {method!r}: {hint}")
-        if row.notification or row.sender == "server":
+        if row.is_notification or row.sender == "server":
             raise ValueError(f"{method} is not a request from clients: middleware is only for these.")
