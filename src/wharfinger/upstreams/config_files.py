@@ -86,7 +86,8 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
     config = parse(file, data)
     inputs = inputs_of(config)
     servers: dict[str, ConfiguredServer] = {}
-    for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
+    local_table = ("projects", str(Path.cwd()), "mcpServers")  # Claude Code's servers for one folder
+    for path in (*SERVER_TABLES, local_table):
         for name, entry in table_at(config, path).items():
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
@@ -183,10 +184,10 @@ def read_headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[s
     """Return the headers for a URL. A file of Codex may name variables instead of values."""
     fields = {**read_texts(placeholders, entry, "http_headers"), **read_texts(placeholders, entry, "headers")}
     for name, variable in read_texts(placeholders, entry, "env_http_headers").items():
-        fields[name] = placeholders.variable(variable, f"env_http_headers {name}")
+        fields[name] = placeholders.value_of_variable(variable, f"env_http_headers {name}")
     token = entry.get("bearer_token_env_var")
     if isinstance(token, str):
-        fields["Authorization"] = "Bearer " + placeholders.variable(token, "bearer_token_env_var")
+        fields["Authorization"] = "Bearer " + placeholders.value_of_variable(token, "bearer_token_env_var")
     return fields
 
 

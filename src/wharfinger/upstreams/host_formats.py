@@ -31,9 +31,9 @@ class HostFormat(NamedTuple):
 
     title: str
     base: str
-    """The folder of `user`: a key of `BASES`."""
+    """The folder that contains `user`, as a key of `BASES`."""
     user: str
-    """Path of the user's file."""
+    """Path of the user's file in that folder."""
     project: str
     """Path of the file in a project, or an empty string if there is none."""
     table: str

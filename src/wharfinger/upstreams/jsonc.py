@@ -128,9 +128,9 @@ def members(plain: str, at: int) -> list[JsonMember]:
     at = skip(plain, at + 1)
     while plain[at] != "}":
         key, end = DECODER.raw_decode(plain, at)
-        value = skip(plain, skip(plain, end) + 1)
-        end = DECODER.raw_decode(plain, value)[1]
-        entries.append(JsonMember(key, at, value, end))
+        value_start = skip(plain, skip(plain, end) + 1)  # after the colon
+        end = DECODER.raw_decode(plain, value_start)[1]
+        entries.append(JsonMember(key, at, value_start, end))
         at = skip(plain, end)
         at = skip(plain, at + 1) if plain[at] == "," else at
     return entries

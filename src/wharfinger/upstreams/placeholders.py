@@ -55,11 +55,11 @@ class Placeholders(NamedTuple):
         """Fill in the placeholders of one value. `place` says in errors where the value is.
 
         Raises:
-            InvalidConfiguration: a variable is not set, an input has no value, or it is a placeholder of another kind.
+            InvalidConfiguration: a variable is not set, an input has no value, or the kind of a placeholder is unknown.
         """
         return text if self.literal else PLACEHOLDER.sub(lambda match: self._value_of(match, place), text)
 
-    def variable(self, name: str, place: str) -> str:
+    def value_of_variable(self, name: str, place: str) -> str:
         """Return the value of a variable. `place` says in errors where it is needed.
 
         Raises:
@@ -75,16 +75,16 @@ class Placeholders(NamedTuple):
         if bare is not None:
             return self.environ.get(bare, match.group())
         if kind == "input":
-            return self._input(name, place)
+            return self._value_of_input(name, place)
         if kind is None and name in PREDEFINED:
             return PREDEFINED[name](self.folder)
         if kind not in (None, "env"):
             raise InvalidConfiguration(
                 f"{self.name_in_errors} needs {match.group()} ({place}), which only its own host can fill in."
             )
-        return self.variable(name, place) if default is None else self.environ.get(name, default)
+        return self.value_of_variable(name, place) if default is None else self.environ.get(name, default)
 
-    def _input(self, name: str, place: str) -> str:
+    def _value_of_input(self, name: str, place: str) -> str:
         if name not in self.input_values:
             described = self.inputs.get(name, {})
             variable = variable_of(name)

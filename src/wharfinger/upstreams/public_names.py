@@ -52,7 +52,7 @@ _RUNNABLE = re.compile(r"(@?\w[\w.-]{0,63})(?:\[[\w,.-]*\])?(?:[@:][\w.:^~*-]*|[
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prefix of each server's names, without the `_` after it.
 
-    `servers` has the configured prefix of each server, or None; then the name counts. Different prefixes stay
+    `servers` has the configured prefix of each server. None stands for the server's name. Different prefixes stay
     different. A single server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
@@ -82,6 +82,7 @@ def public_names(
         prefixes: The prefixes of all servers.
     """
     start = f"{prefix}_" if prefix else ""
+    # If another prefix is `a_b`, the tool `b_c` of the server `a` must not become `a_b_c`.
     reserved_starts = tuple(
         f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other
     )

@@ -159,7 +159,10 @@ class Upstream:
         self._used_at = 0.0
         """When the last call ended."""
         self._lists: dict[str, tuple[float, list[Any]]] = {}
-        """The last lists, by their kind, with the time at which they were read."""
+        """The last lists, by their kind, with the time at which they were read.
+
+        For the kind `uris`, only the time counts: `self.uris` has the URIs.
+        """
         self._changed_lists: set[str] = set()
         """The kinds of the lists that have changed since the last request for them."""
         self._listing: dict[str, asyncio.Task[list[Any]]] = {}
@@ -457,12 +460,15 @@ class Upstream:
                         self._invalidate(change.kind)
         except WharfingerError as error:
             log.debug("%s does not report changes of its lists: %s", self.name, error)
-            self._check_connection(error)
+            self._check_connection()
         finally:
             self._reports_lists = False
 
     def _check_connection(self, error: WharfingerError | None = None) -> None:
-        """Begin to ping the server until it answers, unless its connection is known to be lost."""
+        """Begin to ping the server until it answers, unless its connection is known to be lost.
+
+        `error` is not used: the watch passes it to its callback.
+        """
         is_pinging = self._ping_task is not None and not self._ping_task.done()
         if self.status == "ready" and not self._lost.is_set() and not is_pinging:
             self._ping_task = self._background.start(self._ping_until_answered())
@@ -523,8 +529,8 @@ class Upstream:
                     ) from None
             self._check_offered(call)
             return self._without_hidden(call, await next(call))
-        except (ConnectionFailed, ConnectionLost) as error:
-            self._check_connection(error)
+        except (ConnectionFailed, ConnectionLost):
+            self._check_connection()
             raise
         finally:
             self._calls_in_progress -= 1

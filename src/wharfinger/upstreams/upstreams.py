@@ -221,8 +221,8 @@ class Upstreams(Mapping[str, Upstream]):
     ) -> list[tuple[Upstream, list[Item]]]:
         """Return the list of each server that is not down.
 
-        If a server is starting, slow or failing, its last list is used (for resources, an empty one). An idle server is
-        started only if it has no last list.
+        If a server is starting, slow or failing, its last list is used. Lists of resources are not kept, so an empty
+        one is used. An idle server is started only if it has no last list.
         """
         candidates = [
             upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")

@@ -1,4 +1,4 @@
-"""Decides whether a URI may be of a server: whether the server listed it or a similar one, or has a template for it."""
+"""Decides whether a URI may belong to a server: the server listed it or a similar one, or has a template for it."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def _open_bucket(bucket: str, prefix: str, label: str | None, options: dict[str,
     store = S3Store(bucket, f"{prefix}/" if prefix else "", options)
     name = label or bucket
     source = Objects(store, uri=_top("s3", bucket, prefix), name=name, title=label or _title(bucket, prefix))
-    if store.unchecked_reason is not None:
-        source.breaker.failed(store.unchecked_reason)  # so that lists do not wait for it
+    if store.unavailable_reason is not None:
+        source.breaker.failed(store.unavailable_reason)  # so that lists do not wait for it
     return source
 
 

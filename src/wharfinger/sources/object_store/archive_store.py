@@ -103,19 +103,19 @@ class ArchiveStore(Generic[F, M]):
             StoreFailed: the file no longer exists, or is not an archive.
         """
         with self._lock:
-            now: FileStamp | None = None
+            stamp: FileStamp | None = None
             try:
-                now = stamp_of_status(os.stat(self.path))
-                if self._archive is None or self._archive.stamp != now:
+                stamp = stamp_of_status(os.stat(self.path))
+                if self._archive is None or self._archive.stamp != stamp:
                     self.forget()
-                    if self._failure is not None and self._failure[0] == now:
+                    if self._failure is not None and self._failure[0] == stamp:
                         raise StoreFailed(self._failure[1])  # opening it again would take as long, and fail again
                     self._archive = self.open()
             except OSError as error:
                 raise StoreUnavailable(f"{os.path.basename(self.path)} cannot be read: {error.strerror}.") from None
             except self.damage as error:
                 message = f"{self.path} cannot be read as a {self.format_name}: {error}"
-                self._failure = (now, message)
+                self._failure = (stamp, message)
                 raise StoreFailed(message) from None
             return self._archive
 

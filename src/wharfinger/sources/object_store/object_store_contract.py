@@ -6,7 +6,7 @@ the order of their UTF-8 bytes, and the order in which S3 lists.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -162,8 +162,8 @@ def after_directory(directory: str) -> str:
 def with_directories(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
     """Yield the objects of a list, and each directory before the first object in it.
 
-    `after` is the key after which the list continues. It alone determines which directories were listed before, because
-    every key between `d/` and `d/x` starts with `d/`.
+    `after` is the key after which the list continues. Of the directories of the next object, exactly those that contain
+    `after` were listed before: every key between `d/` and `d/x` starts with `d/`.
     """
     last = after
     for info in objects:
@@ -180,11 +180,8 @@ def with_directories(objects: Iterable[ObjectInfo], after: str) -> Iterator[Obje
 def direct_entries(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
     """Yield the direct entries of a directory, from a sorted list of all keys. Skips the contents of subdirectories."""
     start = directory + begin
-    index = max(bisect_right(keys, after), bisect_right(keys, start))
-    if begin == "" and start:  # a directory does not contain itself
-        index = max(index, bisect_right(keys, directory))
-    elif index and keys[index - 1] == start and start > after:
-        index -= 1
+    # A directory does not contain itself, but it may contain an object with exactly the name `begin`.
+    index = bisect_left(keys, start) if begin and start > after else bisect_right(keys, max(after, start))
     while index < len(keys) and keys[index].startswith(start):
         key = keys[index]
         slash = key.find("/", len(directory))

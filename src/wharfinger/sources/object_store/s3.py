@@ -57,8 +57,8 @@ class S3Store:
         self._options = _with_timeouts(options)
         self._lock = threading.Lock()
         self._opened: Any = None
-        self.unchecked_reason: str | None = None
-        """Why the store seems unavailable: empty if it did not answer the check in time. None if it seems available."""
+        self.unavailable_reason: str | None = None
+        """Why the store seems unavailable; empty if it did not answer the check in time. None if it seems available."""
         self._check()
 
     def _check(self) -> None:
@@ -81,7 +81,7 @@ class S3Store:
         try:
             error = outcomes.get(timeout=CHECK_SECONDS)
         except Empty:
-            self.unchecked_reason = ""
+            self.unavailable_reason = ""
             return
         if isinstance(error, FileNotFoundError):
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.")
@@ -91,7 +91,7 @@ class S3Store:
                 "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
             )
         if isinstance(error, StoreUnavailable):
-            self.unchecked_reason = str(error)
+            self.unavailable_reason = str(error)
         elif error is not None and not isinstance(error, StoreFailed):
             raise error
 
@@ -251,7 +251,7 @@ def _with_timeouts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _page(infos: list[ObjectInfo], limit: int, answer: Mapping[str, Any]) -> tuple[list[ObjectInfo], bool]:
-    """Return at most `limit` entries of an answer, and whether there are more. The request asked for one more."""
+    """Return at most `limit` entries of an answer, and whether there are more. The request asked for `limit + 1`."""
     return infos[:limit], len(infos) > limit or bool(answer.get("IsTruncated"))
 
 

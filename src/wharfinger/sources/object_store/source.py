@@ -47,9 +47,9 @@ __all__ = ["Objects"]
 
 MAX_WATCHED_OBJECTS = 10_000
 """Maximum number of objects that are compared to find changes of the list. Changes of later ones are not reported."""
-POLL_PAGE = 1_000
+POLL_PAGE_OBJECTS = 1_000
 """Maximum number of objects per request of a poll."""
-FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE
+FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE_OBJECTS
 """Up to this many watched URIs are requested one by one: a listing may take as many requests."""
 PATIENCE_SECONDS = 3.0
 """Longest wait for this store in a list of several sources."""
@@ -59,7 +59,7 @@ not be read."""
 READ_ATTEMPTS = 3
 """Maximum number of attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"
-"""Start of each key of a page."""
+"""The key of a page is this prefix with the key of the object after which the page begins."""
 MAX_KEY_CHARACTERS = 4_096
 """Maximum number of characters in the key of a page."""
 
@@ -128,7 +128,7 @@ class Objects(Watched[Polling], Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List at most `limit` objects and directories in the order of their keys. Returns them and the next key."""
+        """List at most `limit` objects and directories by their keys. Returns them and the key of the next page."""
         position = _position(after)
         if not reads_all_below(self.uri):
             return self._readable_page(position, limit, is_first=after is None)
@@ -398,7 +398,7 @@ class Objects(Watched[Polling], Source):
         """Yield the first objects that are served."""
         position, more = "", True
         while more and number > 0:
-            infos, more = self.store.page(position, POLL_PAGE)
+            infos, more = self.store.page(position, POLL_PAGE_OBJECTS)
             visible = [info for info in infos if is_served(info.key) and not info.is_directory][:number]
             yield from visible
             number -= len(visible)

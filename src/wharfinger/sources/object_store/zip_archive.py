@@ -89,7 +89,7 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
         except BaseException:
             file.close()
             raise
-        file.opened = True
+        file.directory_was_read = True
         separate = _without_overlaps(archive.infolist())
         members = {info.filename: info for info in separate if not info.is_dir() and _is_safe(info)}
         directories = sum(info.is_dir() for info in archive.infolist())
@@ -162,14 +162,14 @@ class _Stream:
         pieces = [self._last_piece[offset - self.begin :][:length]] if offset < self._end else []
         missing = offset + length - self._end
         while missing > 0:
-            skipped = max(0, offset - self._end)
-            piece = self._file.read(min(PIECE_BYTES, skipped or missing))
+            unwanted = max(0, offset - self._end)  # bytes before the offset
+            piece = self._file.read(min(PIECE_BYTES, unwanted or missing))
             if not piece:
                 raise EOFError("it ends before its declared size")
             self._end += len(piece)
             self._last_piece = (self._last_piece + piece)[-PIECE_BYTES:]
             missing -= len(piece)
-            if not skipped:
+            if not unwanted:
                 pieces.append(piece)
         return b"".join(pieces)
 
@@ -216,8 +216,8 @@ class _MemberBytes:
 class _BoundedFile(io.FileIO):
     """A file that checks the archive's directory before `zipfile` parses it. Garbage collection closes it."""
 
-    opened = False
-    """Whether the directory has been read."""
+    directory_was_read = False
+    """Whether `zipfile` has read the directory. What follows are members, which may look like a directory."""
 
     def __del__(self) -> None:
         self.close()
@@ -226,7 +226,7 @@ class _BoundedFile(io.FileIO):
         if size is not None and size > MAX_DIRECTORY_BYTES:
             raise ValueError(f"its directory has more than {MAX_DIRECTORY_BYTES >> 20} MiB")
         data = super().read(-1 if size is None else size) or b""
-        if not self.opened and data.startswith(b"PK\x01\x02"):
+        if not self.directory_was_read and data.startswith(b"PK\x01\x02"):
             _check_directory(data)
         return data
 

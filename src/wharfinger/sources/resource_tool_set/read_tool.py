@@ -138,29 +138,29 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
     Raises:
         ToolError: `start` is not within the text.
     """
-    answered_contents = [content for content in contents if SUMMARY not in _meta(content)]
-    length = sum(len(content.text or "") for content in answered_contents)
+    own_contents = [content for content in contents if SUMMARY not in _meta(content)]
+    length = sum(len(content.text or "") for content in own_contents)
     if start < 0 or start > length or (start and start == length):
         raise ToolError(f"start={start:,} is not within this text, which has {length:,} characters.")
     blocks: list[t.ContentBlock] = []
-    skip, answered = start, 0
-    for content in answered_contents:
+    skip, content_begin = start, 0
+    for content in own_contents:
         if content.text is UNSET:
             if not skip:
                 blocks.append(_block(content, binary))
             continue
         text = content.text
         if skip >= len(text) > 0:
-            skip, answered = skip - len(text), answered + len(text)
+            skip, content_begin = skip - len(text), content_begin + len(text)
             continue
         if room <= 0:
-            return _Answer(blocks, start, answered + skip, length)
+            return _Answer(blocks, start, content_begin + skip, length)
         end = end_of_part(text, skip, room)
         blocks.append(t.TextContent(text=text[skip:end]))
         room -= end - skip
         if end < len(text):
-            return _Answer(blocks, start, answered + end, length)
-        skip, answered = 0, answered + len(text)
+            return _Answer(blocks, start, content_begin + end, length)
+        skip, content_begin = 0, content_begin + len(text)
     return _Answer(blocks, start, 0, length)
 
 
@@ -182,7 +182,7 @@ def _room_for_json(text: str, start: int, room: int) -> int:
     part = text[start : start + room] if start >= 0 else ""
     while (json_size := json_length(part)) > room:
         part = part[: min(len(part) * room // json_size, len(part) - 1)]
-    return len(part) if len(part) < room else room
+    return len(part)
 
 
 # The next window, and further queries

@@ -160,14 +160,14 @@ async def _databases(ctx: Context[Any]) -> list[Source]:
     databases = sources_with_query(ctx.server.resources.every_source())
     if not is_restricted():
         return databases
-    queried: list[Source] = []
+    queryable: list[Source] = []
     for database in filter(_may_be_queried, databases):
         may_query: Any = getattr(database, "may_query", None)
         call = ctx.server.resources.calls.call
         with suppress(InternalError):  # it cannot be reached, so it is not known whether all of it may be read
             if may_query is None or await call(database, may_query, owner_of(ctx.request)):
-                queried.append(database)
-    return queried
+                queryable.append(database)
+    return queryable
 
 
 def _may_be_queried(database: Source) -> bool:

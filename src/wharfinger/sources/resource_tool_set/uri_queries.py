@@ -96,7 +96,7 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
 
 
 def parameters_of_type(source: Source, kind: str) -> list[str]:
-    """Return the parameters that are only for some types, among them this one, each with its meaning."""
+    """Return the parameters that only some types take, among them `kind`, each with its meaning."""
     return [
         f"?{_example(source, name)}: {parameter.meaning}"
         for name, parameter in source.parameters.items()

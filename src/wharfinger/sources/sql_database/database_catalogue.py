@@ -47,6 +47,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
     schema: str
     table: str
     references: tuple[str, ...]
+    """The columns of the other table."""
 
 
 class TableIndex(msgspec.Struct, frozen=True):

@@ -94,8 +94,8 @@ class DuckDBFile(DatabaseEngine):
         self._lock = threading.Lock()
         self._cursors: dict[Any, InterruptTimer] = {}
         self._connection: Any = None
-        self._opened = 0.0
-        self._open_file: tuple[int, ...] = ()
+        self._opened_at = 0.0
+        self._open_file_id: tuple[int, ...] = ()
         """The device and inode of the file that is open."""
         self._close_timer: threading.Timer | None = None
         self._failed = False  # whether the last attempt to open the file failed
@@ -135,12 +135,12 @@ class DuckDBFile(DatabaseEngine):
             if self._close_timer is not None:
                 self._close_timer.cancel()
                 self._close_timer = None
-            if self._connection is not None and not self._cursors and self._open_file != self._identity()[0][:2]:
+            if self._connection is not None and not self._cursors and self._open_file_id != self._identity()[0][:2]:
                 self._close_file()  # another file was put at this path
             if self._connection is None:
-                self._open_file = self._identity()[0][:2]
+                self._open_file_id = self._identity()[0][:2]
                 self._connection = self._connect()
-                self._opened = time.monotonic()
+                self._opened_at = time.monotonic()
             cursor = self._connection.cursor()
             timer = self._cursors[cursor] = InterruptTimer(cursor.interrupt, seconds)
             timer.start()
@@ -153,7 +153,7 @@ class DuckDBFile(DatabaseEngine):
             cursor.close()
             if self._cursors:
                 return
-            if time.monotonic() - self._opened > OPEN_SECONDS:
+            if time.monotonic() - self._opened_at > OPEN_SECONDS:
                 self._close_file()
             else:
                 self._close_timer = threading.Timer(IDLE_SECONDS, self._close_idle)
@@ -313,12 +313,11 @@ class DuckDBFile(DatabaseEngine):
         from wharfinger.sources.table_files.query_child import run_in_child
         from wharfinger.sources.table_files.query_process import QueriedTable, QueryRequest
 
-        tables = self.catalogue().tables.values()
-        names = [QueriedTable(schema=table.schema, name=table.name) for table in tables]
-        names += [QueriedTable(schema="", name=table.name) for table in names if table.schema == "main"]
+        tables = [QueriedTable(schema=table.schema, name=table.name) for table in self.catalogue().tables.values()]
+        tables += [QueriedTable(schema="", name=table.name) for table in tables if table.schema == "main"]
         request = QueryRequest(
             statement=statement,
-            tables=names,
+            tables=tables,
             parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
             limit=limit,
             cell=bounds.cell,

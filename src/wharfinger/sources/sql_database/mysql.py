@@ -66,7 +66,7 @@ T = TypeVar("T")
 GRACE_SECONDS = 0.5
 """Time from the server's limit, which should end a statement, to KILL.
 
-The connection is closed three times as long after KILL.
+If KILL has no effect, the connection is closed after another `3 * GRACE_SECONDS`.
 """
 WAIT_SECONDS = 5.0
 """Longest wait for a connection if all are in use."""
@@ -84,6 +84,8 @@ _DISCONNECTED = (
     2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2027, 2055, 2059, 2061, 3118, 3159, 3879, 4031, 4151,
 )  # fmt: skip
 """Errors with which a server refuses or ends a connection, and those of the driver (2002 to 2061)."""
+_REFUSED = (1044, 1045, 1049)
+"""Errors: wrong account, password or database. Another attempt would fail too."""
 
 
 def open_mysql(url: str, bounds: QueryBounds) -> MySQL:
@@ -112,6 +114,7 @@ class MySQL(DatabaseEngine):
         self._running: dict[int, _Statement] = {}
         self._catalogue: tuple[Hashable, float, DatabaseCatalogue] | None = None
         self._write_counts: dict[str, tuple[str, Hashable, int]] = {}
+        """By table: the times of its last write and of its creation, the last token, and how many writes were seen."""
         self._pool = self._new_pool()
 
     # Connections
@@ -184,7 +187,7 @@ class MySQL(DatabaseEngine):
                     raise too_slow(seconds) from None
                 if code and code not in _DISCONNECTED:
                     raise
-                if attempt == 2 or code in (1044, 1045, 1049):
+                if attempt == 2 or code in _REFUSED:
                     raise self._unreachable(error) from None
             except RowTooLarge:
                 raise InternalError(f"A row of {self.location} is larger than {MAX_ROW_BYTES >> 20} MiB.") from None
@@ -381,7 +384,7 @@ class MySQL(DatabaseEngine):
 
         version, account, grants = self._run(work)
         rights = "which may also write" if writes(grants, self.database) else "read-only"
-        number = version.removeprefix("5.5.5-").partition("-")[0]
+        number = version.removeprefix("5.5.5-").partition("-")[0]  # MariaDB 10 puts 5.5.5- before its own version
         return [f"{self.dialect} {number}", f"account {account}, {rights}", "watched by polling"]
 
 

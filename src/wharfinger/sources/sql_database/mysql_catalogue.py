@@ -199,7 +199,7 @@ def _column(row: tuple[str | None, ...], json_columns: set[str]) -> DatabaseColu
         name=name,
         type=(data_type if values else full_type) + (" INVISIBLE" if "INVISIBLE" in extra.upper() else ""),
         nullable=nullable != "NO",
-        default=row[4],
+        default=row[4],  # None if there is no default
         generated=" GENERATED" in extra.upper(),
         comment=comment or None,
         values=values,

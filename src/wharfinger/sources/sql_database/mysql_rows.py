@@ -127,7 +127,7 @@ def _literal(column: DatabaseColumn, text: str) -> object:
                     raise ValueError
                 return int(text)
             case "decimal":
-                amount = Decimal(text)
+                amount = Decimal(text)  # MySQL's DECIMAL has at most 65 digits
                 if len(text) > 100 or not amount.is_finite() or abs(amount.adjusted()) > 100:
                     raise ValueError
                 return amount
@@ -139,6 +139,7 @@ def _literal(column: DatabaseColumn, text: str) -> object:
             case "binary":
                 return bytes.fromhex(text)
             case "enum":
+                # MySQL stores a value that is not in the list as position 0, and reads it as "".
                 return 0 if text == "" and "" not in column.values else _position(column, text) + 1
             case "set":
                 return sum(1 << _position(column, member) for member in dict.fromkeys(text.split(","))) if text else 0

@@ -88,7 +88,8 @@ def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notif
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = unquote(parts.hostname or "") or options.get("host") or "localhost"
     host_text = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
-    port_text = str(port or (not parts.hostname and options.get("port")) or 5432)  # asyncpg uses the option only then
+    # asyncpg uses the option `port` only if the URL has no host.
+    port_text = str(port or (not parts.hostname and options.get("port")) or 5432)
     host_text += f":{port_text}" if port_text != "5432" else ""
     database = unquote(parts.path[1:]) if parts.path else options.get("dbname") or options.get("database")
     database = database or unquote(parts.username or "") or options.get("user") or "postgres"
@@ -387,7 +388,7 @@ def _disconnections() -> tuple[type[Exception], ...]:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors that would also refuse a second login, which PostgreSQL might count as another failure."""
+    """Return the errors after which a second login would fail too, and might count as another failed attempt."""
     asyncpg = driver()
     return (
         asyncpg.InvalidAuthorizationSpecificationError,

@@ -183,19 +183,19 @@ async def _fetch(
     cursor = await connection.cursor(statement, *values)
     rows: list[TableRow] = []
     size = 0
-    batch = 20
+    batch_size = 20
     while True:
-        batch_rows = await cursor.fetch(batch)
+        batch_rows = await cursor.fetch(batch_size)
         for record in batch_rows:
             cells = tuple(_value(value, kind, bounds.cell) for value, kind in zip(record[width:], kinds, strict=True))
             size += cells_size(cells)
             if len(rows) == limit or (size > bounds.size and rows):
                 return Rows(rows, True)
             rows.append(TableRow((), cells, tuple(record[:width])))
-        if len(batch_rows) < batch:
+        if len(batch_rows) < batch_size:
             return Rows(rows, False)
         # About as many rows as still fit, by the average size so far.
-        batch = max(1, min(MAX_BATCH_ROWS, (bounds.size - size) * len(rows) // max(size, 1)))
+        batch_size = max(1, min(MAX_BATCH_ROWS, (bounds.size - size) * len(rows) // max(size, 1)))
 
 
 async def read_by_place(connection: Any, statement: PostgresStatement, bounds: QueryBounds) -> Rows:
@@ -207,17 +207,17 @@ async def read_by_place(connection: Any, statement: PostgresStatement, bounds: Q
     low, high = _block_range(span, blocks)
     rows: list[TableRow] = []
     block_count = FIRST_BLOCKS
-    size = bounds.size
+    bytes_left = bounds.size
     while low < high:
         begin, end = (max(low, high - block_count), high) if span.backwards else (low, min(high, low + block_count))
-        remaining = QueryBounds(cell=bounds.cell, size=size)
-        block_rows = await read_rows(connection, statement, remaining, (begin, end), span.limit - len(rows))
+        bounds_left = QueryBounds(cell=bounds.cell, size=bytes_left)
+        block_rows = await read_rows(connection, statement, bounds_left, (begin, end), span.limit - len(rows))
         rows += block_rows.rows
-        size -= sum(cells_size(row.cells) for row in block_rows.rows)
+        bytes_left -= sum(cells_size(row.cells) for row in block_rows.rows)
         if block_rows.more:
             return Rows(rows, True)
         low, high = (low, begin) if span.backwards else (end, high)
-        if low < high and (len(rows) >= span.limit or size <= 0):
+        if low < high and (len(rows) >= span.limit or bytes_left <= 0):
             # Find out whether there is another row: with a limit of 0, one row is read and dropped.
             later_rows = await read_rows(connection, statement, QueryBounds(cell=1, size=1), (low, high), 0)
             return Rows(rows, later_rows.more)

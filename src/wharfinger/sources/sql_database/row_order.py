@@ -144,7 +144,7 @@ def _equal(expression: str, placeholder: str | None) -> str:
 
 
 def _beyond(column: OrderColumn, expression: str, placeholder: str | None, backwards: bool) -> str:
-    """Return the condition for values after this one in the direction of reading, or an empty string."""
+    """Return the condition for values after this one in the direction of reading; empty if no value follows it."""
     nulls_follow = column.nulls == ("first" if backwards else "last")
     if placeholder is None:
         return "" if nulls_follow else f"{expression} IS NOT NULL"
