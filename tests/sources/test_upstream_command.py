@@ -123,7 +123,7 @@ def test_a_command_that_exits_at_once_is_reported_without_its_password_beside_ot
         async with connect(argv, files(charts, label="charts")) as (client, source):
             listed = await client.list_resources()
             assert "file:///charts/README.md" in [resource.uri for resource in listed]
-            status = (await client.read_resource(source.status)).text
+            status = (await client.read_resource(source.status_uri)).text
             assert "cannot be reached" in status
             assert "hunter2" not in f"{status}{listed}{source!r}{source.describe()}"
 

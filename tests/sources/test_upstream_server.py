@@ -268,7 +268,7 @@ def test_describe_counts_resources_and_names_the_revision() -> None:
         async with serve(harbour()) as url, connect(url) as (_, source):
             assert source.describe() == "25 resources, 1 template, 2026-07-28, subscribed"
             assert source.location == url
-            assert "25 resources" in str((await source.read(source.status)).contents[0].text)
+            assert "25 resources" in str((await source.read(source.status_uri)).contents[0].text)
 
     run(test())
 
@@ -536,14 +536,14 @@ def test_an_upstream_that_is_down_is_reported_and_listed_once_it_is_up(charts: P
             async with (
                 serve(harbour(), port),
                 client.watch_lists() as changes,
-                client.watch(source.status) as status_changes,
+                client.watch(source.status_uri) as status_changes,
             ):
                 await wait_until_async(lambda: is_listed(client, "notes://quay/n001"), "the upstream is listed")
                 assert (await anext(changes)).kind == "resources"
-                assert (await anext(status_changes)).uri == source.status
+                assert (await anext(status_changes)).uri == source.status_uri
                 await wait_until_async(lambda: is_template_listed(client, "log://{vessel}/today"), "it is listed")
-                assert source.status not in await listed_uris(client)
-                assert (await client.read_resource(source.status)).text.endswith("subscribed\n")
+                assert source.status_uri not in await listed_uris(client)
+                assert (await client.read_resource(source.status_uri)).text.endswith("subscribed\n")
 
     run(test())
 
@@ -895,7 +895,7 @@ def test_only_configured_headers_are_sent_and_never_a_callers_token() -> None:
 def test_credentials_of_the_url_are_never_shown() -> None:
     source = upstream("https://user:barnacle@harbour.example/mcp?key=limpet#x")
     assert source.location == "https://harbour.example/mcp"
-    for shown in (repr(source), source.name, source.status, source.describe()):
+    for shown in (repr(source), source.name, source.status_uri, source.describe()):
         assert "barnacle" not in shown and "limpet" not in shown
 
 

@@ -393,7 +393,7 @@ def test_a_hostile_or_damaged_workbook_is_refused_and_others_are_read(
     (folder / "bad.xlsx").write_bytes(content)
     with monkeypatch.context() as patch:
         if message == "longer than":
-            patch.setattr(workbooks, "SECONDS", 2.0)
+            patch.setattr(workbooks, "READ_SECONDS", 2.0)
         for _ in range(2):  # the second failure is remembered
             with pytest.raises(UnreadableTable) as caught:
                 source.read(f"{TOP}/bad.xlsx/S?rows=1-")

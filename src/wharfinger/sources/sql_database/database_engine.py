@@ -141,7 +141,7 @@ class DatabaseEngine(ABC):
     """The path or URL of the database, without a password."""
     path: str = ""
     """The path of the database if it is a file."""
-    queries: bool = True
+    can_query: bool = True
     """Whether the engine can run callers' statements and ensure that they only read."""
 
     @abstractmethod

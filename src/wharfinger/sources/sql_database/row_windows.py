@@ -76,7 +76,7 @@ class RowWindow(NamedTuple):
     """Rows as text, and the queries of the next and previous window (None if there is no such window)."""
 
     text: str
-    rows: int
+    row_count: int
     next: str | None
     previous: str | None
     short: bool

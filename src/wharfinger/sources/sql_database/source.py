@@ -313,7 +313,7 @@ class Database(Watched[SqlWatch], Source):
     def _read_rows(self, target: SqlTarget, uri: str) -> t.ReadResourceResult:
         table, window = self._window(target, uri)
         meta: dict[str, object] = {VERSION: window.version}
-        meta[WINDOW] = {"rows": window.rows, "first": window.first, "last": window.last}
+        meta[WINDOW] = {"rows": window.row_count, "first": window.first, "last": window.last}
         following = rows_uri(self.uris, table, window.next)
         previous = rows_uri(self.uris, table, window.previous)
         meta |= {key: other for key, other in ((NEXT, following), (PREVIOUS, previous)) if other}
@@ -323,10 +323,10 @@ class Database(Watched[SqlWatch], Source):
         if window.short and following:
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
             how = "" if has_budget() else f" {self._row_hint(uri)}"  # with a budget, the tool gives this hint
-            contents.append(continuation(following, f"{many(window.rows, 'row')}{of}.{how}"))
-        elif not window.rows or not ("?" in uri or has_budget()):
+            contents.append(continuation(following, f"{many(window.row_count, 'row')}{of}.{how}"))
+        elif not window.row_count or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
-            counted = many(window.rows, "row") if window.rows else f"No rows of {clean(table.name)}{matching}"
+            counted = many(window.row_count, "row") if window.row_count else f"No rows of {clean(table.name)}{matching}"
             contents.append(remark(uri, f"{counted}. {self._row_hint(uri)}"))
         ttl = self._ttl(uri, window.version)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
@@ -368,12 +368,12 @@ class Database(Watched[SqlWatch], Source):
             window = read_window(self.engine, table, row_query, bounds, self.uris)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None
-        if not window.rows:
+        if not window.row_count:
             raise ResourceNotFound(uri)
         return self._single_content(uri, mime.JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
-        """Return the `ttlMs` of a version, from the longer of the times since it was first seen and since a write."""
+        """Return the `ttlMs` of a version, by its age: the time since it was first seen, or since the last write if longer."""
         if not reads_everything(self.uris):  # the last write may be one that the caller may not see
             return 0
         now = time.time()
@@ -437,7 +437,7 @@ class Database(Watched[SqlWatch], Source):
     @property
     def dialect(self) -> str:
         """The SQL dialect of `query`, such as SQLite or PostgreSQL. Empty if statements are not run."""
-        return self.engine.dialect if self.engine.queries else ""
+        return self.engine.dialect if self.engine.can_query else ""
 
     def describe(self) -> str:
         """Return the number of tables, the kind of database, and the rights of the role."""

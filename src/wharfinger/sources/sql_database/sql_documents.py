@@ -110,10 +110,12 @@ class _Position(NamedTuple):
     schema: str = ""
     table: str = ""
     last: str = ""
-    rows: int = 0
+    row_count: int = 0
 
     def write(self) -> str:
-        return "/".join(["d", quote_part(self.schema), quote_part(self.table), quote_part(self.last), str(self.rows)])
+        return "/".join(
+            ["d", quote_part(self.schema), quote_part(self.table), quote_part(self.last), str(self.row_count)]
+        )
 
 
 def _read_position(key: str) -> _Position:
@@ -154,16 +156,16 @@ def _walk(
     for full_name, table in catalogue.tables.items():
         if full_name < start:
             continue
-        last, rows = begin.last, begin.rows
+        last, row_count = begin.last, begin.row_count
         if full_name > start:
-            last, rows = "", 0
+            last, row_count = "", 0
             version = digest(definition_text(table, uris))
             yield _document(uris.of_table(*full_name), table, version, mime.JSON), _Position(*full_name)
         if not reads_rows(uris, table):
             continue
-        for uri, window in _windows(engine, uris, bounds, table, last, rows):
-            rows = rows + window.rows if table.key is not None else MAX_ROWS
-            yield _document(uri, table, window.version, mime.JSON_LINES), _Position(*full_name, window.last, rows)
+        for uri, window in _windows(engine, uris, bounds, table, last, row_count):
+            row_count = row_count + window.row_count if table.key is not None else MAX_ROWS
+            yield _document(uri, table, window.version, mime.JSON_LINES), _Position(*full_name, window.last, row_count)
 
 
 def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Document:
@@ -172,22 +174,22 @@ def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Docume
 
 
 def _windows(
-    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, rows: int
+    engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, row_count: int
 ) -> Iterator[tuple[str, RowWindow]]:
     """Yield each window of a table after a key, with its URI, up to `MAX_ROWS` rows. Without a key, only the first."""
     if table.kind in WITHOUT_ROWS:
         return
     bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))
-    while rows < MAX_ROWS:
+    while row_count < MAX_ROWS:
         span = Span(where="after", place=split_key(last), limit=WINDOW_ROWS) if last else Span(limit=WINDOW_ROWS)
         query = f"after={quote_part(last)}&limit={WINDOW_ROWS}" if last else f"limit={WINDOW_ROWS}"
         try:
             window = read_window(engine, table, RowQuery(span, True), bounds)
         except (LookupError, ValueError, ProtocolError):  # the table was dropped, is too slow, or has another key now
             return
-        if window.rows:
+        if window.row_count:
             yield uris.of_rows(table.schema, table.name, query), window
         if window.next is None or table.key is None:
             return
-        rows += window.rows
+        row_count += window.row_count
         last = window.last

@@ -114,7 +114,7 @@ def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> S
 class SQLAlchemyDatabase(DatabaseEngine):
     """One database, read with SQLAlchemy. Changes are found by polling."""
 
-    queries = False
+    can_query = False
 
     def __init__(self, engine: Any, name: str, location: str, seconds: float) -> None:
         self.name = name
@@ -123,7 +123,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         self._engine = engine
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._tokens = 0
+        self._last_token = 0
         self._catalogue: tuple[float, DatabaseCatalogue] | None = None
 
     def _read(self, statement: Any, seconds: float | None = None) -> list[Any]:
@@ -214,7 +214,8 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 raise BadKey("")
             cursor_columns = columns_of_cursor(table.key, order, span.place)
             values = [
-                _convert(table.column(one.name), text) for one, text in zip(cursor_columns, span.place, strict=True)
+                _convert(table.column(column.name), text)
+                for column, text in zip(cursor_columns, span.place, strict=True)
             ]
             statement = statement.where(_beyond(sa, cursor_columns, order_columns, values, span.where))
         for condition in span.choice.filters:
@@ -239,8 +240,10 @@ class SQLAlchemyDatabase(DatabaseEngine):
         if table.key is None:
             raise BadKey("")
         cursor_columns = columns_of_cursor(table.key, order_of(table, span), key)
-        values = [_convert(table.column(one.name), text) for one, text in zip(cursor_columns, key, strict=True)]
-        key_columns = [source.c[column.name] for column in cursor_columns]
+        values = [
+            _convert(table.column(key_column.name), text) for key_column, text in zip(cursor_columns, key, strict=True)
+        ]
+        key_columns = [source.c[key_column.name] for key_column in cursor_columns]
         statement = sa.select(source.c[column]).where(_beyond(sa, cursor_columns, key_columns, values, "at"))
         rows = self._read(statement, seconds)
         if not rows:
@@ -255,8 +258,8 @@ class SQLAlchemyDatabase(DatabaseEngine):
     def token(self) -> Hashable:
         """Return a new value each time, because changes can only be found by reading."""
         with self._lock:
-            self._tokens += 1
-            return self._tokens
+            self._last_token += 1
+            return self._last_token
 
     def table_token(self, table: DatabaseTable) -> str:
         """Return a digest of the last row's key, if the table has a key. Changes of earlier rows are not noticed."""

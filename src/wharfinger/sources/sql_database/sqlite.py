@@ -196,6 +196,7 @@ class SQLite(DatabaseEngine):
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
+                # If not even the beginning can be read, `MAX_VALUE_BYTES` stands for the size, which is larger.
                 return _beginning(connection, select, column, size) or CellValue(b"", MAX_VALUE_BYTES, True)
             if row is None:
                 raise LookupError(table.name)
@@ -483,7 +484,7 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
         except sqlite3.DataError:
             yield (
                 *place,
-                *[_cell(connection, row_select, column.name, bounds) for column in row_select.columns],
+                *[_read_cell(connection, row_select, column.name, bounds) for column in row_select.columns],
             )
 
 
@@ -497,7 +498,7 @@ class _RenderedCell(NamedTuple):
     json: object
 
 
-def _cell(connection: sqlite3.Connection, select: _Select, column: str, bounds: QueryBounds) -> object:
+def _read_cell(connection: sqlite3.Connection, select: _Select, column: str, bounds: QueryBounds) -> object:
     """Read one cell completely if a statement may load it, otherwise its beginning."""
     with suppress(sqlite3.DataError):
         row = connection.execute(*select.statement([quoted(column)])).fetchone()

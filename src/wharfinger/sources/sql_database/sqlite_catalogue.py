@@ -56,6 +56,7 @@ def _table(
     connection: sqlite3.Connection, name: str, kind: Kind, without_rowid: bool, definition: str | None
 ) -> DatabaseTable:
     info = _pragma(connection, "table_xinfo", name)
+    # `hidden` is 1 for a hidden column of a virtual table, and 2 or 3 for a generated column.
     columns = tuple(
         DatabaseColumn(
             name=column,
@@ -97,6 +98,7 @@ class _Index:
     def __init__(self, connection: sqlite3.Connection, row: Sequence[Any]) -> None:
         _, self.name, unique, self.origin, partial = row
         self.unique = bool(unique)
+        # A part is (seqno, cid, name, desc, coll, key): `key` is 0 for a column that is only stored in the index.
         parts = [part for part in _pragma(connection, "index_xinfo", self.name) if part[5]]
         self.column_names = tuple(part[2] or "(an expression)" for part in parts)
         self.collations = tuple(part[4] for part in parts)

@@ -61,8 +61,8 @@ def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> byte
     level = f" {_LEVELS[int(priority)]}" if len(priority) == 1 and priority in "01234567" else ""
     name = entry.text("SYSLOG_IDENTIFIER") or entry.text("_COMM") or "unknown"
     process = entry.text("_PID") or entry.text("SYSLOG_PID")
-    number = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
-    head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{number}: "
+    process_suffix = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
+    head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{process_suffix}: "
     message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
     shown_bytes = len(cut_between_secrets(message, max_bytes)) if len(message) > max_bytes else len(message)
     cut_bytes = entry.left_out + len(message) - shown_bytes

@@ -55,19 +55,19 @@ def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
             entry, kept_bytes = ExportedEntry({}), 0
             continue
         max_value_bytes = MAX_FIELD_BYTES if kept_bytes < MAX_ENTRY_BYTES else SHORT_VALUE_BYTES
-        read_bytes = max_value_bytes + CONTEXT_BYTES
+        max_read_bytes = max_value_bytes + CONTEXT_BYTES
         name, equals, value = line.partition(b"=")
         if equals:
             size = len(value) - value.endswith(b"\n") + (0 if value.endswith(b"\n") else _skip_line(stream))
-            value = value.removesuffix(b"\n")[:read_bytes]
+            value = value.removesuffix(b"\n")[:max_read_bytes]
         else:
             name = name.removesuffix(b"\n")
             header = stream.read(_LENGTH.size)
             if len(header) < _LENGTH.size:
                 return
             (size,) = _LENGTH.unpack(header)
-            value = stream.read(min(size, read_bytes))
-            if len(value) < min(size, read_bytes) or not _skip(stream, size - len(value)):
+            value = stream.read(min(size, max_read_bytes))
+            if len(value) < min(size, max_read_bytes) or not _skip(stream, size - len(value)):
                 return
             if stream.read(1) != b"\n":
                 return

@@ -37,8 +37,8 @@ _PRIORITIES = {60: 1, 50: 2, 40: 3, 30: 4, 25: 5, 20: 6}
 class JournalQuery(NamedTuple):
     """A parsed query. Without values, it selects the newest entries."""
 
-    lines: int | None = None
-    """The number of lines of `tail=`."""
+    tail: int | None = None
+    """The number of the last lines that are requested; None without `tail=`."""
     after: str = ""
     """The cursor of the entry before the window."""
     before: str = ""
@@ -96,13 +96,13 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
             "Of a journal, ask for tail=200, since=15m, until=2026-11-20T10:00:00Z, level=error, text=word or boot=-1, "
             f"or several of them. This asked for {names}."
         )
-    since, until, text = read_filters(query, None)
+    since, until, text = read_filters(query, zone=None)
     boot = query.get("boot", "")
     if "boot" in query and not _BOOT(boot):
         raise InvalidArgument("boot= takes 0 (the last boot), -1 (the one before it), or the 32 digits of a boot's ID.")
     tail = window.parse_window({"tail": query["tail"]}) if "tail" in query else None
     return JournalQuery(
-        lines=tail.first if tail else None,
+        tail=tail.first if tail else None,
         after=_read_cursor("after", query["after"]) if "after" in query else "",
         before=_read_cursor("before", query["before"]) if "before" in query else "",
         since=since,

@@ -120,7 +120,7 @@ class JournalReader:
         if not query.forward:
             arguments.append("--reverse")
         max_bytes = (
-            within_budget(MAX_TAIL_BYTES) if query.lines else window_bytes() if has_budget() else LOG_WINDOW_BYTES
+            within_budget(MAX_TAIL_BYTES) if query.tail else window_bytes() if has_budget() else LOG_WINDOW_BYTES
         )
         max_message_bytes = min(max(MIN_MESSAGE_BYTES, max_bytes - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
         lines: list[bytes] = []
@@ -150,7 +150,7 @@ class JournalReader:
                 line = line_of(entry, max_message_bytes) if may_read(entry) else b""
                 if line and (not query.text or has_text(line, query.text, self.redact)):
                     length, height = len(line), line.count(b"\n")
-                    full = query.lines is not None and line_count + height > query.lines
+                    full = query.tail is not None and line_count + height > query.tail
                     if lines and (size + length > max_bytes or full):
                         more = True
                         break
@@ -175,7 +175,7 @@ class JournalReader:
             return JournalSelection(
                 lines, cursors, last or query.after, first, closed=closed, more=more, notes=tuple(notes)
             )
-        full = full or line_count == query.lines
+        full = full or line_count == query.tail
         before = last if more else ""
         closed = bool(query.before) or ends_in_past
         return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))

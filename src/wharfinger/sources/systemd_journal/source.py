@@ -128,13 +128,13 @@ class Journal(Watched[Polling], Source):
         self._lock = threading.Lock()
         self._known_logs: tuple[Hashable, list[str]] | None = None
         """The names of the logs, with the journal files in which they were found."""
-        self._states: dict[str | None, tuple[Hashable, Hashable]] = {}
+        self._versions: dict[str | None, tuple[Hashable, Hashable]] = {}
         """The version of each watched URI, with the journal files in which it was found."""
         self._round_files: Hashable = None
         """The journal files in this round of checks for changes."""
         self._watches = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
         self.template = f"{self.uri}/{{log}}"
-        self._filtered = f"{self.template}{{?{','.join(_PARAMETERS)}}}"
+        self._filtered_template = f"{self.template}{{?{','.join(_PARAMETERS)}}}"
         self.templates = [
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -144,7 +144,7 @@ class Journal(Watched[Polling], Source):
                 mime_type=mime.TEXT,
             ),
             t.ResourceTemplate(
-                uri_template=self._filtered,
+                uri_template=self._filtered_template,
                 name=f"{self.name}-part",
                 title=f"A part of a log in {self.name}",
                 description=(
@@ -268,7 +268,7 @@ class Journal(Watched[Polling], Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List at most `limit` resources after a key: the directory, then the logs. Returns them and the next key."""
+        """List at most `limit` resources after a key: the directory, then the logs. Returns them and the next page's key."""
         names = self._names_after(["", *self._readable_logs()], after)
         resources = [self._resource(name) for name in names[:limit]]
         return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
@@ -379,10 +379,14 @@ class Journal(Watched[Polling], Source):
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest logs, and usual values of `level`, `since`, `until`, `tail` and `boot`."""
-        if argument == "log" and template in (self.template, self._filtered):
+        if argument == "log" and template in (self.template, self._filtered_template):
             return complete_name(self._readable_logs(), value)
         values = (*VALUES.get(argument, ()), *(("0", "-1") if argument == "boot" else ()))
-        return [choice for choice in values if choice.startswith(value.lower())] if template == self._filtered else []
+        return (
+            [choice for choice in values if choice.startswith(value.lower())]
+            if template == self._filtered_template
+            else []
+        )
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of the logs of units and of the kernel, whose newest entries are searched.
@@ -460,7 +464,7 @@ class Journal(Watched[Polling], Source):
         If no journal file has changed, this is the last version.
         """
         with self._lock:
-            cached = self._states.get(uri)
+            cached = self._versions.get(uri)
         if cached is not None and cached[0] == self._round_files:
             return cached[1]
         files = self._round_files
@@ -476,10 +480,10 @@ class Journal(Watched[Polling], Source):
 
     def _remember(self, uri: str | None, files: Hashable, version: str) -> None:
         with self._lock:
-            self._states.pop(uri, None)
-            self._states[uri] = files, version
-            if len(self._states) > 1_024:
-                del self._states[next(iter(self._states))]
+            self._versions.pop(uri, None)
+            self._versions[uri] = files, version
+            if len(self._versions) > 1_024:
+                del self._versions[next(iter(self._versions))]
 
 
 def _journal_files(directory: str) -> Iterator[tuple[str, int, int, int]]:
@@ -517,7 +521,7 @@ def _links(base: str, query: JournalQuery, selection: JournalSelection, began: f
         links[NEXT] = with_query(base, f"since={began:.3f}") + filters  # there are no entries yet
     if selection.before:
         since = None if query.forward else query.since
-        links[PREVIOUS] = uri_before(base, position_of_cursor(selection.before), query.lines, since, filters)
+        links[PREVIOUS] = uri_before(base, position_of_cursor(selection.before), query.tail, since, filters)
     return links
 
 

@@ -53,7 +53,7 @@ class Csv:
         options = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = 'utf-8', quote = '\"'"
         try:
             dialect = _detect(engine, file, options)
-        except UnreadableTable:  # for example, line ends are mixed; not the default, because it misreads some quotes
+        except UnreadableTable:  # for example, line ends are mixed; this is tried second, as it misreads some quotes
             options += ", strict_mode = false"
             dialect = _detect(engine, file, options)
         if dialect.escape == "'":  # this quote is part of a value; as the escape, it would lead to too many columns

@@ -25,7 +25,7 @@ from wharfinger.sources.windows.line_index import NotReached
 __all__ = ["JsonLines"]
 
 BLOCK_BYTES = 256 << 10
-MAX_LINES = 10**15
+LINE_AFTER_THE_END = 10**15
 """A line number beyond the end of any file: searching for it finds the end."""
 
 _DESCRIBE_LINES = (
@@ -51,6 +51,7 @@ class JsonLines:
         described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "auto"]) if file.content.size else []
         self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
         self.details: dict[str, Any] = {}
+        # The column is `json` if some lines are not objects, or if this is the only member of the objects.
         if [column.name for column in self.columns] == ["json"]:
             try:
                 engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "true"])
@@ -105,7 +106,7 @@ class JsonLines:
         """Count the lines that meet the conditions."""
         if not choice.filters:  # count as `rows` does, including lines that are not JSON
             try:
-                return file.lines.find(file.content, MAX_LINES).line - 1
+                return file.lines.find(file.content, LINE_AFTER_THE_END).line - 1
             except NotReached as error:
                 raise InvalidArgument(
                     f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to continue."

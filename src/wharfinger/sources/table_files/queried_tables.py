@@ -15,7 +15,7 @@ from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.table_files.formats import WORKBOOK_FORMATS, format_of
 from wharfinger.sources.table_files.open_tables import MAX_KEPT_TABLES, OpenTables, same_status
 from wharfinger.sources.table_files.query_tables import OpenTable
-from wharfinger.sources.table_files.table_query import locate
+from wharfinger.sources.table_files.table_query import parse_uri
 from wharfinger.sources.table_files.table_views import select_of, typed_columns
 
 __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
@@ -104,7 +104,7 @@ class QueriedTables:
             InvalidArgument: the file cannot be read as a table.
         """
         uri = self._files.uri_of(tuple(path.split("/")))
-        query = locate(uri, self._files.uri)
+        query = parse_uri(uri, self._files.uri)
         try:
             descriptor = stack.enter_context(self._files.tree.file(query.parts))
         except NotServed:

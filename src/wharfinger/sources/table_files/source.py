@@ -42,7 +42,7 @@ from wharfinger.sources.table_files.table_query import (
     VIEWS,
     WINDOW_ROWS,
     TableQuery,
-    locate,
+    parse_uri,
     rows_uri,
     with_ranges,
 )
@@ -69,7 +69,9 @@ If the first row alone has twice as many, the overview shows no rows.
 """
 SCHEMA_CHARACTERS = 24_000
 """Approximate maximum number of characters of the columns in a schema."""
-EXAMPLE_ROWS = 20
+OVERVIEW_ROWS = 5
+"""Number of rows in an overview."""
+SAMPLE_ROWS = 20
 """Number of rows of a sample."""
 MAX_TEXT_BYTES = 64 << 20
 """Maximum number of bytes of one file that are searched."""
@@ -117,7 +119,7 @@ class Tables(Watched[TreeWatch], Source):
         self._opener = OpenTables(self.files, root, encoding)
         self._queried = QueriedTables(self.files, self._opener)
         self._statements = TableStatements(self._queried.paths, self._queried.open)
-        self._watches = TreeWatch(self.files.tree, self._locate_watched)
+        self._watches = TreeWatch(self.files.tree, self._watched_path)
 
     def __repr__(self) -> str:
         return f"tables({self.location!r}, label={self.name!r})"
@@ -130,17 +132,18 @@ class Tables(Watched[TreeWatch], Source):
         """Return whether this URI belongs to these tables, whether or not it exists."""
         return self.files.matches(uri)
 
-    def _locate(self, uri: str) -> TableQuery:
+    def _parse(self, uri: str) -> TableQuery:
         """Parse a URI.
 
         Raises:
             ResourceNotFound: this is not the URI of a file, directory or view.
             InvalidArgument: its query is not valid. The message says how to write it.
         """
-        return locate(uri, self.uri)
+        return parse_uri(uri, self.uri)
 
-    def _locate_watched(self, uri: str) -> tuple[Parts, bool]:
-        query = self._locate(uri)
+    def _watched_path(self, uri: str) -> tuple[Parts, bool]:
+        """Return the path of the file that a URI is about, and whether it is a directory."""
+        query = self._parse(uri)
         return query.parts, query.view == "directory"
 
     def _read_workbook(self, uri: str, parts: Parts) -> t.ReadResourceResult:
@@ -224,7 +227,7 @@ class Tables(Watched[TreeWatch], Source):
             ResourceNotFound: there is no such folder or workbook.
             InvalidArgument: the workbook has no sheet with the key `after`, or cannot be read.
         """
-        query = self._locate(uri)
+        query = self._parse(uri)
         if "?" in uri or query.view or query.sheet or format_of(query.parts[-1]) not in WORKBOOK_FORMATS:
             return self.files.children(uri, after, limit)
         _, sheets = self._opener.workbook(uri, query.parts)
@@ -242,7 +245,7 @@ class Tables(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: its query is not valid or names a column that does not exist, or the file cannot be read.
         """
-        query = self._locate(uri)
+        query = self._parse(uri)
         if query.view == "directory":
             return self.files.stat(uri)
         resource = self.files.stat(self.files.uri_of(query.parts))
@@ -269,7 +272,7 @@ class Tables(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: there are no such rows or columns, or the file is not a table. The message says why.
         """
-        query = self._locate(uri)
+        query = self._parse(uri)
         if query.view == "directory":
             return msgspec.structs.replace(self.files.read(uri, cache_scope=self.cache_scope), ttl_ms=0)
         if not query.view and not query.sheet and format_of(query.parts[-1]) in WORKBOOK_FORMATS:
@@ -305,10 +308,10 @@ class Tables(Watched[TreeWatch], Source):
             number += 1
         if number < len(names):
             lines += ["", f"{len(names) - number:,} more columns: {base}/schema?columns={number + 1}-"]
-        examples = (
+        choice = (
             RowChoice() if len(names) <= MAX_EXAMPLE_COLUMNS else RowChoice(columns=tuple(names[:MAX_EXAMPLE_COLUMNS]))
         )
-        rows_text = "".join(self._rows(file, 1, 5, examples, OVERVIEW_CHARACTERS)[0]).rstrip("\n")
+        rows_text = "".join(self._rows(file, 1, OVERVIEW_ROWS, choice, OVERVIEW_CHARACTERS)[0]).rstrip("\n")
         if len(rows_text) <= 2 * OVERVIEW_CHARACTERS:
             lines += ["", "```jsonl", *rows_text.splitlines(), "```"]
         lines += [
@@ -349,7 +352,7 @@ class Tables(Watched[TreeWatch], Source):
 
     def _sample(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         choice, note = self._shown_columns(file, RowChoice())
-        lines, _ = self._rows(file, 1, EXAMPLE_ROWS, choice, DEFAULT_WINDOW_CHARACTERS)
+        lines, _ = self._rows(file, 1, SAMPLE_ROWS, choice, DEFAULT_WINDOW_CHARACTERS)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text="".join(lines))]
         return [*contents, remark(uri, note)] if note else contents
 
@@ -443,7 +446,7 @@ class Tables(Watched[TreeWatch], Source):
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
         try:
-            query = self._locate(self.files.prefix + path)
+            query = self._parse(self.files.prefix + path)
             if not may_read(self._opener.uri_of(query.parts, query.sheet)):
                 return []
             names = self._opener.use(path, query, lambda file: [column.name for column in file.table.columns])
@@ -456,7 +459,7 @@ class Tables(Watched[TreeWatch], Source):
 
     def text(self, uri: str) -> Iterator[str]:
         """Yield the text of a file, or the rows of a Parquet file or workbook, in pieces. Stops after 64 MiB."""
-        query = self._locate(uri)
+        query = self._parse(uri)
         if query.view == "directory":
             raise ResourceNotFound(uri)
         kind = format_of(query.parts[-1])

@@ -126,6 +126,7 @@ def select(
 
 
 _ROW_NUMBER = '"place of the row in its file"'
+"""A name that hardly any column of a file has."""
 
 
 def clean_cell(value: object) -> object:

@@ -23,7 +23,7 @@ __all__ = [
     "VIEWS",
     "WINDOW_ROWS",
     "TableQuery",
-    "locate",
+    "parse_uri",
     "rows_uri",
     "with_ranges",
 ]
@@ -62,7 +62,7 @@ class TableQuery(NamedTuple):
     choice: RowChoice = RowChoice()
 
 
-def locate(uri: str, top: str) -> TableQuery:
+def parse_uri(uri: str, top: str) -> TableQuery:
     """Parse a URI below `top`, the URI of the published folder.
 
     Raises:
@@ -82,7 +82,8 @@ def locate(uri: str, top: str) -> TableQuery:
     if below and format_of(parts[-1]) in WORKBOOK_FORMATS:
         sheet, below = below[0], below[1:]
     view = below[0] if len(below) == 1 and below[0] in VIEWS else ""
-    if len(below) > bool(view) or ((view or sheet) and ends_with_slash):
+    rest = below[1:] if view else below
+    if rest or ((view or sheet) and ends_with_slash):
         raise ResourceNotFound(uri)
     is_table = bool(parts) and bool(format_of(parts[-1])) and not ends_with_slash
     if mark and view == "schema":

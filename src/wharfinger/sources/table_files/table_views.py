@@ -17,6 +17,7 @@ from wharfinger.sources.table_files.table_format import INTEGER_TYPES, OpenFile,
 __all__ = ["select_of", "typed_columns"]
 
 _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").search
+"""Matches types that need no check, because values of them stay as they are: texts and nested values."""
 
 
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
@@ -29,6 +30,7 @@ def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> fro
         return frozenset()
     tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits_sql(column)})" for column in columns_to_check)
     ((*fitting,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
+    # `fits` is None if there are no rows.
     return frozenset(column.name for column, fits in zip(columns_to_check, fitting, strict=True) if fits is not False)
 
 

@@ -62,9 +62,9 @@ def main(data: bytes) -> bytes:
 
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
-    """Return the names of the columns, and whether there is a header.
+    """Return the names of the columns, two sets of their positions, and whether there is a header.
 
-    Between these are the positions of the columns with integers only, and with numbers only.
+    The sets are the columns with integers only, and the columns with numbers only.
     """
     first = next(_rows(file, delimiter, sys.maxsize, header=False), list[str]())
     if len(first) > MAX_COLUMNS:

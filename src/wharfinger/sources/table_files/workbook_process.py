@@ -136,46 +136,46 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     first_column = sheet.start[1]
     merged: list[tuple[tuple[int, int], tuple[int, int]]] = sheet.merged_cell_ranges or []
     rows = _rows(sheet, errors, first_column)
-    first: list[tuple[int, list[Any]]] = []
+    first_rows: list[tuple[int, list[Any]]] = []
     rows_with_content = 0
     for row_number, cells in rows:
-        first.append((row_number, cells))
+        first_rows.append((row_number, cells))
         rows_with_content += any(cell is not None for cell in cells)
         if rows_with_content == HEADER_ROWS:
             break
-    header_index = header_position([cells for _, cells in first])
-    width = max((len(cells) for _, cells in first), default=0)
-    header = first[header_index][1] if header_index is not None else [None] * width
+    header_index = header_position([cells for _, cells in first_rows])
+    width = max((len(cells) for _, cells in first_rows), default=0)
+    header = first_rows[header_index][1] if header_index is not None else [None] * width
     names = unique_names(
         _letters(first_column + column) if cell is None else str(_json(cell)) for column, cell in enumerate(header)
     )
     above = (
         []
         if header_index is None
-        else [cells for _, cells in first[:header_index] if any(cell is not None for cell in cells)]
+        else [cells for _, cells in first_rows[:header_index] if any(cell is not None for cell in cells)]
     )
     kinds: list[set[str]] = [set() for _ in names]
     count = empty = 0
     begin = 0 if header_index is None else header_index + 1
-    for row_number, cells in chain(islice(first, begin, None), rows):
+    for row_number, cells in chain(islice(first_rows, begin, None), rows):
         if all(cell is None for cell in cells):  # empty rows at the end of a sheet are left out
             empty += 1
             continue
         output.write((msgspec.json.encode(dict.fromkeys(names)) + b"\n") * empty)
         count += empty + 1
         empty = 0
-        for kind, cell in zip(kinds, cells, strict=True):
+        for column_kinds, cell in zip(kinds, cells, strict=True):
             if cell is not None:
-                kind.add(_kind(cell))
+                column_kinds.add(_kind(cell))
         line = msgspec.json.encode(dict(zip(names, map(_json, cells), strict=True)))
         if len(line) > MAX_ROW_BYTES:
             raise ChildRefused(f"row {row_number:,} has more than {MAX_ROW_BYTES >> 20} MiB")
         output.write(line + b"\n")
     return SheetFacts(
-        columns=[(name, _type(kind)) for name, kind in zip(names, kinds, strict=True)],
+        columns=[(name, _type(column_kinds)) for name, column_kinds in zip(names, kinds, strict=True)],
         rows=count,
-        header=0 if header_index is None else first[header_index][0],
-        first_row=first[begin][0] if begin < len(first) else 0,
+        header=0 if header_index is None else first_rows[header_index][0],
+        first_row=first_rows[begin][0] if begin < len(first_rows) else 0,
         above=[[_json(cell) for cell in cells if cell is not None] for cells in above],
         merged=[
             f"{_letters(left)}{top + 1}:{_letters(right)}{bottom + 1}"

@@ -20,7 +20,7 @@ from wharfinger.sources.table_files.workbook_process import SheetFacts, SheetNam
 
 __all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
 
-SECONDS = 20.0
+READ_SECONDS = 20.0
 """Maximum time for reading a workbook or a wide CSV file."""
 MEMORY_BYTES = 1 << 30
 """Address space of the process that reads such a file."""
@@ -95,7 +95,7 @@ class Workbooks:
         if is_workbook and importlib.util.find_spec("python_calamine") is None:
             raise MissingExtra("tables", "Publishing workbooks")
         process = workbook_process if is_workbook else wide_csv_process
-        bounds = ChildBounds(SECONDS, MEMORY_BYTES, MAX_COPY_BYTES)
+        bounds = ChildBounds(READ_SECONDS, MEMORY_BYTES, MAX_COPY_BYTES)
         try:
             return self._children.run(process.__name__, msgspec.msgpack.encode(request), bounds, [file.descriptor])
         except ChildRefused as error:

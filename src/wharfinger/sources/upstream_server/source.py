@@ -118,7 +118,7 @@ def upstream(
         options = {"env": env, "cwd": folder, "open_timeout": START_SECONDS}
         connect_to = [program, *parts[1:]]
 
-    def client() -> Client:
+    def make_client() -> Client:
         return Client(
             connect_to,
             revision=revision,
@@ -130,7 +130,7 @@ def upstream(
             **options,
         )
 
-    return UpstreamSource(client, label or name, location, timeout)
+    return UpstreamSource(make_client, label or name, location, timeout)
 
 
 def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
@@ -158,13 +158,13 @@ class UpstreamSource(Source):
     noun = "server"
     patience = PATIENCE_SECONDS
 
-    def __init__(self, client: Callable[[], Client], label: str, location: str, timeout: float) -> None:
+    def __init__(self, make_client: Callable[[], Client], label: str, location: str, timeout: float) -> None:
         self.name = label
         self.location = location
-        self.status = f"upstream://{quote(label)}"
+        self.status_uri = f"upstream://{quote(label)}"
         """The URI of the resource that reports the state of the connection."""
         self._list_timeout = min(LIST_SECONDS, timeout)
-        self._client = UpstreamClient(label, client, self._on_state)
+        self._client = UpstreamClient(label, make_client, self._on_state)
         self._index = UriIndex()
         self._lists = UpstreamLists(label, self._fetch)
         self._discovery = Discovery(label, self._client, self._index, self._lists, self._list_changed)
@@ -187,7 +187,7 @@ class UpstreamSource(Source):
 
     def matches(self, uri: str) -> bool:
         """Return whether the other server may have this URI, and no other source of this server has it."""
-        return uri == self.status or (self._index.covers(uri) and not self._belongs_elsewhere(uri))
+        return uri == self.status_uri or (self._index.covers(uri) and not self._belongs_elsewhere(uri))
 
     def _belongs_elsewhere(self, uri: str) -> bool:
         """Return whether a URI belongs to a static resource or another source of this server.
@@ -236,7 +236,7 @@ class UpstreamSource(Source):
 
     def placeholder(self, reason: str) -> list[t.Resource]:
         """Return the resource that reports the state of the connection."""
-        return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT, meta={PROBLEM: reason})]
+        return [t.Resource(uri=self.status_uri, name=self.name, title=reason, mime_type=TEXT, meta={PROBLEM: reason})]
 
     async def _fetch(self, cursor: Cursor) -> Page:
         try:
@@ -262,9 +262,9 @@ class UpstreamSource(Source):
         Raises:
             ResourceNotFound, InvalidArgument, UpstreamUnreachable, InternalError: as for `read`.
         """
-        if uri == self.status:
+        if uri == self.status_uri:
             title = f"{self.name} cannot be reached now" if self._client.down_reason else f"{self.name} is reachable"
-            return t.Resource(uri=self.status, name=self.name, title=title, mime_type=TEXT)
+            return t.Resource(uri=self.status_uri, name=self.name, title=title, mime_type=TEXT)
         resource = await self._find_listed(uri) or await self._stat_by_reading(uri)
         self._stats[uri] = msgspec.json.encode(resource)
         if len(self._stats) > MAX_STATS:
@@ -331,9 +331,9 @@ class UpstreamSource(Source):
             UpstreamUnreachable: the other server cannot be reached now.
             InternalError: the request failed, or its result cannot be used.
         """
-        if uri == self.status:
+        if uri == self.status_uri:
             text = f"{self.location}: {self.describe()}\n"
-            content = t.ResourceContents(uri=self.status, mime_type=TEXT, text=text)
+            content = t.ResourceContents(uri=self.status_uri, mime_type=TEXT, text=text)
             return t.ReadResourceResult(contents=[content], ttl_ms=0, cache_scope=self.cache_scope)
         if not is_uri(uri) or not self.matches(uri):
             raise ResourceNotFound(uri)
@@ -394,14 +394,14 @@ class UpstreamSource(Source):
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch a resource, or the list if `uri` is None, at the other server, and call `changed` after each change."""
-        if uri == self.status:
+        if uri == self.status_uri:
             self._status_changed = changed
         else:
             self._upstream_watch.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a resource, or the list if `uri` is None."""
-        if uri == self.status:
+        if uri == self.status_uri:
             self._status_changed = None
         else:
             self._upstream_watch.unwatch(uri)
@@ -415,7 +415,7 @@ class UpstreamSource(Source):
             self.breaker.succeeded()
             self._discovery.restart()
         if self._status_changed is not None:
-            self._status_changed(self.status)
+            self._status_changed(self.status_uri)
 
     async def _may_have_changed(self, uri: str) -> bool:
         """Return whether a resource may have changed since its last `stat`: always if it has no version and no date."""

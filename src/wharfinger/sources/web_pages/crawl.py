@@ -41,7 +41,7 @@ class Crawl:
         self._requested_at: dict[str, float] = {}
         """The time at which each page was last requested, whatever the answer."""
         self._missing: set[str] = set()
-        """The pages that the site then did not have, or refused."""
+        """The pages that the site did not have, or refused, at the last request."""
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
         self._thread: threading.Thread | None = None

@@ -155,8 +155,8 @@ class WebPages(Watched[Polling], Source):
     def _entries(self, directory: str, listing: SitePages) -> list[str]:
         """Return the readable entries of a directory, as URLs in order.
 
-        An entry is a page, or a directory if there are pages below it. If a page has the URL of a directory, it is an
-        entry of the directory itself. If no other page below it is readable, the page takes the place of the directory.
+        An entry is a page, or a directory if there are pages below it. A page may have the URL of a subdirectory. It is
+        then an entry of the subdirectory. If this has no other readable page, the page takes its place here.
 
         Raises:
             ResourceNotFound: it has no entries, and is not the top.
@@ -337,7 +337,7 @@ class WebPages(Watched[Polling], Source):
     def describe(self) -> str:
         """Return a summary of the list, and how changes are found."""
         listing = self.site.known_listing()
-        page_count = "" if listing is None else f"{many(len(listing.urls), 'page')} of {shown(listing.origin)}, "
+        page_count = "" if listing is None else f"{many(len(listing.urls), 'page')} of {shown(listing.list_url)}, "
         return f"{page_count}watched by {self._watches.means}"[:200]
 
     def _look(self, uri: str | None) -> Hashable:

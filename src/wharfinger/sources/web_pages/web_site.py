@@ -125,8 +125,8 @@ class SitePages(NamedTuple):
 
     pages: Mapping[str, ListedPage]
     urls: Sequence[str]
-    origin: str
-    """The file that lists them, or the first of several."""
+    list_url: str
+    """The URL of the file that lists them, or of the first of several."""
     remarks: tuple[str, ...]
     """What was left out, in sentences."""
     version: str
@@ -152,8 +152,8 @@ def listed_type(url: str) -> str:
     """Return the MIME type under which a page is shown, as its URL suggests: pages become Markdown."""
     name = url.partition("?")[0].rpartition("/")[2]
     ending = name.rpartition(".")[2].lower() if "." in name else ""
-    named = "" if ending in _PAGE_ENDINGS else mime.by_name(name)
-    return shown_type(named) if ending and named else mime.MARKDOWN
+    type_by_name = "" if ending in _PAGE_ENDINGS else mime.by_name(name)
+    return shown_type(type_by_name) if ending and type_by_name else mime.MARKDOWN
 
 
 def shown_type(mime_type: str) -> str:
@@ -322,16 +322,16 @@ class WebSite:
         if self._listing is not None and time.monotonic() < self._listed_at + self._every:
             return self._listing  # it was loaded since the caller looked
         robots = await self._load_robots()
-        found, origin, remarks = await self._find_pages(robots)
+        found, list_url, remarks = await self._find_pages(robots)
         kept, left_out = await asyncio.to_thread(self._allowed_pages, found)
         if not kept:
             raise SiteUnavailable(
-                f"{origin} lists {many(len(found), 'page')}, and none that may be read below {self.scope.url}."
+                f"{list_url} lists {many(len(found), 'page')}, and none that may be read below {self.scope.url}."
             )
         self._files = {url: file for url, file in self._files.items() if url in self._seen_files}
         urls = sorted(kept)
         version = digest(*(part for url in urls for part in (url, *kept[url][1:])))
-        self._listing = SitePages(kept, urls, origin, (*remarks, *left_out), version)
+        self._listing = SitePages(kept, urls, list_url, (*remarks, *left_out), version)
         self._listed_at = time.monotonic()
         return self._listing
 
