@@ -373,7 +373,10 @@ class Database(Watched[SqlWatch], Source):
         return self._single_content(uri, mime.JSON, window.text)
 
     def _ttl(self, uri: str, version: str) -> int:
-        """Return the `ttlMs` of a version, by its age: the time since it was first seen, or since the last write if longer."""
+        """Return the `ttlMs` of a version by its age.
+
+        This is the time since the last write or, if that is longer, since the version was first seen.
+        """
         if not reads_everything(self.uris):  # the last write may be one that the caller may not see
             return 0
         now = time.time()

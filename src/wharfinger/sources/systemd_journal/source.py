@@ -268,7 +268,10 @@ class Journal(Watched[Polling], Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List at most `limit` resources after a key: the directory, then the logs. Returns them and the next page's key."""
+        """List at most `limit` resources after a key: the directory, then the logs.
+
+        Returns them and the key of the next page.
+        """
         names = self._names_after(["", *self._readable_logs()], after)
         resources = [self._resource(name) for name in names[:limit]]
         return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
@@ -381,12 +384,10 @@ class Journal(Watched[Polling], Source):
         """Suggest logs, and usual values of `level`, `since`, `until`, `tail` and `boot`."""
         if argument == "log" and template in (self.template, self._filtered_template):
             return complete_name(self._readable_logs(), value)
+        if template != self._filtered_template:
+            return []
         values = (*VALUES.get(argument, ()), *(("0", "-1") if argument == "boot" else ()))
-        return (
-            [choice for choice in values if choice.startswith(value.lower())]
-            if template == self._filtered_template
-            else []
-        )
+        return [choice for choice in values if choice.startswith(value.lower())]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of the logs of units and of the kernel, whose newest entries are searched.
