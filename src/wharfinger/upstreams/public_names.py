@@ -145,7 +145,7 @@ def program_name(parts: Sequence[str]) -> str:
     name = os.path.splitext(os.path.basename(parts[0]))[0] or parts[0]
     words = iter(parts[1:])
     for word in words:
-        if name.rstrip("0123456789.") not in _LAUNCHERS or word == "-c":  # code follows
+        if name.rstrip("0123456789.") not in _LAUNCHERS or word == "-c":  # `python3.12` is `python`; after -c is code
             break
         if word in _OPTIONS_WITH_VALUE:
             next(words, None)

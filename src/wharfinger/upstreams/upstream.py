@@ -387,6 +387,7 @@ class Upstream:
             self._lost.clear()
             self._connected_at = _now()
             if self.status != "ready":
+                # The lists may have changed while the server was away.
                 for kind in LISTS if self._lists else ():
                     self._invalidate(kind)
                 self._set_status("ready")

@@ -55,6 +55,8 @@ GRACE_SECONDS = 0.5
 """Time between the server's deadline, which should stop a statement first, and ours."""
 CONNECTION_SECONDS = 5.0
 """Longest wait for a connection if all are in use, or for the server to accept one."""
+CLOSE_SECONDS = 2.0
+"""Longest wait for connections to close."""
 IDLE_SECONDS = 60.0
 """Time after which an unused connection is closed."""
 
@@ -399,7 +401,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 async def _close(pool: Any) -> None:
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(CLOSE_SECONDS):
             await pool.close()
     except TimeoutError:
         pool.terminate()

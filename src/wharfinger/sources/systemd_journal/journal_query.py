@@ -64,7 +64,7 @@ class JournalQuery(NamedTuple):
     @property
     def forward(self) -> bool:
         """Whether entries are read forward from `after` or `since`, not backward from `before` or the newest one."""
-        return bool(self.after) or (self.since is not None and self.lines is None and not self.before)
+        return bool(self.after) or (self.since is not None and self.tail is None and not self.before)
 
 
 def position_of_cursor(cursor: str) -> str:

@@ -57,7 +57,10 @@ MAX_RECENT_ENTRIES = 20_000
 MAX_RECENT_BYTES = 32 << 20
 MAX_SEARCHED_CHARACTERS = 256 << 10
 """Characters of the newest entries of each log that are searched, about."""
+MAX_KEPT_VERSIONS = 1_024
+"""Maximum number of URIs whose versions are kept."""
 KEY_PREFIX = "k:"
+"""Start of the key of each page, before the name of the log after which the page begins."""
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?boot=-1"
 """The parameters of a journal, as people and models read them."""
 
@@ -483,7 +486,7 @@ class Journal(Watched[Polling], Source):
         with self._lock:
             self._versions.pop(uri, None)
             self._versions[uri] = files, version
-            if len(self._versions) > 1_024:
+            if len(self._versions) > MAX_KEPT_VERSIONS:
                 del self._versions[next(iter(self._versions))]
 
 
