@@ -156,7 +156,7 @@ class WebPages(Watched[Polling], Source):
         """Return the readable entries of a directory, as URLs in order.
 
         An entry is a page, or a directory if there are pages below it. A page may have the URL of a subdirectory. It is
-        then an entry of the subdirectory. If the subdirectory has no other readable page, the page takes its place here.
+        then an entry of the subdirectory. If it is the only readable page there, it replaces the subdirectory here.
 
         Raises:
             ResourceNotFound: it has no entries, and is not the top.
