@@ -66,10 +66,10 @@ _OTHER_PARAMETERS = f"{', '.join(RESERVED_NAMES)}, order=-date (- for descending
 
 
 class RowQuery(NamedTuple):
-    """The rows that a URI requests. `explicit` is True if it states their number."""
+    """The rows that a URI requests, and whether it states their number."""
 
     span: Span
-    explicit: bool
+    states_number: bool
 
 
 class RowWindow(NamedTuple):
@@ -79,7 +79,7 @@ class RowWindow(NamedTuple):
     row_count: int
     next: str | None
     previous: str | None
-    short: bool
+    ended_early: bool
     """Whether the window ends before the requested end."""
     version: str
     first: str = ""
@@ -151,7 +151,7 @@ def read_window(
     """
     span = query.span
     _check(table, span)
-    size = within_budget(bounds.size) if query.explicit or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
+    size = within_budget(bounds.size) if query.states_number or has_budget() else min(WINDOW_VALUE_BYTES, bounds.size)
     if span.where != "at":
         bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:
@@ -176,13 +176,13 @@ def read_window(
         lines.append(json_line(names, cells))
     text = "".join(lines)
     first, last = (join_key(rows[index].place) if rows else "" for index in (0, -1))
-    whole_table = span.where == "first" and not query.explicit
+    whole_table = span.where == "first" and not query.states_number
     token = engine.table_token(table) if result.more and whole_table else ""
     return RowWindow(
         text,
         len(rows),
         *_neighbours(table, query, result, first, last),
-        short=result.more and (not query.explicit or (not span.backwards and len(rows) < span.limit)),
+        ended_early=result.more and (not query.states_number or (not span.backwards and len(rows) < span.limit)),
         version=digest(text, token),
         first=first,
         last=last,
@@ -216,7 +216,7 @@ def _neighbours(
     suffix = f"&{span.choice.text}" if span.choice.text else ""
     if table.key is None:
         end = span.offset + len(result.rows)
-        last_row = end + span.limit if query.explicit else ""
+        last_row = end + span.limit if query.states_number else ""
         following = f"rows={end + 1}-{last_row}{suffix}" if result.more else None
         begin = max(0, span.offset - span.limit)
         return following, f"rows={begin + 1}-{span.offset}{suffix}" if span.offset else None
@@ -228,7 +228,7 @@ def _neighbours(
             if span.choice.order
             else f"The keys of {clean(table.name)} are too long for a URI."
         )
-    suffix = (f"&limit={span.limit}" if query.explicit else "") + suffix
+    suffix = (f"&limit={span.limit}" if query.states_number else "") + suffix
     follows = result.more if not span.backwards else span.where == "before"
     precedes = result.more if span.backwards else span.where == "after"
     return (

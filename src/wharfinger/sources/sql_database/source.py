@@ -320,7 +320,7 @@ class Database(Watched[SqlWatch], Source):
         (estimate,) = self._estimates([table])
         meta |= {} if estimate is None else {ROWS: estimate}
         contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text=window.text, meta=meta)]
-        if window.short and following:
+        if window.ended_early and following:
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
             how = "" if has_budget() else f" {self._row_hint(uri)}"  # with a budget, the tool gives this hint
             contents.append(continuation(following, f"{many(window.row_count, 'row')}{of}.{how}"))

@@ -46,7 +46,7 @@ _BOOLEAN = {"true": True, "false": False}
 class Csv:
     """A CSV file. All values are read as text, so that a value of another type is not an error."""
 
-    typed = checked = False
+    is_typed = all_values_fit = False
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, encoding: str) -> None:
         _check_lines(file)

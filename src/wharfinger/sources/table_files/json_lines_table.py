@@ -42,8 +42,8 @@ class JsonLines:
     """
 
     source = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
-    typed = False
-    checked = False
+    is_typed = False
+    all_values_fit = False
     has_objects = True
     """Whether the lines are objects."""
 

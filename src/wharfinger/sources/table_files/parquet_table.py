@@ -36,7 +36,7 @@ class Parquet:
     """A Parquet file: its columns have types, and its footer has the number of rows."""
 
     source = "read_parquet(?)"
-    typed = checked = True
+    is_typed = all_values_fit = True
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
         described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])

@@ -61,9 +61,9 @@ class TableFile(Protocol):
     """Further facts about the format."""
     source: str
     """The function of DuckDB that reads the file, with `?` for its path."""
-    typed: bool
+    is_typed: bool
     """Whether values of `source` have the types of their columns. Otherwise they are texts, which are cast."""
-    checked: bool
+    all_values_fit: bool
     """Whether each value fits the type of its column. Otherwise the type is a guess from the first rows."""
 
     def selected_columns(self) -> list[SelectedColumn]:

@@ -23,15 +23,17 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
     """Return the columns whose values all fit their type. This may read the whole file."""
     columns = table.selected_columns()
-    if table.checked:
+    if table.all_values_fit:
         return frozenset(column.name for column in columns)
     columns_to_check = [column for column in columns if not _NOT_CHECKED(column.type)]
     if not columns_to_check:
         return frozenset()
     tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits_sql(column)})" for column in columns_to_check)
-    ((*fitting,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
+    ((*fits_by_column,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
     # `fits` is None if there are no rows.
-    return frozenset(column.name for column, fits in zip(columns_to_check, fitting, strict=True) if fits is not False)
+    return frozenset(
+        column.name for column, fits in zip(columns_to_check, fits_by_column, strict=True) if fits is not False
+    )
 
 
 def _fits_sql(column: SelectedColumn) -> str:
@@ -43,18 +45,18 @@ def _fits_sql(column: SelectedColumn) -> str:
     return f"TRY_CAST({column.castable} AS {column.type}) IS NOT NULL"
 
 
-def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
-    """Return the SELECT of all columns and rows of a file. `typed` are the columns whose values fit their type."""
+def select_of(table: TableFile, path: str, fitting: frozenset[str]) -> str:
+    """Return the SELECT of all columns and rows of a file. `fitting` are the columns whose values fit their type."""
     columns = table.selected_columns()
     names = _distinct([column.name for column in columns])
     expressions = [
-        f"{_value_sql(table, column, typed)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
+        f"{_value_sql(table, column, fitting)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
     ] or ["NULL AS nothing"]
     return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
 
 
-def _value_sql(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
-    if table.typed or column.name not in typed or _NOT_CHECKED(column.type):
+def _value_sql(table: TableFile, column: SelectedColumn, fitting: frozenset[str]) -> str:
+    if table.is_typed or column.name not in fitting or _NOT_CHECKED(column.type):
         return column.expression
     return f"CAST({column.castable} AS {column.type})"
 

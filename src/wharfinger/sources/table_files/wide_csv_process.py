@@ -57,7 +57,7 @@ def main(data: bytes) -> bytes:
         (name, "BIGINT" if index in integers else "DOUBLE" if index in numbers else "VARCHAR")
         for index, name in enumerate(names)
     ]
-    facts = SheetFacts(columns=columns, rows=count, header=int(header), first_row=1 + header, above=[], merged=[])
+    facts = SheetFacts(columns=columns, row_count=count, header=int(header), first_row=1 + header, above=[], merged=[])
     return msgspec.msgpack.encode(facts)
 
 

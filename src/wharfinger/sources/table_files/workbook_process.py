@@ -72,7 +72,7 @@ class SheetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     columns: list[tuple[str, str]]
-    rows: int
+    row_count: int
     header: int
     first_row: int
     above: list[list[Any]]
@@ -132,7 +132,7 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     """Write the rows below the header, or all rows if there is none, and return the facts."""
     sheet = book.get_sheet_by_index(position)
     if sheet.start is None:
-        return SheetFacts(columns=[], rows=0, header=0, first_row=1, above=[], merged=[])
+        return SheetFacts(columns=[], row_count=0, header=0, first_row=1, above=[], merged=[])
     first_column = sheet.start[1]
     merged: list[tuple[tuple[int, int], tuple[int, int]]] = sheet.merged_cell_ranges or []
     rows = _rows(sheet, errors, first_column)
@@ -173,7 +173,7 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
         output.write(line + b"\n")
     return SheetFacts(
         columns=[(name, _type(column_kinds)) for name, column_kinds in zip(names, kinds, strict=True)],
-        rows=count,
+        row_count=count,
         header=0 if header_index is None else first_rows[header_index][0],
         first_row=first_rows[begin][0] if begin < len(first_rows) else 0,
         above=[[_json(cell) for cell in cells if cell is not None] for cells in above],

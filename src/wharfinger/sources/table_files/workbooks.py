@@ -35,7 +35,7 @@ _ORDINAL = re.compile(r"sheet-\d+").fullmatch
 class Sheet(JsonLines):
     """A copy in JSON Lines of a workbook's sheet, or of a wide CSV file. The types of its columns fit all cells."""
 
-    checked = True
+    all_values_fit = True
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: SheetFacts) -> None:
         self.columns = [TableColumn(name, kind) for name, kind in facts.columns]
@@ -44,11 +44,11 @@ class Sheet(JsonLines):
             self.details["above"] = [cells[:MAX_CELLS_ABOVE] for cells in facts.above]
         if facts.merged:
             self.details["merged"] = facts.merged
-        self._rows = facts.rows
+        self._row_count = facts.row_count
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Return the number of rows."""
-        return self._rows
+        return self._row_count
 
 
 class Workbooks:
