@@ -37,6 +37,10 @@ def test_valid_results_are_accepted_and_invalid_ones_raise_their_fault() -> None
         check(SHIP, t.UNSET)
 
 
+def test_a_result_without_structured_content_passes_if_the_schema_cannot_be_used() -> None:
+    check({"$ref": "#/missing"}, t.UNSET)
+
+
 def test_null_is_valid_structured_content() -> None:
     check({"type": "null"}, None)
 

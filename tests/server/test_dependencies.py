@@ -794,6 +794,26 @@ async def test_an_override_that_needs_what_it_replaces_is_refused() -> None:
     assert await call(server) == "plain"
 
 
+def test_overrides_that_need_each_other_s_dependency_are_refused() -> None:
+    def first() -> str:
+        return "first"
+
+    def second() -> str:
+        return "second"
+
+    def fake_first(it: Annotated[str, Depends(second)]) -> str:
+        return it
+
+    def fake_second(it: Annotated[str, Depends(first)]) -> str:
+        return it
+
+    overrides = Server("s").overrides
+    overrides[first] = fake_first
+    with pytest.raises(TypeError, match=r"circle: second\(\) → fake_second\(\) → first\(\) → second\(\)"):
+        overrides[second] = fake_second
+    assert list(overrides) == [first]
+
+
 def test_depends_as_a_default_value_is_refused() -> None:
     def database() -> int:
         return 1

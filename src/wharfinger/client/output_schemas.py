@@ -1,4 +1,7 @@
-"""Checks tool results against the output schemas that the server listed. Fetches nothing, and skips slow checks."""
+"""Checks tool results against the output schemas that the server listed.
+
+Schemas elsewhere that a `$ref` names are not loaded, and checks that could be slow are skipped.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ MAX_STEPS = 3_000_000
 MAX_PATTERN_BYTES = 1024 * 1024
 """The maximum product of the bytes of text and the number of patterns in one check."""
 BYTES_PER_STEP = 16
-"""Bytes of a schema, such as those of a large `enum`, that cost as much as one more step."""
+"""This many bytes of the schema count as one more step for each value: a large `enum` is one schema, but slow."""
 
 
 class OutputSchemas:
@@ -52,13 +55,13 @@ class OutputSchemas:
         checker = self.by_tool.get(name)
         if checker is None:
             return
-        value = result.structured_content
-        if value is UNSET:
-            raise InvalidResponse(f"The tool {name!r} has an output schema, but returned no structured content.")
         if isinstance(checker, dict):  # the schema, before its first use
             checker = self.by_tool[name] = _compile(name, checker)
             if checker is None:
                 return
+        value = result.structured_content
+        if value is UNSET:
+            raise InvalidResponse(f"The tool {name!r} has an output schema, but returned no structured content.")
         if not _is_quick_to_check(checker, value) or checker.fits(value):
             return
         faults = "; ".join(checker.faults(value, "structuredContent")[:4])

@@ -67,7 +67,7 @@ class Channel(Protocol):
 
     @property
     def multiplexed(self) -> bool:
-        """Whether several requests share the stream, so that the end of each must be sent as a message."""
+        """Whether several requests share the stream. Closing it cannot end one of them: a message has to."""
         ...
 
     def send(self, request: Request, message: bytes) -> bool:
@@ -78,7 +78,7 @@ class Channel(Protocol):
         """Send a request to the client and wait for its response, a result or an error.
 
         Returns None if no response can come while the handler waits: a stateless request runs again with the answers.
-        Cancelling the wait cancels the request to the client. Meanwhile the deadline of `request` is paused.
+        The deadline of `request` is paused during the wait. Cancelling the wait cancels the request to the client.
         """
         ...
 
@@ -116,8 +116,8 @@ def input_needed(error: BaseException) -> InputNeeded | None:
 class Request(msgspec.Struct, eq=False, weakref=True):
     """One request on a server.
 
-    The transport sets `channel`, `headers`, `peer`, `task`, `started_at` and `accepts_lazy_blobs`; the server and its
-    handlers set the other fields after `channel`.
+    The transport sets `channel`, `headers`, `peer`, `task`, `started_at` and `accepts_lazy_blobs`. The server and its
+    handlers set the other fields that have a default.
     """
 
     id: Id
@@ -134,7 +134,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     headers: Mapping[bytes, bytes] | None = None
     """HTTP headers, names in lower case; None for other transports."""
     peer: str = ""
-    """The network address of the client, or empty. An anonymous caller is counted by it."""
+    """The network address of the client, or empty. Anonymous callers are told apart by it, for their limits."""
     ttl_ms: int = 0
     """How long the result may be cached; set by the handler, sent in revisions that have caching hints."""
     cache_scope: str = "private"
@@ -155,7 +155,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     on_answer: tuple[Callable[[int], None], ...] = ()
     """The functions that `when_answered` added."""
     failure: ProtocolError | None = None
-    """The error that was encoded as the answer, while the functions of `when_answered` are called."""
+    """Why the request failed, until the functions of `when_answered` have been called. The client may get less."""
     nested: bool = False
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
     usage: Any = None
@@ -191,9 +191,9 @@ def open_request(message: Message, session: Session | None, principal: Principal
         InvalidParams: the params have the wrong shape, or lack required fields of `_meta`.
         InvalidRequest: the method is not allowed in this phase of the session, the session uses another revision, a
             string of the params has an invalid escape, or an object has the same member twice.
-        UnsupportedVersion: this server does not support the revision.
+        UnsupportedVersion: the revision in `_meta` is unknown, or begins with a handshake.
     """
-    method: str = message.method  # type: ignore[assignment]  # peers route on it before they come here
+    method: str = message.method  # type: ignore[assignment]  # the caller has checked that there is one
     raw = _EMPTY if message.params is UNSET else message.params
     row = METHODS.get(method)
     if row is not None and row.is_notification:  # with an id it is a request, and no request has that name
@@ -346,7 +346,7 @@ def take_hints(request: Request, result: CacheableT) -> CacheableT:
 def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes | ChunkedMessage:
     """Encode one JSON-RPC response. The members that the revision adds come before those of `result`.
 
-    A large result becomes a `ChunkedMessage`, so that it is never in memory twice.
+    A large result becomes a `ChunkedMessage`, so that it is not copied once more to be joined with the other members.
 
     Raises:
         UnicodeEncodeError, TypeError, ValueError: the result cannot be encoded as JSON in UTF-8.
@@ -411,7 +411,7 @@ def _contents_in_parts(start: bytes, result: t.ReadResourceResult) -> ChunkedMes
 
 
 class Base64:
-    """Bytes that are encoded in base64 while they are sent, and read then if they are stored elsewhere."""
+    """Bytes that are encoded in base64 while they are sent. A `StoredBlob` is read at that time too."""
 
     __slots__ = ("data",)
 
@@ -461,7 +461,7 @@ class ChunkedMessage:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the message takes, without blobs that are read while they are sent."""
+        """The length of the message without the blobs that are read while it is sent."""
         stored = (part for part in self.parts if isinstance(part, Base64) and isinstance(part.data, t.StoredBlob))
         return len(self) - sum(map(len, stored))
 

@@ -1,4 +1,4 @@
-"""`AuditLog`: one JSON line for each decision of a server, in a file that rotates, or on standard output."""
+"""`AuditLog`: a JSON line for each request, search and watch of a server, in a rotating file or on standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ CANNOT_WRITE = "The record of requests cannot be written, so requests are refuse
 
 
 class AuditLog:
-    """Records every decision of a server: `Server("docs", audit=AuditLog("audit.jsonl"))`.
+    """Records each request, search and watch of a server: `Server("docs", audit=AuditLog("audit.jsonl"))`.
+
+    Requests and messages that the server refuses are recorded too.
 
     `path` is a file, which is created with mode 0600, or `-` for standard output. Before it exceeds `max_bytes` (None:
     never), it is renamed to `NAME.TIME` and a new one begins; `keep` is how many renamed files are kept (None: all).
@@ -63,7 +65,7 @@ class AuditLog:
         self.queries = queries
         self.on_error = on_error
         self._unrecorded = 0
-        """How many requests were refused and lines were lost since the last line with the action `record`."""
+        """How many requests were refused and lines were lost that no line has reported yet (`_record_gap`)."""
         self._failing_since = 0.0
         """When the file became unwritable, as a Unix time; 0 if only the queue was full."""
 
@@ -78,7 +80,7 @@ class AuditLog:
         try:
             self.check_accepting()
         except Overloaded:
-            seen.notes[self] = True
+            seen.notes[self] = True  # it is counted already
             raise
 
     def ended(self, seen: Observation) -> None:
@@ -141,7 +143,7 @@ class AuditLog:
         name_caller(line, refusal.principal, None, refusal.address)
         self.add(line)
 
-    # -- what a host does and decides
+    # -- lines, also those of `HostRecord`
 
     def check_accepting(self) -> None:
         """Check that the next action can be recorded.

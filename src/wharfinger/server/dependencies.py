@@ -41,9 +41,9 @@ class Depends:
 
     `function` may be async or plain. A plain one runs in a thread; with `inline` it runs on the event loop, and must
     not block. `function` may also be a generator or async generator that yields once, or a context manager made of one:
-    the code after the `yield` runs after the request, even after an error or a cancellation. `function` may take the
-    `Context` and its own dependencies. It is called once per request, and its value is shared; with `cache=False` it is
-    called for each parameter.
+    the code after the `yield` runs after the request. An error or a cancellation of the request is raised at the
+    `yield`, so put what must always run into `finally`. `function` may take the `Context` and its own dependencies.
+    It is called once per request, and its value is shared; with `cache=False` it is called for each parameter.
 
     Raises:
         TypeError: `function` cannot be called, or has no hash.
@@ -115,7 +115,7 @@ class Provider:
 
 
 def _make_manager(function: Callable[..., Any], **arguments: Any) -> Any:
-    """Call a decorated generator function. Unless the decorator makes context managers, the result is a generator."""
+    """Call a decorated generator function, and return a context manager: its result, or one made of that generator."""
     result = function(**arguments)
 
     def return_result() -> Any:
@@ -145,7 +145,7 @@ def depends_of(annotation: Any) -> Depends | None:
 
 
 def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
-    """Raise TypeError for a `Depends` as a default value: callers could then set the parameter themselves."""
+    """Raise TypeError for a `Depends` as a default value: the parameter would be an input that clients can set."""
     if isinstance(parameter.default, Depends):
         marker = f"Depends({_name(parameter.default.function)})"
         raise TypeError(
@@ -155,7 +155,7 @@ def refuse_default(function: Callable[..., Any], parameter: inspect.Parameter) -
 
 
 def refuse_positional_only(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
-    """Raise TypeError for a parameter that the server fills by name, but that has no name for callers."""
+    """Raise TypeError for a parameter that is positional-only: the server passes it by name."""
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise TypeError(f"{_name(function)}() must take {parameter.name!r} by name.")
 
@@ -174,7 +174,11 @@ def needs_of(function: Callable[..., Any]) -> tuple[str | None, dict[str, Need]]
 def _inspect(
     function: Callable[..., Any], path: tuple[Callable[..., Any], ...], *, strict: bool = True
 ) -> tuple[str | None, dict[str, Need]]:
-    """Return what `needs_of` does. `path` has the functions that need this one; `strict` refuses other parameters."""
+    """Return what `needs_of` does.
+
+    `path` leads to this dependency: the functions that need it, and itself. It is empty for a handler. With `strict`,
+    other parameters must have a default.
+    """
     context: str | None = None
     needs: dict[str, Need] = {}
     hints = annotations_of(function)
@@ -215,7 +219,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
     """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: as for `plan`; also if a function needs the dependency that it replaces.
+        TypeError: as for `plan`; also if a function needs the dependency that it replaces, directly or through others.
     """
 
     def __init__(self) -> None:
@@ -225,7 +229,9 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
         return self.providers[function].function
 
     def __setitem__(self, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
-        self.providers[function] = Provider(fake, () if fake == function else (function,))
+        provider = Provider(fake, () if fake == function else (function,))
+        self._refuse_circle(provider, (function, fake))
+        self.providers[function] = provider
 
     def __delitem__(self, function: Callable[..., Any]) -> None:
         del self.providers[function]
@@ -235,6 +241,15 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
 
     def __len__(self) -> int:
         return len(self.providers)
+
+    def _refuse_circle(self, provider: Provider, path: tuple[Callable[..., Any], ...]) -> None:
+        """Raise TypeError if the dependencies of a new function lead back to `path[0]` through other replacements."""
+        for need in provider.needs.values():
+            needed = need.depends.function
+            if needed == path[0]:
+                circle = " → ".join(f"{_name(step)}()" for step in (*path, needed))
+                raise TypeError(f"Dependencies need each other in a circle: {circle}")
+            self._refuse_circle(self.providers.get(needed, need.provider), (*path, needed))
 
     @contextlib.contextmanager
     def replaced(self, function: Callable[..., Any], fake: Callable[..., Any]) -> Generator[None]:
