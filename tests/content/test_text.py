@@ -25,7 +25,7 @@ def test_a_size_is_short(octets: int, text: str) -> None:
 
 
 def test_a_name_is_shown_whole_with_escapes() -> None:
-    assert shown("a\nb\u202e\udcff") == "a\\x0ab\\u202e\\xff"
+    assert shown("a\nb\u202e\udcff\U000e0001") == "a\\x0ab\\u202e\\xff\\U000e0001"
 
 
 def test_an_untrusted_text_is_shown_in_one_short_line() -> None:
@@ -58,5 +58,6 @@ def test_line_breaks_may_be_kept() -> None:
 
 def test_a_time_that_cannot_be_written_is_empty() -> None:
     assert iso(0) == "1970-01-01T00:00:00Z"
-    assert iso(-62135596800) == ""
+    assert (iso(-62135596800), iso(-62135596800.5)) == ("0001-01-01T00:00:00Z", "")
+    assert (iso(253402300799.5), iso(253402300800)) == ("9999-12-31T23:59:59Z", "")
     assert iso(1e30) == ""

@@ -44,6 +44,11 @@ def test_a_value_is_converted_to_the_type_of_its_argument(
     assert arguments_of(fields, {"a": value}) == ({"a": expected}, {})
 
 
+def test_a_description_of_several_lines_becomes_one_line() -> None:
+    (field,) = fields_of(schema(a={"type": "string", "description": "The port.\n\n  Hull or Dover."}))
+    assert field.description == "The port. Hull or Dover."
+
+
 @pytest.mark.parametrize(
     ("property_schema", "value", "message"),
     [

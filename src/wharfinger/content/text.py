@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 __all__ = ["escape_controls", "iso", "many", "printable", "shown", "size_text"]
@@ -27,7 +27,10 @@ def many(number: int, noun: str) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a name as text for people and JSON, with unprintable characters escaped."""
+    """Return a name with unprintable characters escaped, for people and for JSON, which cannot have lone surrogates.
+
+    A byte of a file name that is not UTF-8 becomes `\\xNN` (PEP 383).
+    """
     if name.isprintable():
         return name
     return "".join(
@@ -36,6 +39,8 @@ def shown(name: str) -> str:
         else f"\\x{code & 0xFF:02x}"
         if (code := ord(character)) < 256 or 0xDC80 <= code <= 0xDCFF
         else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
         for character in name
     )
 
@@ -74,13 +79,16 @@ def is_control(character: str) -> bool:
 
 
 def iso(seconds: float) -> str:
-    """Return a Unix time as ISO 8601 in UTC, or an empty string if it is out of range."""
+    """Return a Unix time as ISO 8601 in UTC, or an empty string outside of the years 1 to 9999."""
     try:
-        return _iso(math.floor(seconds)) if seconds > -62135596800 else ""  # the beginning of the year 1
-    except (OverflowError, ValueError, OSError):
+        return _iso(math.floor(seconds))
+    except (OverflowError, ValueError):
         return ""
 
 
 @lru_cache(1024)  # files that were copied or checked out together have the same times
 def _iso(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat() + "Z"  # strftime does not pad years before 1000
+
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001

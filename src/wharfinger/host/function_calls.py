@@ -88,7 +88,7 @@ class _CallableTools(NamedTuple):
     resource_tools: Mapping[str, str]
     """The original names of the host's resource tools, by public name."""
     gave_resource_tools: bool
-    """Whether the model was given the resource tools."""
+    """Whether the definitions have the resource tools. Without `tools=`, the last ones that this host made count."""
 
 
 class FunctionCalls:
@@ -111,13 +111,13 @@ class FunctionCalls:
         if unknown:
             raise ValueError(unknown_server(unknown[0], self._upstreams))
         offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
-        host_names: dict[str, str] = {}
+        public_names: dict[str, str] = {}
         if resources:
-            host_names = self._resource_tools.names(tool.name for tool in tools)
-            offered = [*self._resource_tools.offered(host_names), *offered]
+            public_names = self._resource_tools.names(tool.name for tool in tools)
+            offered = [*self._resource_tools.offered(public_names), *offered]
         self._gave_resource_tools = resources
         definitions = define_tools(offered, api, strict=strict)
-        definitions.resource_tools = {name: original for original, name in host_names.items()}
+        definitions.resource_tools = {public: original for original, public in public_names.items()}
         return definitions
 
     async def run_answer(
@@ -228,15 +228,15 @@ class FunctionCalls:
         self, call: ModelToolCall, name: str, callable_tools: _CallableTools
     ) -> tuple[Callable[[str], str], Callable[[str, int], str]]:
         """Return the functions that say how to read a link, and how to get the rest of a result."""
-        names_for_model = {host: model for model, host in callable_tools.names.items()}
-        host_names = {original: host for host, original in callable_tools.resource_tools.items()}
+        model_names = {public: model for model, public in callable_tools.names.items()}
+        public_names = {original: public for public, original in callable_tools.resource_tools.items()}
         server = callable_tools.tools[name].server if name not in callable_tools.resource_tools else ""
 
         def how_to_read(uri: str) -> str:
             if not callable_tools.gave_resource_tools:
                 return ""
             arguments = {"uri": uri, **({"server": server} if server and len(self._upstreams) > 1 else {})}
-            return f"Read it with {names_for_model[host_names[READ_RESOURCE]]} {_json(arguments)}."
+            return f"Read it with {model_names[public_names[READ_RESOURCE]]} {_json(arguments)}."
 
         def how_to_continue(text: str, shown: int) -> str:
             if callable_tools.resource_tools.get(name) in (READ_RESOURCE, READ_RESULT):
@@ -245,7 +245,7 @@ class FunctionCalls:
                 return f"To get the rest, call {call.name} with {_json(next_arguments)}."
             if callable_tools.gave_resource_tools:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
-                return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
+                return f"To get the rest, call {model_names[public_names[READ_RESULT]]} with {_json(arguments)}."
             schema = callable_tools.tools[name].tool.input_schema if name in callable_tools.tools else {}
             properties: Any = schema.get("properties")
             selecting = [

@@ -1,4 +1,7 @@
-"""Change notifications as bytes, for both eras, their filters and acknowledgement, and what a watched URI covers."""
+"""Encodes change notifications, for listen streams (2026-07-28) and for sessions that began with a handshake.
+
+Also reads the filter of a listen request, makes its acknowledgement, and decides which URIs a watched URI covers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ LISTS = tuple(_FILTERS)
 """The lists that have change notifications."""
 
 Tag = bytes | None
-"""The encoded `_meta` of a notification on a listen stream; None in the handshake era."""
+"""The encoded `_meta` of a notification on a listen stream; None in a session that began with a handshake."""
 
 
 def meta_of(id: Id) -> dict[str, Any]:

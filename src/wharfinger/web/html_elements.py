@@ -11,7 +11,7 @@ from wharfinger.content.text import shown
 __all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node", "table"]
 
 MAX_NAME_CHARACTERS = 300
-"""Maximum length of a name, title or URI that is shown."""
+"""Maximum length of a name, title or URI, before it is escaped."""
 
 
 class HtmlElement(TextElement):
@@ -21,7 +21,8 @@ class HtmlElement(TextElement):
 def node(tag: str, text: str = "", *, classes: str = "", **attributes: object) -> HtmlElement:
     """Add an element to the page. In names of `attributes`, `_` becomes `-`, and a final `_` is removed.
 
-    The attributes are set as values, and never parsed, so they may contain text from a server.
+    The attributes are set as values, and never parsed as HTML, so they may contain text from a server. Only a URL for
+    `href` or `src` has to be checked first.
     """
     element = HtmlElement(tag=tag, text=text)
     if classes:
@@ -46,5 +47,5 @@ def table(label: str, titles: Iterable[str], rows: Iterable[Sequence[str]]) -> N
 
 
 def name_text(text: str, limit: int = MAX_NAME_CHARACTERS) -> str:
-    """Return text of a server for people: shortened, with unprintable characters and direction marks escaped."""
+    """Return text that came from a server, shortened, with unprintable characters and direction marks escaped."""
     return shown(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -140,7 +140,7 @@ def _parse_value(field: FormField, value: Any) -> tuple[Any] | None:
 
 def _field_of(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     label = name_text(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
-    description = name_text(str(schema.get("description") or ""), MAX_DESCRIPTION_CHARACTERS)
+    description = name_text(" ".join(str(schema.get("description") or "").split()), MAX_DESCRIPTION_CHARACTERS)
     default = schema.get("default")
     choices = _choices(schema)
     if choices:
