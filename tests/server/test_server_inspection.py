@@ -10,9 +10,10 @@ from msgspec import UNSET
 from wharfinger import Client, Server
 from wharfinger.errors import MethodNotFound, PermissionDenied, RemoteError, ResourceNotFound, WharfingerError
 from wharfinger.policy import Policy, Rule
-from wharfinger.protocol.principal import ANONYMOUS, Principal
+from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 from wharfinger.server.server_inspection import MAX_RECENT, ServerInspection
 from wharfinger.transports.memory import MemoryTarget
+from wharfinger.types import PromptReference
 
 ANN, BOB = Principal(subject="ann"), Principal(subject="bob")
 ADMIN = Rule(who="sub:ann", level="admin")
@@ -75,6 +76,24 @@ async def test_a_deny_rule_for_inspect_hides_its_targets() -> None:
         assert [resource.uri for resource in await view.list_resources()] == ["note://public/a"]
         with pytest.raises(ResourceNotFound):
             await view.read_resource("note://secret/b")
+
+
+async def test_an_administrator_sees_completions_of_prompts() -> None:
+    """A bug: the name of the prompt was taken for a URI, so nobody saw the request."""
+    server = make_server(Policy(allow=[ADMIN, Rule(who="sub:bob")]))
+    server.prompts.add(lambda name: name, name="greet")
+    inspection = ServerInspection(server)
+    async with Client(MemoryTarget(server, BOB)) as client:
+        await client.complete(PromptReference(name="greet"), "name", "a")
+    recent = inspection.recent(ANN)
+    assert [entry.target for entry in recent if entry.method == "completion/complete"] == ["greet"]
+
+
+def test_a_view_as_the_local_caller_is_refused() -> None:
+    """A bug: the view was that of a signed-in caller with the subject `local`."""
+    inspection = ServerInspection(make_server(Policy(allow=[ADMIN, Rule(who="signed-in")])))
+    with pytest.raises(PermissionDenied, match="over stdio"):
+        inspection.view_as(ANN, LOCAL)
 
 
 async def test_a_view_shows_the_lists_of_its_principal_and_is_read_only(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """`ServerInspection`: who watches what, the last requests, and the server as another principal sees it.
 
-With a policy, a viewer needs the action `inspect` (level `admin`) on the server itself, and also on each resource, tool
-or prompt that is shown. Without a policy everyone sees the same, so views as another principal are refused; watchers
-and requests are shown to the only caller, and to nobody if there may be several callers (`shared`).
+With a policy, a viewer needs the action `inspect` (level `admin`) on the server itself, and also on each resource that
+is shown. Tools and prompts are shown to each viewer who may inspect the server. Without a policy everyone sees the
+same, so views as another principal are refused; watchers and requests are shown to everyone who may connect, and to
+nobody if there may be several callers (`shared`).
 
 A view as another principal goes through the same checks as that principal's own requests, and can only list and read.
-Its requests are recorded with the name of the principal and that of the inspector. It counts towards neither the limits
-nor the tasks of the principal, because it has a key of its own.
+Its requests are recorded with the name of the principal and that of the inspector. A view as a principal with a key
+has a key of its own, so it counts towards neither the limits nor the tasks of the principal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from wharfinger.protocol.inspection import RecentRequest, WatchedResource
 from wharfinger.protocol.interfaces import Access, Handler, NotificationHandler
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.observing import Observation, Refusal
-from wharfinger.protocol.principal import Principal
+from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.transports.memory import MemoryTarget
@@ -47,7 +48,8 @@ MAX_TARGET_CHARACTERS = 2_048
 UNRECORDED = frozenset({"ping"})
 """The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
-"""The target for the whole server: a rule without `what` matches it, and a rule for some URIs does not."""
+"""The target for the whole server. Only rules without `what`, or with `**`, match it: for `inspect`, patterns of names,
+such as `method:*`, have no effect."""
 
 
 class ServerInspection:
@@ -89,22 +91,22 @@ class ServerInspection:
         access = self._access(viewer)
         return [
             request
-            for request in reversed(self._recent.all)
-            if access is None
-            or not request.target
-            or access.allows("inspect", target_of(request.method, request.target))
+            for request, target in reversed(self._recent.all)
+            if access is None or not target or access.allows("inspect", target)
         ]
 
     def view_as(self, viewer: Principal, principal: Principal) -> MemoryTarget:
         """Return a target that sees the server as another principal does, and can only list and read.
 
         Raises:
-            PermissionDenied: `viewer` may not inspect the server, or the server has no policy.
+            PermissionDenied: `viewer` may not inspect the server, the server has no policy, or `principal` is LOCAL.
         """
         if self._server.policy is None:
             raise PermissionDenied("This server has no policy: everyone sees the same.")
         if not self.allows(viewer):
             raise PermissionDenied("This needs the action inspect, which rules of the level admin allow.")
+        if principal is LOCAL:  # known by its connection: a copy would not be the local caller
+            raise PermissionDenied("Connect over stdio to see what the local caller sees: no view can show it.")
         key = hashlib.sha256(f"inspect {viewer.key} {principal.key}".encode()).hexdigest()[:32]
         inspected = msgspec.structs.replace(
             principal, inspector=viewer.subject or "anyone", key=key if principal.key else ""
@@ -128,10 +130,10 @@ class ServerInspection:
 
 
 class _RecentRequests:
-    """Keeps the last requests (see `protocol.observing.RequestObserver`)."""
+    """Keeps the last requests, each with its target in a policy (see `protocol.observing.RequestObserver`)."""
 
     def __init__(self) -> None:
-        self.all: deque[RecentRequest] = deque(maxlen=MAX_RECENT)
+        self.all: deque[tuple[RecentRequest, str]] = deque(maxlen=MAX_RECENT)
 
     def ended(self, seen: Observation) -> None:
         """Keep a request."""
@@ -140,18 +142,17 @@ class _RecentRequests:
             return
         caller = request.caller
         app = "" if caller.info is None else f"{caller.info.name} {caller.info.version}".strip()
-        self.all.append(
-            RecentRequest(
-                time.time(),
-                request.method,
-                seen.target[:MAX_TARGET_CHARACTERS],
-                display_name(caller.principal),
-                app[:MAX_TARGET_CHARACTERS],
-                seen.outcome,
-                seen.seconds,
-                seen.size,
-            )
+        recent = RecentRequest(
+            time.time(),
+            request.method,
+            seen.target[:MAX_TARGET_CHARACTERS],
+            display_name(caller.principal),
+            app[:MAX_TARGET_CHARACTERS],
+            seen.outcome,
+            seen.seconds,
+            seen.size,
         )
+        self.all.append((recent, target_of(seen, recent.target)))
 
     def began(self, seen: Observation) -> None:
         """Do nothing: a request is kept when it has ended."""
@@ -180,9 +181,11 @@ def display_name(principal: Principal) -> str:
     return f"{principal.subject} (seen by {principal.inspector})" if principal.inspector else principal.subject
 
 
-def target_of(method: str, target: str) -> str:
-    """Return the target of a policy for a method and the name or URI in its params."""
-    prefix = {"tools/call": "tool:", "prompts/get": "prompt:"}.get(method, "")
+def target_of(seen: Observation, target: str) -> str:
+    """Return the target in a policy of a request, from the name or URI in its params."""
+    if isinstance(getattr(seen.params, "ref", None), t.PromptReference):
+        return f"prompt:{target}"
+    prefix = {"tools/call": "tool:", "prompts/get": "prompt:"}.get(seen.request.method, "")
     return prefix + target
 
 
