@@ -1,18 +1,19 @@
 """Ensures that callers' statements only read from MySQL or MariaDB.
 
-Every client that can call `query` may send any SQL. The checks, in the order in which they apply:
+Every client that can call `query` may send any SQL. The checks:
 
-1. The account: it is refused if it may read or write files of the server (FILE) or is an administrator (SUPER), because
-   a read-only transaction does not prevent `INTO OUTFILE` and `LOAD_FILE()`.
+1. The account: it is refused if it has FILE, because a read-only transaction does not prevent `INTO OUTFILE` and
+   `LOAD_FILE()`, or SUPER, which administers the server. Other rights, such as CREATE USER, are of no use to a SELECT.
 2. The text: it must begin with SELECT, WITH, VALUES, TABLE or a parenthesis. Only functions that are known to read may
    be called: `SLEEP`, `GET_LOCK`, `LOAD_FILE`, stored functions and loadable ones are not among them. INTO, locks,
-   variables, executable comments and hints (`/*!`, `/*+`, which can change settings) and the server's own schemas
-   are refused.
+   variables, executable comments and hints (`/*!`, `/*+`, which can change settings), the schemas `mysql`,
+   `performance_schema` and `sys`, and the tables of `information_schema` that describe the running server are refused.
 3. The protocol: multiple statements are off, and so is LOCAL INFILE, with which a server reads files of its clients.
 4. The session: each transaction is READ ONLY, with a time limit that the server enforces.
 
-The text is split into the same tokens that the server sees. For this, `SQL_MODE` excludes the modes that change how
-quotes and spaces are read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
+The text is split into the same tokens that the server sees, except for a word directly after a number, which has its
+last digits (`_END_OF_NUMBER`). For this, `SQL_MODE` excludes the modes that change how quotes and spaces are read, and
+the connection uses UTF-8, in which no byte of another character looks like a quote.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ IDLE_SECONDS = 300
 
 
 class AccountRefused(DatabaseUnreachable):
-    """The account may do more than use databases. The message contains the statement that revokes these rights."""
+    """The account has FILE or SUPER. The message contains the statement that revokes them."""
 
 
 def settings(seconds: float, *, mariadb: bool) -> list[str]:
-    """Return the statements that prepare a connection. `seconds` is the time limit of a statement."""
+    """Return the statements that prepare a connection. `seconds` is the longest wait for a lock, but at least 1."""
     whole = max(1, int(seconds))
     values = {
         "sql_mode": SQL_MODE,
@@ -69,6 +70,7 @@ _ONLY_READING = {
     "USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "PROCESS", "REPLICATION CLIENT", "BINLOG MONITOR",
     "SLAVE MONITOR", "REPLICA MONITOR", "SHOW_ROUTINE",
 }  # fmt: skip
+"""EXECUTE is among them although a routine may write: statements cannot call routines."""
 
 
 class _Grant(NamedTuple):
@@ -104,10 +106,10 @@ def _affects(place: str, database: str) -> bool:
 
 
 def check_account(account: str, grants: Iterable[str], database: str) -> None:
-    """Refuse an account that may do more than use databases. `grants` are the lines of SHOW GRANTS.
+    """Refuse an account that has FILE or SUPER, alone or by ALL. `grants` are the lines of SHOW GRANTS.
 
     Raises:
-        AccountRefused: the account may read or write files of the server, or administers it.
+        AccountRefused: the account may read or write files of the server (FILE), or administers it (SUPER).
     """
     powers_by_grantee: dict[str, set[str]] = {}
     for grant in _read_grants(grants):
@@ -122,15 +124,15 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
         [f"REVOKE {', '.join(sorted(names))} ON *.* FROM {grantee};" for grantee, names in powers_by_grantee.items()]
     )
     raise AccountRefused(
-        f"The account {account} has {' and '.join(powers)}: with it, a statement that only reads could read or write "
-        f"files of the server. Revoke this ({revocations}), "
+        f"The account {account} has {' and '.join(powers)}: with FILE, a statement that only reads could read or write "
+        f"files of the server, and SUPER administers the server. Revoke this ({revocations}), "
         "or use an account that can only read: CREATE USER 'reader'@'%' IDENTIFIED BY '…'; "
         f"GRANT SELECT, SHOW VIEW ON `{database.replace('`', '``')}`.* TO 'reader'@'%';"
     )
 
 
 def writes(grants: Iterable[str], database: str) -> bool:
-    """Return whether the account may write to the database, from the lines of SHOW GRANTS.
+    """Return whether the account may write to the database without a routine, from the lines of SHOW GRANTS.
 
     If a grant names the database without wildcards, the server ignores the grants with wildcards of the same grantee.
     The order among grants with wildcards differs between MySQL and MariaDB, so all of them count.
@@ -205,9 +207,9 @@ def _tokens(statement: str) -> list[_Token]:
 
 _FIRST = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _REFUSED_WORDS = {"INTO", "DELETE", "UPDATE", "PROCEDURE"}
-"""Reserved words, which are names only if they are quoted."""
+"""Reserved words: a name must be quoted, also after a period, where the server itself would take it as it is."""
 _REFUSED_PAIRS = {("FOR", "SHARE"), ("FOR", "UPDATE"), ("LOCK", "IN"), ("NEXT", "VALUE"), ("PREVIOUS", "VALUE")}
-_LEADING_NUMBER = re.compile(r"\A[0-9]*E?[0-9]+")
+_END_OF_NUMBER = re.compile(r"\A[0-9]*E?[0-9]+")
 """The end of a number. The server reads `1.5INTO` as `1.5` and `INTO`, but `_TOKEN` finds the word `5INTO`."""
 _REFUSED_SCHEMAS = ("mysql", "performance_schema", "sys")
 _INTRODUCERS = ("_UTF8MB4", "_UTF8MB3", "_UTF8", "_LATIN1", "_ASCII", "_BINARY")
@@ -278,7 +280,7 @@ def check_statement(statement: str) -> None:
         following = tokens[index + 1] if index + 1 < len(tokens) else _END
         if token.text == ";":
             raise QueryRefused("Only one statement can be run at a time.")
-        word = _LEADING_NUMBER.sub("", token.word)
+        word = _END_OF_NUMBER.sub("", token.word)
         if word in _REFUSED_WORDS or (word, following.word) in _REFUSED_PAIRS:
             refused = f"{word} {following.word}" if word not in _REFUSED_WORDS else word
             raise QueryRefused(f"Only one SELECT is allowed, which can only read: {refused} is refused.")
