@@ -1,7 +1,7 @@
 """Decodes text in UTF-8, UTF-16, UTF-32, or windows-1252, the encoding of older systems in western Europe.
 
 Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
-bytes are text, they are treated as binary. If `mime.is_guess` is true, callers report the encoding as a guess.
+bytes are text, they are treated as binary. If `mime.is_guess` is true, windows report the encoding as a guess.
 """
 
 from __future__ import annotations

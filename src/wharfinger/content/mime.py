@@ -327,10 +327,11 @@ _TEXTUAL = frozenset(
         "application/toml", "application/x-ndjson", "application/xml", "application/yaml", "message/rfc822",
     }
 )  # fmt: skip
-_SHEBANGS = (
-    (b"python", "text/x-python"), (b"node", "text/javascript"), (b"ruby", "text/x-ruby"), (b"perl", "text/x-perl"),
-    (b"sh", "text/x-shellscript"),
-)  # fmt: skip
+_INTERPRETER = re.compile(
+    rb"[!/ \t](?:(python)|(node|nodejs)|(ruby)|(perl)|(?:ba|c|da|fi|k|tc|z)?sh)[0-9.]*(?!\S)"
+).search
+_INTERPRETED = ("text/x-shellscript", "text/x-python", "text/javascript", "text/x-ruby", "text/x-perl")
+"""The types of scripts, by the number of the group in `_INTERPRETER`; 0 if it is a shell."""
 
 
 def by_name(name: str) -> str:
@@ -368,8 +369,8 @@ def classify(name: str, head: bytes, text: bool) -> str:
         if _is_textual(type_of_name):
             return type_of_name
         if head.startswith(b"#!"):
-            line = head[:128].partition(b"\n")[0]
-            return next((mime for word, mime in _SHEBANGS if word in line), TEXT)
+            interpreter = _INTERPRETER(head[:128].partition(b"\n")[0])
+            return _INTERPRETED[interpreter.lastindex or 0] if interpreter else TEXT
         return TEXT
     type_of_head = by_signature(head)
     if type_of_head:
@@ -417,8 +418,7 @@ def _is_textual(mime: str) -> bool:
 def decode_text(data: bytes) -> Decoded | None:
     """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252. Returns None if it is not text.
 
-    Line breaks and a UTF-8 byte order mark are kept. If `is_guess` is true for the result, report the encoding as a
-    guess.
+    Line breaks and a UTF-8 byte order mark are kept. Ask `is_guess` whether the encoding is only a guess.
     """
     decoded = encodings.decode(data)
     if decoded is None or decoded[1] == "utf-8":

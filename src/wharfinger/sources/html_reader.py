@@ -23,9 +23,14 @@ LEFT_OUT = [
     "[role=contentinfo]", ".sphinxsidebar", ".headerlink", ".skip-link", ".visually-hidden",
 ]  # fmt: skip
 """CSS selectors of elements to leave out. The library also leaves out scripts, styles, forms, `nav` and `header`."""
-_MAIN_OR_OPAQUE = re.compile(r"<main[\s>]|<!--|<script[\s>]|<style[\s>]")
-_CLOSINGS = {"<!--": "-->", "<scr": "</script", "<sty": "</style"}
-"""The ends of comments, scripts and styles, in which `<main>` is text, by the first four characters of their starts."""
+_COMMENT_OR_TAG = re.compile(r"""<!--|<([a-z][^\s/>]*+)(?:=\s*+(?:"[^"]*+"|'[^']*+')|[^>])*+(?:>|\Z)""")
+"""The beginning of a comment, or a start tag with its attributes, whose quoted values may contain `<main>`.
+
+It takes linear time: a tag that is not closed lasts until the end of the page."""
+_CLOSINGS = {
+    name: f"</{name}" for name in ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp")
+}
+"""The ends of elements in which tags are text, by name."""
 
 
 class PageText(msgspec.Struct):
@@ -76,13 +81,13 @@ def main_element(html: str) -> str:
     lower = html.lower()
     begin, end = -1, lower.rfind("</main")
     position = 0
-    while (match := _MAIN_OR_OPAQUE.search(lower, position)) is not None:
-        if match[0].startswith("<main"):
+    while (match := _COMMENT_OR_TAG.search(lower, position)) is not None:
+        if match[1] == "main":
             begin = match.start()
             break
-        closing = lower.find(_CLOSINGS[match[0][:4]], match.end())
-        if closing < 0:
+        position = match.end()
+        closing = "-->" if match[1] is None else _CLOSINGS.get(match[1])
+        if closing is not None and (position := lower.find(closing, position)) < 0:
             break
-        position = closing + 1
     # `lower()` makes some letters longer (`İ`), and then positions in `lower` are not those in `html`.
     return f"{html[begin:end]}</main>" if 0 <= begin < end and len(lower) == len(html) else ""

@@ -17,7 +17,7 @@ import pytest
 from tests.sources.conftest import Permit
 from tests.waiting import wait_until
 from wharfinger import Client, Server
-from wharfinger.errors import InternalError, InvalidArgument, ToolError
+from wharfinger.errors import InternalError, InvalidArgument, Overloaded, ToolError
 from wharfinger.sources import resource_tools
 from wharfinger.sources.child_process import ChildProcesses
 from wharfinger.sources.table_files import Tables, queried_tables, tables
@@ -213,6 +213,14 @@ def test_duckdb_itself_opens_no_other_file(
         monkeypatch.setattr(queried_tables, "select_of", lambda *_, select=select: select)
         with pytest.raises(InvalidArgument):
             source.query("SELECT * FROM tides.csv")
+
+
+def test_an_error_other_than_a_refusal_is_raised_although_a_file_changed(source: Tables, folder: Path) -> None:
+    """A bug: the caller was told to run the statement again, whatever had failed."""
+    for error, expected in ((Overloaded("busy"), Overloaded), (InvalidArgument("garbage"), InternalError)):
+        with pytest.raises(expected), source._queried.open(["tides.csv"]):
+            (folder / "tides.csv").write_text(f"port\n{error}\n")
+            raise error
 
 
 def test_a_statement_is_stopped_at_the_time_limit(source: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -384,6 +384,23 @@ def test_a_page_whose_markdown_is_too_large_is_refused(
         pages.read(site.put("docs/guide/quays.html", "x" * 10_001))
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "<title>The <main> element</title>",
+        "<textarea><main></textarea>",
+        "<!-- <main> -->",
+        "<script>'<main>'</script>",
+        "<p title='<main>'>",
+        '<p title = "a > <main>" hidden>',
+        "<p title=it's>",
+    ],
+)
+def test_the_main_element_is_not_taken_from_text_or_attributes(start: str) -> None:
+    html = f"<body>{start}<p>before</p><main id=x><p>word</p></main><p>after</p></body>"
+    assert page_text("https://docs.example/", html).text == "word\n"
+
+
 def test_omitted_content_is_reported() -> None:
     assert page_text("https://docs.example/", "<div>" * 1_000 + "word").text == "word\n"
     converted = page_text("https://docs.example/", "<div>" * 1_030 + "word")

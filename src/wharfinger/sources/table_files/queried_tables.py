@@ -48,7 +48,7 @@ class QueriedTables:
                 if kind and kind not in WORKBOOK_FORMATS and self._may_read_table(self._files.uri_of(entry.parts)):
                     paths.append("/".join(entry.parts))
                 elif kind in WORKBOOK_FORMATS:
-                    workbooks += 1  # if there are only a few, a statement may name a sheet without its workbook
+                    workbooks += 1  # for the first ones, a statement may name a sheet without its workbook
                     if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in lower_statement:
                         paths += self._queried_sheets(entry.parts)
         finally:
@@ -89,12 +89,16 @@ class QueriedTables:
                     continue
                 tables.append(table)
                 statuses.append((path, descriptor, status))
+            refusal: InvalidArgument | None = None
             try:
                 yield tables
-            finally:
-                for path, descriptor, status in statuses:
-                    if not same_status(status, os.fstat(descriptor)):
-                        raise InternalError(f"{path} changed while it was read: run the statement again.")
+            except InvalidArgument as error:  # the reason may be that a file changed
+                refusal = error
+            for path, descriptor, status in statuses:
+                if not same_status(status, os.fstat(descriptor)):
+                    raise InternalError(f"{path} changed while it was read: run the statement again.")
+            if refusal is not None:
+                raise refusal
 
     def _open(self, stack: ExitStack, path: str) -> tuple[OpenTable, int, os.stat_result]:
         """Return a table, and the descriptor and status of its file. What is opened is closed with the stack.
@@ -104,13 +108,13 @@ class QueriedTables:
             InvalidArgument: the file cannot be read as a table.
         """
         uri = self._files.uri_of(tuple(path.split("/")))
-        query = parse_uri(uri, self._files.uri)
+        located = parse_uri(uri, self._files.uri)
         try:
-            descriptor = stack.enter_context(self._files.tree.file(query.parts))
+            descriptor = stack.enter_context(self._files.tree.file(located.parts))
         except NotServed:
             raise ResourceNotFound(uri) from None
         status = os.fstat(descriptor)
-        file = self._opener.open_table(stack, uri, query, descriptor, status)
+        file = self._opener.open_table(stack, uri, located, descriptor, status)
         key = file.parts, file.sheet
         cached = self._typed_columns.get(key)
         if cached is None or cached[0] != file.version:
