@@ -286,9 +286,11 @@ class FeatureService:
                 if self.own_tasks is not None:
                     await self.own_tasks.begin_serving()
                 self.watching.start(asyncio.get_running_loop())
-                yield
-                if self.own_tasks is not None:
-                    await self.own_tasks.end()
+                try:
+                    yield
+                finally:
+                    if self.own_tasks is not None:
+                        await self.own_tasks.end()
         finally:
             self.pool.close()
 

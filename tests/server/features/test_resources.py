@@ -810,6 +810,20 @@ async def test_a_template_refused_as_a_duplicate_does_not_change_the_first() -> 
     assert (await read(server, "a:y"))[0]["text"] == "y"
 
 
+async def test_a_disabled_template_keeps_its_text_from_the_other_kind_of_template() -> None:
+    """A bug: disabling or removing the disabled template then took the other one away from reads."""
+    server = Server("s")
+    server.resources.add("a:{x}", lambda x: "listed")
+    server.resources.add_unlisted("b:{x}", lambda x: "unlisted")
+    for text, add in (("a:{x}", server.resources.add_unlisted), ("b:{x}", server.resources.add)):
+        server.resources.disable(text)
+        with pytest.raises(ValueError, match="registered already"):
+            add(text, lambda x: "other")  # type: ignore[operator]
+        server.resources.enable(text)
+    assert (await read(server, "a:y"))[0]["text"] == "listed"
+    assert (await read(server, "b:y"))[0]["text"] == "unlisted"
+
+
 async def test_an_unlisted_template_may_be_removed_and_added_again() -> None:
     server = Server("s")
     for answer in ("one", "two"):

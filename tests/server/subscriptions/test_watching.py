@@ -685,6 +685,33 @@ async def test_a_list_that_is_first_watched_while_a_new_source_starts_is_watched
     await server.close()
 
 
+async def test_a_new_source_watches_its_uris_that_are_watched_already_and_no_other_source_has() -> None:
+    """A bug: changes in the source were not noticed until the last watcher had left."""
+
+    class Shelf(Source):
+        def __init__(self) -> None:
+            self.watched: list[str | None] = []
+
+        def matches(self, uri: str) -> bool:
+            return uri.startswith("a:")
+
+        def watch(self, uri: str | None, changed: Changed) -> None:
+            self.watched.append(uri)
+
+    server, first, second = Server("late"), Shelf(), Shelf()
+    server.resources.add("a:b", lambda: "x")
+    await server.start()
+    session = Session()
+    session.phase = Phase.OPEN
+    for uri in ("a:b", "c:d"):
+        server.watching.watch(SessionWatcher(session), uri)
+    for source in (first, second):
+        server.include(source)
+        await server.source_watches._joining.finished()
+    assert (first.watched, second.watched) == (["a:b"], [])
+    await server.close()
+
+
 class CallRecorder(Source):
     def __init__(self) -> None:
         self.calls: list[str] = []

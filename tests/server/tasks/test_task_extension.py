@@ -1144,6 +1144,23 @@ async def test_close_lets_tasks_finish_within_the_drain_time_and_fails_the_rest(
         assert (await client.get(again))["status"] == "working"
 
 
+async def test_tasks_are_failed_if_the_task_of_the_lifespan_is_cancelled() -> None:
+    """A bug: they stayed `working` in the store. The end of `asyncio.run` cancels this task."""
+    harbour = Harbour(task_store=MemoryStore(), limits=Limits(drain=0.05))
+    async with client_of(harbour.server) as client:
+        id = await client.start("dredge")
+        await harbour.begun.wait()
+        run = harbour.server.running._run
+        assert run is not None
+        run.task.cancel()
+        await asyncio.wait((run.task,))
+        assert harbour.outcomes == ["cancelled"]
+        with pytest.raises(asyncio.CancelledError):
+            await harbour.server.close()
+        await harbour.server.start()
+        assert (await client.get(id))["statusMessage"] == STOPPED_MESSAGE
+
+
 async def test_close_fails_tasks_that_wait_for_input_or_ignore_cancellation() -> None:
     server = Server("stubborn", limits=Limits(drain=0.05), task_store=MemoryStore())
     elicit_called, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -522,6 +522,16 @@ def test_an_object_with_fewer_bytes_than_its_header_says_is_reported_soon(
     assert time.monotonic() - began < 9
 
 
+def test_a_description_says_why_the_references_cannot_be_read(
+    history: GitRepository, publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: a thread died with a traceback on stderr, and the description said nothing."""
+    source = publish(history, label="repo")
+    source.repository.private_directory.close()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    assert "No such file or directory" in source.describe()
+
+
 @pytest.mark.parametrize("kind", ["commit", "tree"])
 def test_a_damaged_commit_or_tree_is_reported(work: GitRepository, publish: Publish, kind: str) -> None:
     """Security G10."""

@@ -162,7 +162,7 @@ class Resources:
             self.static.add(definition.uri, feature)
         else:
             text = definition.uri_template
-            if self._template_index.get(text) is not None:
+            if self._template_index.get(text) is not None or self.templates.has(text) or self.unlisted.has(text):
                 raise ValueError(f"The resource template {text!r} is registered already.")
             self._index_template(feature, None)
             try:

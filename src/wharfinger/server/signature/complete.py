@@ -15,9 +15,9 @@ class Complete:
     """Marks a parameter with its completions: `vessel: Annotated[str, Complete(vessels)]`.
 
     `values` is a sequence of strings, from which those that begin with the typed text are offered; or a function of the
-    text typed so far, `(typed)` or `(typed, others)`, where `others` has the text of the other arguments that are
-    known, by their names. The function returns strings, best first, may be async, and may take the `Context` and
-    dependencies.
+    text typed so far, `(typed)` or `(typed, others)`. Its second parameter, whatever it is called, has the texts of
+    the other known arguments, by their names. The function returns strings, best first, may be async, and may take
+    the `Context` and dependencies.
 
     Raises:
         TypeError: `values` is neither, or is a function that does not take `(typed)` or `(typed, others)`.

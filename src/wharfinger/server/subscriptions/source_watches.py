@@ -86,12 +86,13 @@ class SourceWatches:
             call_logged(part.watch, uri)
 
     async def _begin(self, source: Source) -> None:
-        """Start a source that was added late, and watch its list if the list of resources is being watched."""
+        """Start a source that was added late. Its list, and URIs that no other source has, may be watched already."""
         await self._resources.calls.join(source)
-        sources = self._attached.get(None)
-        if sources is not None and source not in sources:  # a watch that began during the start has the source already
-            sources.append(source)
-            call_logged(source.watch, None, partial(self._changed, source))
+        for uri, sources in list(self._attached.items()):
+            # A watch that began during the start has the source already.
+            if source not in sources if uri is None else not sources and source.matches(uri):
+                sources.append(source)
+                call_logged(source.watch, uri, partial(self._changed, source))
 
     def attach(self, uri: str | None) -> None:
         """Start everything that reports changes of a URI, or (None) of the list, which has its first watcher now."""

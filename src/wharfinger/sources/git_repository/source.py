@@ -14,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.source import Changed, Document, Source, UriParameter
+from wharfinger.source import Changed, Document, Source, UnusableSource, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.git_repository import git_completion, git_listing
 from wharfinger.sources.git_repository.answer_commit import CommitAnswer
@@ -166,8 +166,8 @@ class GitSource(Watched[Polling], Source):
         private_directory = self.repository.private_directory
         try:
             references = await read_references(private_directory)
-        except (RepositoryGone, GitFailed) as error:
-            return [error.message.rstrip(".")]
+        except (RepositoryGone, GitFailed, UnusableSource) as error:
+            return [str(error).rstrip(".")]
         facts = [head_words(references), many(references.count(BRANCHES), "branch")]
         if references.head is not None:
             try:
