@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.child_process import ChildBounds, ChildClosed, ChildProcesses, ChildRefused, ChildStopped
 
 BOUNDS = ChildBounds(40.0, 512 << 20, 1 << 20)
 MODULE = """
@@ -150,7 +150,7 @@ def test_close_ends_all_children(children: ChildProcesses) -> None:
     def run() -> None:
         try:
             call(children, "sleep")
-        except ChildStopped as error:
+        except ChildClosed as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
@@ -160,7 +160,7 @@ def test_close_ends_all_children(children: ChildProcesses) -> None:
     children.close()
     for thread in threads:
         thread.join(20)
-    assert len(errors) == 2
+    assert [str(error) for error in errors] == ["its source was closed"] * 2
     assert not children._running
 
 

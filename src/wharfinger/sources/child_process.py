@@ -28,7 +28,7 @@ from typing import NamedTuple
 from wharfinger.sources import child_main
 from wharfinger.sources.child_main import ChildRefused
 
-__all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
+__all__ = ["ChildBounds", "ChildClosed", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
 
 MAX_CHILDREN = 2
 """Maximum number of children of one `ChildProcesses` that run at once. A further child waits for its
@@ -49,6 +49,10 @@ class ChildStopped(Exception):
 
 class NoFreeChild(ChildStopped):
     """The child was not started, because `MAX_CHILDREN` others ran for all of its `ChildBounds.seconds`."""
+
+
+class ChildClosed(ChildStopped):
+    """The child was killed by `close`."""
 
 
 class ChildProcesses:
@@ -112,6 +116,7 @@ class ChildProcesses:
                 child.kill()
                 child.wait()
                 with self._lock:
+                    closed = child not in self._running  # by `close`
                     self._running.discard(child)
             size = reply.seek(0, os.SEEK_END)
             reply.seek(0)
@@ -120,6 +125,8 @@ class ChildProcesses:
             return data[1:]
         if child.returncode == 0 and data[:1] == child_main.REFUSED:
             raise ChildRefused(data[1:].decode("utf-8", "replace"))
+        if closed:
+            raise ChildClosed("its source was closed")
         if child.returncode == child_main.OUTPUT_EXIT_CODE or size >= bounds.output:
             raise ChildStopped(f"its content takes more than {bounds.output >> 20} MiB")
         if child.returncode in (child_main.MEMORY_EXIT_CODE, *_MEMORY_SIGNALS):
@@ -129,9 +136,10 @@ class ChildProcesses:
         raise ChildStopped("the process that worked on it crashed")
 
     def close(self) -> None:
-        """Kill all children. Their callers get `ChildStopped`."""
+        """Kill all children. Their callers get `ChildClosed`."""
         with self._lock:
             running = list(self._running)
+            self._running.clear()
         for child in running:
             child.kill()
 

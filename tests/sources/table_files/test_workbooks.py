@@ -7,7 +7,9 @@ import datetime as dt
 import importlib.util
 import io
 import json
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,10 +21,12 @@ import pytest
 import xlsxwriter
 
 from tests.sources.table_files.hostile_workbooks import hostile_workbooks, workbook
+from tests.waiting import wait_until
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.server.document_search import SearchBounds, search_documents
 from wharfinger.sources.table_files import Tables, UnreadableTable, tables, workbooks
+from wharfinger.sources.table_files.table_format import OpenFile
 from wharfinger.sources.table_files.workbook_process import header_position
 from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite.driver import ChangeRecorder
@@ -318,6 +322,32 @@ def test_a_table_in_the_middle_of_a_sheet_is_read_with_merged_cells_and_empty_ro
     assert rows(source, "m.xlsx?rows=1-") == [{"a": "both", "b": None}, empty, empty, empty, {"a": 1, "b": 2}]
     schema = json.loads(text(source, "m.xlsx/S/schema"))
     assert (schema["headerRow"], schema["firstRow"], schema["merged"]) == (5, 6, ["C6:D7"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe keeps the child waiting")
+def test_a_workbook_whose_reader_was_ended_by_close_is_read_later(tmp_path: Path) -> None:
+    """A bug: this version of the workbook stayed unreadable."""
+    write(tmp_path / "a.xlsx", {"S": [["a"], [1]]})
+    os.mkfifo(tmp_path / "b.xlsx")
+    books, errors = workbooks.Workbooks(), []
+    with open(tmp_path / "a.xlsx", "rb") as opened:
+
+        def open_file(name: str) -> OpenFile:
+            return OpenFile(name, opened.fileno(), str(tmp_path / name), *([None] * 2))  # type: ignore[arg-type]
+
+        def read() -> None:
+            try:
+                books.sheets(open_file("b.xlsx"), "key")
+            except UnreadableTable as error:
+                errors.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        wait_until(lambda: books._children._running, "the child runs")
+        books.close()
+        reader.join()
+        assert "its source was closed" in str(errors[0])
+        assert [sheet.name for sheet in books.sheets(open_file("a.xlsx"), "key")] == ["S"]
 
 
 def test_rows_after_very_many_empty_ones_are_read(folder: Path, source: Tables) -> None:

@@ -69,6 +69,8 @@ def may_contain(data: bytes, text: str) -> bool:
         return True
     if data.isascii():
         return False
+    if text.isascii() and text.encode() in data.lower().replace(b"\xdf", b"ss"):  # `ß` in windows-1252
+        return True
     decoded = data.decode(errors="replace").casefold()  # `ß` becomes `ss`
     return text in decoded or ("\ufffd" in decoded and not text.isascii())  # U+FFFD: the encoding is another one
 

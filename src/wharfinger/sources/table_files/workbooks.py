@@ -10,7 +10,14 @@ import msgspec
 
 from wharfinger.errors import MissingExtra
 from wharfinger.sources.bounded_cache import BoundedCache
-from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped, NoFreeChild
+from wharfinger.sources.child_process import (
+    ChildBounds,
+    ChildClosed,
+    ChildProcesses,
+    ChildRefused,
+    ChildStopped,
+    NoFreeChild,
+)
 from wharfinger.sources.table_files import wide_csv_process, workbook_process
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable
 from wharfinger.sources.table_files.json_lines_table import JsonLines
@@ -103,7 +110,7 @@ class Workbooks:
         except ChildStopped as error:
             hint = "A cell far from all others makes a sheet large: remove it, or split the workbook."
             reason = f"{file.name} cannot be read: {error}. {hint if is_workbook else 'Split the file.'}"
-            if not isinstance(error, NoFreeChild):  # the same version would take as long again
+            if not isinstance(error, NoFreeChild | ChildClosed):  # the same version would take as long again
                 self._failures.put(key, reason)
             raise UnreadableTable(reason) from None
 
