@@ -131,17 +131,17 @@ class BrowseSite:
             )
 
     async def close(self) -> None:
-        """Close every tab, and end the connections; does nothing the second time."""
-        if not self._started:
-            return
-        self._started = False
-        for client in list(Client.instances.values()):
-            client.delete()
-        with suppress(KeyError):  # a connection that ends by itself meanwhile
-            await core.sio.eio.disconnect()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.gather(*(ended.wait() for ended in self._ends))
+        """Close every tab, and end the connections. After a call that was cancelled, end the connections at once."""
+        if self._started:
+            self._started = False
+            for client in list(Client.instances.values()):
+                client.delete()
+            with suppress(KeyError):  # a connection that ends by itself meanwhile
+                if core.sio.eio.sockets:  # without any, engineio raises ValueError
+                    await core.sio.eio.disconnect()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await asyncio.gather(*(ended.wait() for ended in self._ends))
         await self._stack.aclose()
 
     async def view_as(self, viewer: Principal, principal: Principal) -> ServerConnections:

@@ -47,7 +47,7 @@ class PageApp:
         await self._site.close()
 
     async def aclose(self, seconds: float | None = None) -> None:
-        """Close the site, if `drain` has not."""
+        """Close the site, if `drain` has not, or end its connections if `drain` was cancelled."""
         await self._site.close()
 
 
