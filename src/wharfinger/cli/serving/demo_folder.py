@@ -31,6 +31,10 @@ def demo_folder(source: str | None, period: float = PERIOD_SECONDS) -> Generator
         folder = Path(root) / (Path(source).resolve().name if source else "charts")
         if source:
             shutil.copytree(source, folder, symlinks=True)
+            folder.chmod(0o700)
+            if (folder / LOG).is_file():  # it may be read-only, or a link to a file outside of the copy
+                shutil.copyfile(folder / LOG, folder / f"{LOG}.new")
+                (folder / f"{LOG}.new").replace(folder / LOG)
         else:
             folder.mkdir()
             for file, text in EXAMPLE_FILES.items():
