@@ -149,7 +149,7 @@ BASES = {"home": Path.home, "config": config_folder, "codex": codex_folder}
 
 
 def entry(host: HostFormat, server: LocalServer | RemoteServer) -> dict[str, Any]:
-    """Return the entry for one server in the format of the host's file."""
+    """Return the entry for one server in the format of the host's file. A remote server needs a host with a `url`."""
     if isinstance(server, LocalServer):
         kind: dict[str, Any] = {"type": "stdio"} if host.typed else {}
         env = {"env": dict(server.env)} if server.env else {}
