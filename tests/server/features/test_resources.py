@@ -818,7 +818,7 @@ async def test_a_disabled_template_keeps_its_text_from_the_other_kind_of_templat
     for text, add in (("a:{x}", server.resources.add_unlisted), ("b:{x}", server.resources.add)):
         server.resources.disable(text)
         with pytest.raises(ValueError, match="registered already"):
-            add(text, lambda x: "other")  # type: ignore[operator]
+            add(text, lambda x: "other")
         server.resources.enable(text)
     assert (await read(server, "a:y"))[0]["text"] == "listed"
     assert (await read(server, "b:y"))[0]["text"] == "unlisted"

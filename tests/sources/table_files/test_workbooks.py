@@ -329,7 +329,7 @@ def test_a_workbook_whose_reader_was_ended_by_close_is_read_later(tmp_path: Path
     """A bug: this version of the workbook stayed unreadable."""
     write(tmp_path / "a.xlsx", {"S": [["a"], [1]]})
     os.mkfifo(tmp_path / "b.xlsx")
-    books, errors = workbooks.Workbooks(), []
+    books, errors = workbooks.Workbooks(), list[UnreadableTable]()
     with open(tmp_path / "a.xlsx", "rb") as opened:
 
         def open_file(name: str) -> OpenFile:
