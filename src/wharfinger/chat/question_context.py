@@ -99,7 +99,10 @@ class QuestionContext:
         return chosen
 
     async def _mentioned(self, request: ContextRequest) -> list[Choice]:
-        """Return the resources that the question mentions. A mention without a colon that matches none is ignored."""
+        """Return the resources that the question mentions.
+
+        A mention without a colon is ignored if it matches no resource: it may be the name of a person.
+        """
         mentions: list[Choice] = []
         for mention in find_mentions(request.question):
             try:

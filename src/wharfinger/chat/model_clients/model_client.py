@@ -32,15 +32,17 @@ __all__ = ["ModelClient"]
 SILENCE_SECONDS = 120.0
 """Longest silence of an endpoint before and during its answer. A local model must be loaded first."""
 CONNECT_SECONDS = 15.0
+"""Longest time to connect, and also to read the message of an error."""
 ANSWER_SECONDS = 3600.0
 """Maximum time of one answer, even if it never pauses."""
 ATTEMPTS = 5
 """Maximum number of requests for one answer, if an overloaded endpoint refuses them."""
 RETRY_STATUSES = frozenset((429, 502, 503, 504, 529))
 """HTTP statuses of an endpoint that is over a limit, or not available for the moment; 529 is Anthropic's."""
-FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 60.0
-"""The longest wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask
-for."""
+FIRST_DELAY_SECONDS = 0.5
+"""Longest wait before the first retry. It doubles with each retry; a random part, up to half, is left out."""
+MAX_DELAY_SECONDS = 60.0
+"""Longest wait for which an endpoint may ask. If it asks for more, there is no retry."""
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes of one stream; the text is only a small part of them."""

@@ -25,15 +25,17 @@ from wharfinger.content.decoded_json import as_list, as_object
 __all__ = ["OllamaAnswerReader", "ollama_body", "ollama_headers"]
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
-DEFAULT_WINDOW, MAX_WINDOW = 4096, 65_536
-"""Tokens of the window that Ollama gives a model by default, and of the largest that is requested."""
+DEFAULT_WINDOW_TOKENS = 4096
+"""The context window that Ollama gives a model by default."""
+MAX_WINDOW_TOKENS = 65_536
+"""The largest context window that a request asks for."""
 ANSWER_TOKENS = 1024
 """Tokens of the window that are kept free for the answer."""
 CHARACTERS_PER_TOKEN = 3
 """A cautious estimate, since Ollama cuts a longer conversation at its beginning without an error."""
 
 ollama_headers = openai_headers
-"""The key of OLLAMA_API_KEY is for Ollama's cloud, or for a server behind a proxy."""
+"""The key in OLLAMA_API_KEY is for Ollama's cloud, or for a server behind a proxy."""
 
 
 def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -51,8 +53,8 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         options["stop"] = request.stop_sequences
     characters = sum(len(message["content"]) for message in messages) + len(msgspec.json.encode(request.tools))
     tokens = characters // CHARACTERS_PER_TOKEN + ANSWER_TOKENS
-    if tokens > DEFAULT_WINDOW:  # a power of two, because Ollama loads the model again whenever it changes
-        options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW)
+    if tokens > DEFAULT_WINDOW_TOKENS:  # a power of two: Ollama loads the model again whenever the window changes
+        options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW_TOKENS)
     body: dict[str, Any] = {"model": choice.name, "messages": messages, "stream": True, "options": options}
     if request.tools:
         body["tools"] = request.tools

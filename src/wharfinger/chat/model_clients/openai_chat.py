@@ -34,7 +34,7 @@ def openai_headers(choice: ModelChoice) -> dict[str, str]:
 def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the body of a request, without the members in `omit`, which some endpoints do not know.
 
-    Without `max_completion_tokens`, the limit is sent under its old name, `max_tokens`.
+    If `omit` contains `max_completion_tokens`, the limit is sent under its old name, `max_tokens`.
     """
     messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:

@@ -119,7 +119,7 @@ class ToolCallPieces:
         """Return the calls in order, and errors by the id of each call whose arguments cannot be used.
 
         If the answer `is_cut` by its token limit, its last call may have only a part of its arguments, or none.
-        A call without an id, or with the id of an earlier call, gets a random one.
+        A call without an id, or with the id of an earlier call, gets a random id.
         """
         calls: list[t.ToolUseContent] = []
         invalid: dict[str, str] = {}

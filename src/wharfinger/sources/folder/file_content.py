@@ -64,7 +64,7 @@ class DuplicatedFile(FileContent):
     """A duplicate of an open file, closed when this object is garbage-collected. Several threads may read it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
-        super().__init__(-1, size)
+        super().__init__(-1, size)  # if `dup` fails, `__del__` must close nothing
         self._lock = threading.Lock()
         self.descriptor = os.dup(descriptor)
 
@@ -126,7 +126,7 @@ class Headings:
 
     def of(self, mime_type: str, status: os.stat_result, descriptor: int) -> str:
         """Return the heading of an open file, or an empty string if it has none."""
-        # Imported on use: this module compiles patterns for 3 ms, which would delay every start.
+        # Imported on use: `headings` compiles patterns for 3 ms, which would delay every start.
         from wharfinger.content.headings import has_heading
 
         if not has_heading(mime_type):

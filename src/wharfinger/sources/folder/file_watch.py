@@ -1,9 +1,9 @@
 """Reports which files, directories and lists of a tree change, by the system's watcher or by polling.
 
-One thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of the list. An
-event of the system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint: the thread takes a new snapshot
-through the tree, compares it with the last one, and reports a difference. So files that are not published are never
-reported, and a lost or repeated event does no harm. Three cases need care:
+One thread per watched tree keeps a snapshot (a hash of names, sizes, times) of each watched URI, and of the list of
+all resources. An event of the system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint: the thread
+takes a new snapshot through the tree, compares it with the last one, and reports a difference. So files that are not
+published are never reported, and a lost or repeated event does no harm. Three cases need care:
 - before the first snapshot nothing can be compared: the time of the last change decides;
 - two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
   reported even if its snapshot is the same;
@@ -41,9 +41,9 @@ RETRY_SECONDS = 1.0  # the time between two checks of paths that the watcher can
 ERROR_SECONDS = 5.0  # the time after an unexpected error until the thread tries again
 ROOT_CHECK_SECONDS = 2.0  # the time between two checks of the root: renaming a directory above it causes no event
 POLL_SECONDS = 1.0  # the time between two rounds of polling, if the system cannot watch
-POLL_SHARE = 20  # after a round of polling, wait 20 times as long: polling takes about a twentieth of the time
+POLL_WAIT_RATIO = 20  # after a round of polling, wait 20 times as long: polling takes about a twentieth of the time
 MAX_EVENTS = 4_096  # if more events arrive at once, some may have been lost, so everything is compared
-FEW_DIRECTORIES = 1_000  # if hints outdate the plan and fewer are watched, it is renewed first, not after the hints
+FEW_DIRECTORIES = 1_000  # if fewer are watched, an outdated plan is renewed before the hints are followed, else after
 LISTED_ENTRIES = 1_000  # a read of a directory shows the times and sizes of at most so many entries
 LIST_DELAY_SECONDS = 0.15  # the time until the list of a new watch is walked, so that first requests are not slowed
 PAUSE_SECONDS = 0.1  # a walk pauses for this time after a client listed a page, because the next page may follow
@@ -247,7 +247,7 @@ class _WatchThread:
         self._compare_uris(watched, None)
         if self.poll:
             now = time.monotonic()
-            self._wait_for_next_round(now + max(self.poll, POLL_SHARE * (now - began)))
+            self._wait_for_next_round(now + max(self.poll, POLL_WAIT_RATIO * (now - began)))
         elif self.notifier is not None or not self.directories:
             while not self.wake.is_set() and self._follow():
                 pass
@@ -378,8 +378,8 @@ class _WatchThread:
     def _handle(self, hints: set[tuple[int, str]]) -> bool:
         """Follow hints. Return False if a new plan is needed.
 
-        That is so if directories were added or removed, a `.gitignore` or the root has changed, the list was not walked
-        yet, or there are too many hints.
+        A new plan is needed if directories were added or removed, if a `.gitignore` or the root has changed, if the
+        list was not walked yet, or if there are too many hints.
         """
         base = self.tree.root if self.tree.root.endswith(os.sep) else self.tree.root + os.sep
         touched: set[str] = set()
@@ -436,7 +436,7 @@ class _WatchThread:
                 continue
             path = "/".join(item.parts)
             if touched is None or path in touched or item.last_snapshot is None:
-                if item.last_snapshot is None:  # the digest first: the time of the snapshot shows a change after it
+                if item.last_snapshot is None:  # before the snapshot, whose times then show later changes
                     item.content_digest = self.watch.digest_content(uri, len(watched))
                 self._compare(uri, item, self._take_snapshot(item), hinted=touched is not None)
 
@@ -474,7 +474,7 @@ class _WatchThread:
     def _compare(self, uri: str | None, item: _Watched, now: _Snapshot, hinted: bool = False) -> None:
         """Report a URI if its snapshot differs, or if it may have changed twice within one tick of the clock.
 
-        If it has a digest of its content, that must differ too.
+        If the content of a URI has a digest, the digest must differ too.
         """
         before, item.last_snapshot = item.last_snapshot, now
         if before is None:

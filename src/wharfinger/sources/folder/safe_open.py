@@ -83,7 +83,10 @@ def is_missing(error: BaseException) -> bool:
 
 
 def missing_as_not_served() -> _MissingAsNotServed:
-    """Raise NotServed instead of the errors in `NOT_SERVED_ERRNOS`; other errors (EIO, EMFILE) pass through."""
+    """Return a context manager that turns the errors in `NOT_SERVED_ERRNOS` into NotServed.
+
+    Other errors (EIO, EMFILE) pass through.
+    """
     return _MISSING_AS_NOT_SERVED
 
 
@@ -147,8 +150,8 @@ def stamp_of(status: os.stat_result) -> tuple[int, int, int, int, int]:
 def has_another_spelling(parent: Handle, name: str) -> bool:
     """Return whether a disk also finds an entry in another case or Unicode form, or without its last dots and spaces.
 
-    A disk of Windows or macOS, or a directory with the attribute +F, can be mounted on Linux. Two hard links whose
-    names differ only in spelling also count.
+    This also happens on Linux: on mounted disks of Windows or macOS, and in directories with the attribute +F
+    (case-insensitive). Two hard links whose names differ only in spelling also count.
     """
     spellings = {name.swapcase(), name.rstrip(". ")}
     if not name.isascii():

@@ -197,7 +197,7 @@ class Folder(Watched[TreeWatch], Source):
 
     @brief
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading all of it. For a window: that of its file, without a size.
+        """Return the resource of a URI, without reading all of it. For a window: the file's resource, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -239,10 +239,10 @@ class Folder(Watched[TreeWatch], Source):
 
         In the template of pages, return only documents and folders, and ranges of a document's pages.
         """
-        of_pages = template == self.pages_template
+        is_pages_template = template == self.pages_template
         if argument == "path":
-            return complete_path(self.files.tree, value, self.files.view(), is_document if of_pages else None)
-        if argument == "pages" and of_pages and (path := context.get("path")):
+            return complete_path(self.files.tree, value, self.files.view(), is_document if is_pages_template else None)
+        if argument == "pages" and is_pages_template and (path := context.get("path")):
             return self._documents.complete_pages(self.files.prefix + path, value)
         return []
 

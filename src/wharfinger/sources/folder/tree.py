@@ -74,14 +74,15 @@ log = logging.getLogger("wharfinger.sources")
 
 MAX_DEPTH = 100  # maximum number of parts of a directory's path
 MAX_WALKED_PATH_CHARACTERS = 3_072  # maximum length of a directory's path in a walk: a position must fit into a cursor
-MAX_KEPT_PATTERNS = 100_000  # maximum number of patterns in all .gitignore files that are kept
+MAX_KEPT_IGNORE_FILES = 4_096  # maximum number of .gitignore files that are kept
+MAX_KEPT_PATTERNS = 100_000  # maximum number of patterns in all of them
 MAX_SHARED_DIRECTORIES = 8  # maximum number of open directories that calls of one thread share
 CACHE_BYTES = 12 << 20  # memory for the listings that are kept
 SETTLED_NS = 100_000_000  # more than the tick of a file system's clock, so that a later change has another time
 SETTLED_COARSE_NS = 2_500_000_000  # the same for file systems that store whole seconds (FAT: even seconds)
 
 # On these systems `readme` may open `README`: names are looked up in the listing, so that the rules see the real name.
-# A policy also needs that for a mounted disk of such a system (`has_another_spelling`).
+# For callers with a policy, the same is done on a mounted disk of such a system (`has_another_spelling`).
 FOLDS_NAMES = sys.platform in ("darwin", "win32", "cygwin")
 
 Parts = tuple[str, ...]
@@ -288,6 +289,7 @@ class FileTree:
         self._listing_locks = tuple(threading.Lock() for _ in range(16))
         self._kept: dict[str, _KeptListing] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
+        # By the path of the directory: the stamp of its .gitignore, and the rules that include it.
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
         self._kept_patterns = 0
 
@@ -323,7 +325,7 @@ class FileTree:
                 with missing_as_not_served():
                     child = self._open_child(directory, name)
             finally:
-                if depth or shared is None:
+                if depth or shared is None:  # a shared root stays open
                     close(directory.handle)
             directory = child
         if shared is not None and len(shared) < MAX_SHARED_DIRECTORIES:
@@ -455,7 +457,7 @@ class FileTree:
         entries = self._walk(frames)
         try:
             for entry in entries:
-                frames[-1].next_file = len(entry.listing.files)
+                frames[-1].next_file = len(entry.listing.files)  # skips the files
                 yield entry
         finally:
             entries.close()
@@ -611,7 +613,7 @@ class FileTree:
         finally:
             os.close(descriptor)
         own_rules = rules.with_patterns(read_ignore_file(data, rules.prefix))
-        if len(self._ignore_files) >= 4_096 or self._kept_patterns > MAX_KEPT_PATTERNS:
+        if len(self._ignore_files) >= MAX_KEPT_IGNORE_FILES or self._kept_patterns > MAX_KEPT_PATTERNS:
             self._ignore_files.clear()
             self._kept_patterns = 0
         self._kept_patterns += sum(len(level.patterns) for level in own_rules.levels[:1])

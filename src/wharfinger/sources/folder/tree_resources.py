@@ -325,7 +325,7 @@ class TreeResources:
     # Reading
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of a URI, without reading all of it. For a window: that of its file, without a size.
+        """Return the resource of a URI, without reading all of it. For a window: the file's resource, without a size.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -475,12 +475,13 @@ class TreeResources:
         return listing_text(where, counted, children, more, describe=self._describe)
 
     def window_digest(self, uri: str, watched_count: int) -> bytes | None:
-        """Return a digest of the content of a window; None if the URI has no such window, or too much would be read.
+        """Return a digest of the content of a window of lines or bytes.
 
-        If the window cannot be read, the result is the name of the error.
+        Returns None if the URI has no such window, or if too much would be read. If the window cannot be read, the
+        result is the name of the error.
 
         Args:
-            uri: The URI of a window of lines or bytes.
+            uri: The URI of the window.
             watched_count: The number of watched URIs.
         """
         try:
@@ -490,6 +491,7 @@ class TreeResources:
             contents = self.read(uri, COMPARED_BYTES).contents
         except (ResourceNotFound, InvalidArgument, OSError) as error:
             return type(error).__name__.encode()
+        # A second content says where the rest is. For a window with an end, too little was read to compare it.
         return None if window.last is not None and len(contents) > 1 else digest_of(contents[0])
 
     # Finding

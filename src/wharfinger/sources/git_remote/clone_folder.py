@@ -192,14 +192,14 @@ class CloneFolder:
         """Move packs to a folder that git does not read. Call `restore` or `drop_aside` afterwards."""
         self.aside.mkdir(mode=0o700, exist_ok=True)
         for name in packs:
-            # Without its index, git does not see a pack.
+            # The index first: without it, git does not see the pack.
             for path in sorted(
                 (self.repository / "objects" / "pack").glob(f"{name}.*"), key=lambda path: path.suffix != ".idx"
             ):
                 os.replace(path, self.aside / path.name)
 
     def restore(self) -> None:
-        """Move back the packs that were set aside."""
+        """Move back the packs that were set aside, the index of each pack last."""
         for path in sorted(self.aside.glob("*"), key=lambda path: path.suffix == ".idx"):
             os.replace(path, self.repository / "objects" / "pack" / path.name)
         self.drop_aside()

@@ -185,7 +185,7 @@ class GitSkills(Skills):
     # The files
 
     async def _check_out(self) -> None:
-        """Write the files of skills at HEAD, if it changed."""
+        """Write the files of skills at HEAD, if HEAD has changed."""
         references = await self.repository.references.now()
         if references.head == self._head:
             return
@@ -195,7 +195,7 @@ class GitSkills(Skills):
         for path, file in files.items():
             if self._written.get(path) != file:
                 contents.append((path, await self.repository.objects.reader.contents(file.oid)))
-            if len(contents) >= 64:
+            if len(contents) >= 64:  # so that few contents are in memory at once
                 await self._write_files(files, contents)
                 contents.clear()
         await self._write_files(files, contents)

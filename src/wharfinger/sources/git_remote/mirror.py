@@ -4,9 +4,9 @@ A round compares the references that the server lists with those of the last fet
 References move in one step when all objects have arrived: readers see the last good state until then.
 
 **The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
-the files of HEAD, after which the clone can be read, then a whole clone, which replaces the parts. git never fetches
-missing objects by itself (GIT_NO_LAZY_FETCH). Until they have arrived, reads of them are refused with this reason. If
-the whole clone would exceed its bound, the parts stay and can be read.
+the files of HEAD. From then on the clone can be read, while a whole clone is fetched, which replaces the parts. git
+never fetches missing objects by itself (GIT_NO_LAZY_FETCH): until they arrive, reads of them fail with an error that
+says so. If the whole clone would exceed its bound, the parts stay and can be read.
 
 git 2.39 checks the packs of a partial clone strictly, and refuses even the harmless mistakes of old tools in them. A
 repository with such objects is therefore cloned as a whole.
@@ -54,6 +54,8 @@ CLONE_WAIT_SECONDS = 4.0
 BUSY_SECONDS = 1.0
 """Time after which a server checks the lock again while another server fetches."""
 MIN_WAIT_SECONDS = 1.0
+FIRST_WAIT_SECONDS = 5.0
+"""Time until the next round after the first failure, unless `every` is shorter."""
 MAX_WAIT_SECONDS = 900.0
 """Maximum time between two rounds after failures, unless `every` is more."""
 MAX_REFERENCES = 200_000
@@ -94,6 +96,7 @@ class Mirror:
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
         self._event = asyncio.Event()
+        """Set, and replaced by a new one, after each round and each change."""
 
     # Start, close and state
 
@@ -155,7 +158,10 @@ class Mirror:
         return f"{self.address.url} is being cloned for the first time{words}: try again in a few seconds."
 
     def outage(self) -> str:
-        """Return a sentence on the last fetch and the failure since then; empty without a failure or a fetch."""
+        """Return a sentence on the last fetch and the failure since then.
+
+        It is empty if the last round succeeded, or if nothing was ever fetched.
+        """
         if not (self.problem and self.cloned):
             return ""
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.state.fetched))
@@ -182,6 +188,7 @@ class Mirror:
         self._progress = words
 
     def _notify(self) -> None:
+        """Wake the callers of `wait_until_cloned`."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
@@ -215,7 +222,7 @@ class Mirror:
         self.problem = reason
         self._failed_since = self._failed_since or time.time()
         self._failures += 1
-        first_wait = max(MIN_WAIT_SECONDS, min(self.every, 5.0))
+        first_wait = max(MIN_WAIT_SECONDS, min(self.every, FIRST_WAIT_SECONDS))
         wait = min(first_wait * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
         return wait * random.uniform(0.8, 1.0)  # noqa: S311  # so that several servers do not return at the same time
 
@@ -234,12 +241,13 @@ class Mirror:
                 return min(BUSY_SECONDS, self.every)
             age = time.time() - self.state.fetched
             if self.state.fetched and 0 <= age < self.every / 2 and self.why_incomplete == "" and before != self.state:
-                return self.every - age
+                return self.every - age  # another server has just fetched everything
             await asyncio.to_thread(self.folder.prepare)
             await self._fetch(lock)
         return self.every
 
     async def _report(self) -> None:
+        """Call the functions in `changed`."""
         self._notify()
         for report in self.changed:
             await report()

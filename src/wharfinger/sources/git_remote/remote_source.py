@@ -28,13 +28,15 @@ LOOK_EVERY_SECONDS = 1.0
 def open_clone(
     url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
 ) -> tuple[Repository, Mirror]:
-    """Return the clone of a remote repository, and its mirror, which is not started yet. For None, a default is used.
+    """Return the clone of a remote repository, and its mirror, which is not started yet.
+
+    Arguments that are None have defaults.
 
     Raises:
         UnusableSource: an argument or the token cannot be used, the clone cannot be kept, or git is missing or too old.
     """
     every = EVERY_SECONDS if every is None else every
-    if not every >= MIN_EVERY_SECONDS:
+    if not every >= MIN_EVERY_SECONDS:  # also refuses NaN
         raise UnusableSource(
             f"A remote repository is fetched at most once a second: every={every:g} must be at least 1."
         )

@@ -79,7 +79,7 @@ class ChangesAnswer(GitAnswer):
 
     async def _compare(self, working_tree: WorkingTree) -> None:
         private_directory, path_filter = self.repository.private_directory, self.path_filter
-        # Refresh the copy of the index, so that files whose status alone changed do not count as changed.
+        # Refresh the copy of the index, so that a file with new times and the same contents does not count as changed.
         await run_git(
             private_directory, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
             work_tree=working_tree.folder, index=working_tree.index_file, max_file_bytes=2 * INDEX_BYTES,
@@ -106,6 +106,7 @@ class ChangesAnswer(GitAnswer):
                 )
             except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
+        # The name of the tree also depends on files that the caller may not read.
         tree = self._tree if path_filter is None else ""
         lists = tree, self._changed, self._staged, self._incomplete
         digest = hashlib.blake2b(repr(lists).encode(), digest_size=16)
@@ -145,7 +146,7 @@ class ChangesAnswer(GitAnswer):
         """Return the files that are neither in the index nor ignored by a `.gitignore`.
 
         With the default options, a folder of such files is returned in their place. The second value is whether git
-        ended before it had found all.
+        ended before it had found all of them.
         """
         arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
         path = path or self.path
@@ -170,16 +171,16 @@ class ChangesAnswer(GitAnswer):
         )
 
     async def contents(self) -> list[t.ResourceContents]:
-        status = "" if "after" in self.address.query else self._status()
-        shown_patches = first_that_fit(self._patches, within_budget(WINDOW_BYTES) - len(status) - 1)
-        text = "\n".join(filter(None, (status, "".join(shown_patches))))
+        overview = "" if "after" in self.address.query else self._overview()
+        shown_patches = first_that_fit(self._patches, within_budget(WINDOW_BYTES) - len(overview) - 1)
+        text = "\n".join(filter(None, (overview, "".join(shown_patches))))
         if self._failure:
             text += f"\nThe contents cannot be compared ({self._failure}): read the paths one by one.\n"
         listed = () if self._failure else self._listed
         base = self.uris.changes(self.address.parts)
         return window_contents(self.uri, self.version, text, listed, len(shown_patches), base)
 
-    def _status(self) -> str:
+    def _overview(self) -> str:
         """Return the list of changed paths. `git apply` skips these lines."""
         head = f"{shown(self.references.head_name)} ({self._head[:12]})"
         incomplete = f"Not all changes since {head} were found, because git ended too early: ask for one path.\n"

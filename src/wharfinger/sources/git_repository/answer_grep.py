@@ -205,7 +205,7 @@ def _short(line: str, text: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return shown(line)
     position = max(0, line.lower().find(text.lower()))
-    begin = max(0, min(position - 80, len(line) - LINE_CHARACTERS))
+    begin = max(0, min(position - 80, len(line) - LINE_CHARACTERS))  # 80 characters of context before the text
     end = begin + LINE_CHARACTERS
     return f"{'…' if begin else ''}{shown(line[begin:end])}{'…' if end < len(line) else ''}"
 

@@ -86,7 +86,7 @@ class Repository:
 
         For a caller who may not read all files, the object is the nearest commit that is shown (`readable_history`).
         """
-        if readable is None or readable.all_files:
+        if readable is None or readable.reads_all_files:
             return await resolve(name, references, self.objects)
         return await resolve(name, references, self.objects, lambda oid: readable.nearest(oid, name))
 
@@ -145,7 +145,7 @@ class GitAnswer:
     @property
     def path_filter(self) -> Callable[[bytes], bool] | None:
         """`may_read`, or None if the caller may read all files."""
-        return None if self.readable is None or self.readable.all_files else self.may_read
+        return None if self.readable is None or self.readable.reads_all_files else self.may_read
 
     def need_path(self, *, is_folder: bool = False) -> None:
         """Raise NoSuchPath if the caller may not read the path of this answer, nor, if `is_folder`, anything in it."""

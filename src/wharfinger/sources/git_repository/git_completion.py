@@ -52,7 +52,7 @@ async def _revisions(repository: Repository, references: References, value: str)
     names = [name for name in names if name.isprintable()]
     matches = [name for name in names if name.casefold().startswith(folded)]
     if folded:
-        matches += [name for name in names if folded in name.casefold()[1:] and not name.casefold().startswith(folded)]
+        matches += [name for name in names if folded in name.casefold() and not name.casefold().startswith(folded)]
     if len(matches) < MAX_COMPLETIONS and begins_oid(value):
         infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, MAX_COMPLETIONS))
         commits = [oid for oid, info in infos.items() if info.kind == "commit"]

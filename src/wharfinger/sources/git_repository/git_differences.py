@@ -42,13 +42,13 @@ LISTED_BYTES = 32 << 20
 MAX_PATHS = 500
 """Maximum number of paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
-"""Maximum bytes of patches that git prints. If the first one is larger, git runs again with `LARGEST_PATCH_BYTES`."""
+"""Maximum bytes of patches that git prints. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
 """Maximum bytes of the patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
 """Maximum bytes of the patch of a binary file."""
 SHORTEST_PATCH_CHARACTERS = 50
-"""Fewer than the patch of any path has (that of a changed mode is the shortest), so no more paths fit into a window."""
+"""Every patch is longer than this, even that of a changed mode. So it bounds the number of patches in a window."""
 DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
@@ -128,16 +128,16 @@ async def compared_paths(
     Raises:
         GitFailed: git cannot compare them.
     """
-    single = ComparedPaths([path] if path else [])
+    everything = ComparedPaths([path] if path else [])
     if is_readable is None:
-        return single
-    listed, cut = await changes(private_directory, old, new, single._replace(renames=False), working=working)
+        return everything
+    listed, cut = await changes(private_directory, old, new, everything._replace(renames=False), working=working)
     paths = readable_paths([change.path for change in listed], is_readable)
     if cut and listed:
         # If a folder replaced a file, its files come later in git's order, and may be among those that are not listed.
         paths = [path for path in paths if not listed[-1].path.startswith(path)]
     if len(paths) == len(listed) and not cut:
-        return single
+        return everything
     if 0 < len(paths) <= MAX_PATHS:
         return ComparedPaths(paths, cut=cut)
     chosen = set(paths)

@@ -42,7 +42,9 @@ __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 SMALL_BYTES = 1 << 20
 """Maximum number of bytes that are read of a small file: HEAD, config, shallow."""
 
-_FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
+_HARMLESS_EXTENSIONS = frozenset(
+    ("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees")
+)
 """Extensions of a repository's format that do not change how references and objects are read."""
 
 
@@ -55,7 +57,7 @@ class GitDirectory:
         self.path = os.path.join(root, *below)
 
     def status(self, *names: str) -> os.stat_result | None:
-        """Return the status of an entry, or None. Links are not followed."""
+        """Return the status of an entry, or None if it is missing. Links are not followed."""
         try:
             return self._with_directory(names[:-1], lambda directory: stat_entry(directory, names[-1]))
         except NotServed:
@@ -219,9 +221,10 @@ def _work_tree_of(own: GitDirectory) -> str:
 
 
 def _common_directory(own: GitDirectory, root: str, named: bool) -> GitDirectory:
-    """Return the directory with references and objects. That of a linked worktree contains `own` as `worktrees/NAME`.
+    """Return the directory with references and objects.
 
-    The directory must be in the published folder, unless the operator `named` it.
+    For a linked worktree, this directory contains `own` as `worktrees/NAME`. It must be in the published folder, unless
+    the operator `named` it.
     """
     link = own.text("commondir")
     if not link and own.status("commondir") is None:
@@ -290,7 +293,7 @@ def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]
         raise UnusableSource(f"The configuration of the repository {root} cannot be read.") from None
     objects = extensions.pop("objectformat", "sha1").lower()
     references = extensions.pop("refstorage", "files").lower()
-    unknown = sorted(extensions.keys() - _FORMATS)
+    unknown = sorted(extensions.keys() - _HARMLESS_EXTENSIONS)
     if objects not in ("sha1", "sha256"):
         unknown.append(f"objectFormat = {objects}")
     if references not in ("files", "reftable"):

@@ -35,8 +35,8 @@ def git(
         path: The top folder of a repository, a bare repository, the git directory of a worktree or a submodule, or the
             `https://` address of a remote repository.
         label: The name in URIs, `git://<label>/…`; by default that of the folder, or the last part of the address.
-        every: Seconds between two checks of branches, tags and HEAD while a client watches, 0.25 by default; of a
-            remote repository, between two fetches, 60 by default and at least 1.
+        every: Seconds between two checks of branches, tags and HEAD while a client watches, 0.25 by default. For a
+            remote repository: seconds between two fetches, 60 by default and at least 1.
         max_size: The size in bytes of the largest file that is read whole; a larger one is read in windows.
         git_dir: The git directory that a `.git` file in `path` may name, or a directory above it.
         max_clone_size: The size in bytes of the largest clone of a remote repository, 2 GiB by default.

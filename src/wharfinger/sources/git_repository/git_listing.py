@@ -141,13 +141,13 @@ class _List:
     async def resources(self, rows: Sequence[_Row]) -> list[t.Resource]:
         """Return the resources of rows, except those that cannot be read."""
         files = [row.file for row in rows if row.file is not None]
-        listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
+        file_resources = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
         commits = await _commits(self.repository, rows)
         other_resources = iter(await asyncio.gather(*[self._other_resource(row) for row in rows if row.uri]))
         resources: list[t.Resource | None] = []
         for row in rows:
             if row.file is not None:
-                resources.append(next(listed))
+                resources.append(next(file_resources))
             elif row.uri:
                 resources.append(next(other_resources))
             elif row.commit in commits:
@@ -190,8 +190,8 @@ async def _page(
     repository: Repository, references: References, after: str | None, limit: int, sections: tuple[str, ...]
 ) -> tuple[list[t.Resource], str | None]:
     while True:
-        listed, rows, key = await _rows(repository, references, after, limit, sections, LISTED_COMMITS)
-        resources = await listed.resources(rows)
+        listing, rows, key = await _rows(repository, references, after, limit, sections, LISTED_COMMITS)
+        resources = await listing.resources(rows)
         if resources or key is None:  # only the last page may be empty
             return resources, key
         after = key
@@ -207,10 +207,10 @@ async def _rows(
 ) -> tuple[_List, list[_Row], str | None]:
     """Return at most `limit` rows after a key, and the key of the last one if there are more."""
     first, tip, position = await _begin(repository, references, after, sections)
-    listed = _List(repository, references, tip)
+    listing = _List(repository, references, tip)
     rows_of: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
-        "top": listed.top, "head": listed.head, "branches": listed.branches, "tags": listed.tags,
-        "commits": partial(listed.commits, limit=max_commits), "files": listed.files,
+        "top": listing.top, "head": listing.head, "branches": listing.branches, "tags": listing.tags,
+        "commits": partial(listing.commits, limit=max_commits), "files": listing.files,
     }  # fmt: skip
     rows: list[_Row] = []
     key: str | None = None
@@ -218,13 +218,13 @@ async def _rows(
         for name in sections[sections.index(first) :]:
             async for row in rows_of[name](position):
                 if len(rows) >= limit:
-                    return listed, rows, key
+                    return listing, rows, key
                 rows.append(row)
                 key = f"{name} {tip or '-'} {row.position}"
             position = ""
     except (UnreadableUri, ValueError, NoSuchPath):
         raise bad_cursor() from None
-    return listed, rows, None
+    return listing, rows, None
 
 
 async def _begin(
@@ -274,8 +274,8 @@ async def documents(
         files = [row.file for row in rows if row.file is not None and is_file(row.file[1].mode)]
         page_documents += map(document_of, await entry_resources(repository, "HEAD", files))
         commits = await _commits(repository, rows)
-        listed = [commit_resource(repository, commits[row.commit]) for row in rows if row.commit in commits]
-        page_documents += map(document_of, listed)
+        commit_resources = [commit_resource(repository, commits[row.commit]) for row in rows if row.commit in commits]
+        page_documents += map(document_of, commit_resources)
         if after is None or len(page_documents) >= limit:
             break
     return page_documents, after

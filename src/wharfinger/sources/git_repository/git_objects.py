@@ -1,6 +1,7 @@
 """Reads commits, tags, trees and blobs by the names of their objects, and finds paths in trees.
 
-A walk reads a tree only when it comes to the entries of that tree, because a tree can contain another tree many times.
+A walk reads a tree only when it comes to the entries of that tree: a tree can contain another tree many times, so a few
+objects can make billions of paths.
 """
 
 from __future__ import annotations

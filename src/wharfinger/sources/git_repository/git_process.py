@@ -172,7 +172,7 @@ def environment(place: GitPlace, work_tree: str = "", index: str = "") -> dict[s
 def set_limits(pid: int | None, max_file_bytes: int = 0, seconds: float = COMMAND_SECONDS) -> None:
     """Set the limits of a process that has just been started (Linux).
 
-    git may have begun to read the repository by then. The limits hold for every later allocation.
+    git may already have begun to read the repository. The limits hold for every later allocation.
     """
     if sys.platform != "linux" or pid is None:
         return
@@ -225,10 +225,10 @@ async def run_git(
         arguments: The command and its arguments. The module's docstring says what may come from a client.
         max_output_bytes: Bytes of output after which the command is ended.
         seconds: Time after which the command is ended.
-        partial: Whether to return the output so far if the command is ended, or if it fails after some output.
+        partial: Whether to return incomplete output if the command is ended, or if it fails after some output.
         codes: Exit codes that count as success.
         work_tree: The folder of a working tree, for commands that compare one.
-        index: The copy of an index, for such commands.
+        index: The path of a copy of the index, for the same commands.
         output: A file to which git prints instead.
         max_file_bytes: Maximum size of a file that git writes (Linux).
 

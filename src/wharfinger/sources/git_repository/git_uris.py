@@ -143,6 +143,7 @@ _QUERIES = {
     "diff": ("after",),
     "log": ("path", "author", "grep", "pickaxe", "since", "until", "limit", "after"),
 }
+"""The parameters that the URIs of each kind may have."""
 
 
 def _check_query(base: str, query: dict[str, str], allowed: tuple[str, ...]) -> None:

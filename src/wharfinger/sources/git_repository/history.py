@@ -139,7 +139,7 @@ class Histories:
                 if kept is not None and history.complete and len(history.commits) < len(kept.commits):
                     # This search ended earlier than the previous one, and clients may have read windows of that one.
                     history = history._replace(commits=kept.commits)
-                self._kept.put(key, history, len(history.commits) + 100)
+                self._kept.put(key, history, len(history.commits) + 100)  # an empty history costs memory too
             begin: int | None = 0
             if after is not None:
                 begin = next((index + 1 for index, commit in enumerate(history.commits) if commit.oid == after), None)

@@ -48,9 +48,9 @@ MAX_REPOSITORY_PROCESSES = max(1, min(4, os.cpu_count() or 1))
 MAX_PROCESS_REQUESTS = 64
 """Maximum number of requests that one process has at a time. Half of them are answered before it gets more."""
 BUSY_REQUESTS = 8
-"""If all processes have this many requests, another one is started."""
+"""If all processes have this many requests, another process is started."""
 BYTES_AHEAD = 64 << 20
-"""Bytes that were requested and have not arrived, beyond which only idle processes of a repository get requests."""
+"""If a repository waits for more bytes of requested objects than this, only its idle processes get requests."""
 MAX_WAITING_REQUESTS = 20_000
 """Maximum number of requests that wait."""
 OBJECT_SECONDS = 10.0
@@ -486,16 +486,16 @@ class _CatFile(asyncio.SubprocessProtocol):
             self._stderr = (self._stderr + data)[-git_process.STDERR_BYTES :]
             return
         self._received += data
-        answered = len(self.requests)
+        old_count = len(self.requests)
         try:
-            while self.requests and self._answer():
+            while self.requests and self._take_answer():
                 pass
         except ValueError:
             self.end("git printed an unexpected answer")
             return
-        if len(self.requests) < answered or self._info is not None:
+        if len(self.requests) < old_count or self._info is not None:
             self._watch()
-        if len(self.requests) < answered:
+        if len(self.requests) < old_count:
             if self.retired and not self.requests:
                 self.end()
             elif len(self.requests) <= MAX_PROCESS_REQUESTS // 2:
@@ -503,7 +503,7 @@ class _CatFile(asyncio.SubprocessProtocol):
             if not self.requests:
                 self._processes.call_waiting()
 
-    def _answer(self) -> bool:
+    def _take_answer(self) -> bool:
         """Take the next answer, or only its header, out of the received bytes. Returns whether it was complete."""
         request = self.requests[0]
         received = self._received

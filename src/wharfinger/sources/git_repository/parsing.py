@@ -126,7 +126,7 @@ def parse_commit(oid: str, data: bytes) -> Commit:
     head, message = _fields(data)
     encoding = dict(head).get(b"encoding")
     try:
-        fields = dict(reversed(head))
+        fields = dict(reversed(head))  # of a repeated field, the first counts
         return Commit(
             oid,
             _oid(fields[b"tree"]),

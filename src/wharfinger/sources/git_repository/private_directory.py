@@ -108,7 +108,7 @@ class PrivateDirectory:
                 self._folder = tempfile.TemporaryDirectory(prefix="wharfinger-git-", ignore_cleanup_errors=True)
                 self.path = self._folder.name
                 self._fill()
-                if not self.times_made:  # later, only `copy_shallow` copies it, so that its caller learns of changes
+                if not self.times_made:  # later, only `copy_shallow` does this, so that its caller learns of changes
                     self._copy_shallow()
             except OSError as error:
                 self._remove()

@@ -117,21 +117,22 @@ class ReadableHistory:
         self._objects = objects
         self._changed = changed
         self._boundary_version = boundary_version
-        self.all_files = reads_all_below(f"{uris.top}/tree/")
+        self.reads_all_files = reads_all_below(f"{uris.top}/tree/")
 
     # Files
 
     def may_read(self, rev: str, path: Parts | bytes) -> bool:
         """Return whether a file may be read at a revision."""
-        return self.all_files or may_read(self._uris.tree(rev, parts_of(path) if isinstance(path, bytes) else path))
+        parts = parts_of(path) if isinstance(path, bytes) else path
+        return self.reads_all_files or may_read(self._uris.tree(rev, parts))
 
     def may_read_below(self, rev: str, parts: Parts) -> bool:
         """Return whether anything in a folder may be read at a revision."""
-        return self.all_files or may_read_below(f"{self._uris.tree(rev, parts)}/")
+        return self.reads_all_files or may_read_below(f"{self._uris.tree(rev, parts)}/")
 
     def reads_all_below(self, rev: str, parts: Parts) -> bool:
         """Return whether everything in a folder may be read at a revision."""
-        return self.all_files or reads_all_below(f"{self._uris.tree(rev, parts)}/")
+        return self.reads_all_files or reads_all_below(f"{self._uris.tree(rev, parts)}/")
 
     def may_read_any(self, rev: str, parts: Parts, entry: GitTreeEntry) -> bool:
         """Return whether a file or folder may be read, or anything in the folder."""
@@ -141,7 +142,7 @@ class ReadableHistory:
 
     async def shows(self, oid: str, rev: str = "") -> bool:
         """Return whether a commit is shown: it changed a readable file, or no file. `rev` is its name in URIs."""
-        return self.all_files or self._shows(
+        return self.reads_all_files or self._shows(
             rev or oid, (await self._changed.of([oid], self._boundary_version)).get(oid)
         )
 
@@ -150,7 +151,7 @@ class ReadableHistory:
 
     async def reads_all_of(self, oid: str) -> bool:
         """Return whether all files that a commit changed may be read, so that its message may be shown."""
-        if self.all_files:
+        if self.reads_all_files:
             return True
         paths = (await self._changed.of([oid], self._boundary_version)).get(oid)
         return paths is not None and all(self.may_read(oid, path) for path in paths)
@@ -161,7 +162,7 @@ class ReadableHistory:
         Raises:
             UnknownRevision: no such commit was found, or not within `SEARCH_SECONDS`.
         """
-        if self.all_files:
+        if self.reads_all_files:
             return oid
         deadline = time.monotonic() + SEARCH_SECONDS
         size = 1  # most commits are shown

@@ -202,9 +202,9 @@ class ReferenceReader:
         return references.tag_times
 
     def _read_signature(self) -> tuple[object, object, frozenset[str]]:
-        """Return a stamp of the objects, the status of all files of references, and the links among these. Blocks.
+        """Return a stamp of the objects, the signature of the references, and the links among their files. Blocks.
 
-        The status is None if a file just changed.
+        The signature is the status of all files of references, or None if a file just changed.
 
         Raises:
             InvalidArgument: a link is among the objects, or a file would block git.

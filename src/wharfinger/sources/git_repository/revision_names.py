@@ -85,12 +85,13 @@ async def _resolve_shown(
 ) -> GitRevision:
     """Resolve a name with `nearest`: each step goes from one shown commit to the next."""
     if begins_oid(name) and not any(full in references.names for full in _full_names(name)):
-        whole = len(name) == objects.private_directory.oid_length
-        infos = await objects.infos([name] if whole else await objects.reader.starting_with(name, MAX_CANDIDATES))
+        is_full_name = len(name) == objects.private_directory.oid_length
+        candidates = [name] if is_full_name else await objects.reader.starting_with(name, MAX_CANDIDATES)
+        infos = await objects.infos(candidates)
         oids = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
         if len(oids) != 1:
             raise AmbiguousName(name) if oids else UnknownRevision(name)
-        revision = GitRevision(oids[0], whole)
+        revision = GitRevision(oids[0], is_full_name)
     else:
         revision = await _resolve_name(name, references, objects)
     info = await objects.peel(revision.oid)
@@ -99,7 +100,7 @@ async def _resolve_shown(
     oid = await nearest(info.oid)
     for kind, number in steps:
         times, parent = (int(number or 1), 1) if kind == "~" else (1, int(number or 1))
-        for _ in range(times if parent else 0):
+        for _ in range(times if parent else 0):  # `^0` is the commit itself
             parents = (await objects.commit(oid)).parents
             if len(parents) < parent:
                 raise UnknownRevision(name)

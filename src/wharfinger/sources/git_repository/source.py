@@ -43,6 +43,8 @@ COUNT_SECONDS = 0.3
 """Longest time that `describe` counts files."""
 LOOK_SECONDS = 60.0
 """Longest time that one check of a watched URI takes."""
+MAX_KNOWN_VERSIONS = 100_000
+"""Maximum number of watched URIs whose versions are kept."""
 
 
 class GitSource(Watched[Polling], Source):
@@ -207,7 +209,7 @@ class GitSource(Watched[Polling], Source):
         cached = self._known_versions.get(uri)
         if cached is not None and cached[0] is references:
             return cached[1]
-        if len(self._known_versions) > 100_000:
+        if len(self._known_versions) > MAX_KNOWN_VERSIONS:
             self._known_versions.clear()
         if uri is None:
             version: Hashable = references.fingerprint

@@ -190,7 +190,7 @@ def _stated_base_url(document: ApiDocument, document_url: str, location: str, or
     for server in document.servers or ("/",):
         url = join_url(document_url, server).partition("?")[0].rstrip("/")
         if document_parts.scheme == "https" and url.startswith("http://"):
-            url = f"https://{url.removeprefix('http://')}"
+            url = f"https://{url.removeprefix('http://')}"  # an API behind a TLS proxy often states http
         if origin_of(url) == origin_of(document_url):
             return url
     other_servers = printable(", ".join(document.servers), 200)

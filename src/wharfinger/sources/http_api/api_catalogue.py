@@ -80,9 +80,9 @@ class ApiCatalogue:
         self._versions: dict[str, str] = {}
         self.groups: dict[str, list[ApiOperation]] = {}
         columns = zip(*map(_fixed_segments, self.operations), strict=False)
-        shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+        shared_count = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
         for operation in self.operations:
-            names = _fixed_segments(operation)[shared:] or ["other"]
+            names = _fixed_segments(operation)[shared_count:] or ["other"]
             self.groups.setdefault(operation.tag or printable(names[0], 100), []).append(operation)
         self.grouped = len(self.operations) > MAX_UNGROUPED and len(self.groups) > 1
 
@@ -272,15 +272,15 @@ class ApiCatalogue:
             responses = as_object(resolve(root, node).get(operation.method.lower())).get("responses")
             _, media = usual_answer(root, responses)
             schema = as_object(resolve(root, media.get("schema")))
-            listed = "items" in schema
-            schema = as_object(resolve(root, schema["items"])) if listed else schema
+            is_list = "items" in schema
+            schema = as_object(resolve(root, schema["items"])) if is_list else schema
         except UnresolvedReference:
             return f"{mime_type}." if mime_type else ""
         names = [printable(name, 60) for name in as_object(schema.get("properties"))]
         if not names:
             return f"{mime_type}." if mime_type else ""
         more = ", …" if len(names) > MAX_SHOWN_MEMBERS else ""
-        shape = "a list of objects with" if listed else "an object with"
+        shape = "a list of objects with" if is_list else "an object with"
         return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({mime_type})."
 
     # Completion

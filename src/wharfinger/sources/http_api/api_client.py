@@ -278,7 +278,7 @@ def _status_text(status: int) -> str:
 def _reason(response: HttpResponse) -> str:
     content_type = response.headers.get("content-type", "").lower()
     if len(response.body) > 100_000 or "html" in content_type:
-        return ""
+        return ""  # data or a web page, rather than a reason
     if "json" in content_type:
         try:
             value: Any = msgspec.json.decode(response.body)

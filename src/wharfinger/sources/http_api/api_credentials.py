@@ -1,9 +1,9 @@
 """The credentials of an HTTP API: which variable of the environment goes into which header, query or cookie.
 
 `WHARFINGER_OPENAPI_<LABEL>_<SCHEME>` is the value for the security scheme of that name in the document, and
-`WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. If the document has no
-schemes, that is sent as a bearer token. HTTP Basic takes `…_USER` and `…_PASSWORD`. The label is part of each name, so
-that with two APIs, neither gets the token of the other.
+`WHARFINGER_OPENAPI_<LABEL>_TOKEN` is the value for every other scheme that takes a key or a token. If the document has
+no schemes, `…_TOKEN` is sent as a bearer token. HTTP Basic takes `…_USER` and `…_PASSWORD`. The label is part of each
+name, so that with two APIs, neither gets the token of the other.
 
 Values are not shown: if an answer of the API repeats a value of at least `MIN_HIDDEN_CHARACTERS`, as those of echo
 servers do, it is replaced (`hidden`).
@@ -59,6 +59,7 @@ class ApiCredentials:
                 self._sent[name] = sent
         if not schemes and (token := self._value("TOKEN")):
             self._sent[""] = SentCredentials({"authorization": f"Bearer {token}"})
+        # The longest first, because one value may contain another.
         self._hidden = sorted((each for each in self._secrets if len(each) >= MIN_HIDDEN_CHARACTERS), key=len)[::-1]
 
     def __repr__(self) -> str:

@@ -133,7 +133,7 @@ def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, de
     items = max(lists, key=bool)  # the first list that is not empty
     if not items:
         return {}
-    number = len(items)
+    item_count = len(items)
     query = dict(pairs)
     if members.get("has_more") is False:
         return {}
@@ -145,14 +145,14 @@ def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, de
     defaults = {parameter.name: parameter.schema.get("default") for parameter in operation.parameters_in("query")}
     size_name = next((each for each in _SIZES if each in declared), "")
     size = _number(query.get(size_name, defaults.get(size_name)))
-    if not size_name or size is None or number < size:
+    if not size_name or size is None or item_count < size:
         return {}
     for name in _NUMBERS:
         if name in declared and (current := _number(query.get(name, defaults.get(name) or 1))) is not None:
             return {name: str(current + 1)}
     for name in _OFFSETS:
         if name in declared and (current := _number(query.get(name, defaults.get(name) or 0))) is not None:
-            return {name: str(current + number)}
+            return {name: str(current + item_count)}
     return {}
 
 

@@ -169,7 +169,10 @@ def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, A
 
 
 def _input_schema(document: ApiDocument, operation: ApiOperation, parameters: Mapping[str, ApiParameter]) -> JsonObject:
-    """Return the schema of the arguments. If it cannot be compiled, it accepts any body, or else any values."""
+    """Return the schema of the arguments.
+
+    If it cannot be compiled, a schema that accepts any body takes its place, or else one that accepts any values.
+    """
     properties: JsonObject = {}
     for name, parameter in parameters.items():
         schema = as_object(parameter.document_schema)

@@ -2,7 +2,7 @@
 
 The OpenAPI document is loaded when the server starts, unless it is given as a value or a file. After that, everything
 except answers comes from the `ApiCatalogue` made from it. The catalogue is replaced as a whole if the document changes.
-That is checked when the list is requested, and while the list is watched.
+The document is checked for changes when the list is requested, and while the list is watched.
 
 All requests are made on the event loop of the server. The thread that looks for changes uses this loop too.
 """
@@ -247,7 +247,7 @@ class HttpApi(Watched[Polling], Source):
 
     # Requests
 
-    def _url(
+    def _url_and_headers(
         self, loaded: _LoadedDocument, operation: ApiOperation, path: str, query: str
     ) -> tuple[str, dict[str, str]]:
         """Return the URL and the headers of a request, with its credentials in them."""
@@ -261,7 +261,7 @@ class HttpApi(Watched[Polling], Source):
         self, uri: str, loaded: _LoadedDocument, target: ApiTarget, *, revalidate: bool = False
     ) -> KeptAnswer:
         assert target.operation is not None
-        url, headers = self._url(loaded, target.operation, target.path, query_text(target.pairs))
+        url, headers = self._url_and_headers(loaded, target.operation, target.path, query_text(target.pairs))
         try:
             return await self._client.get(uri, url, {"accept": ACCEPT, **headers}, revalidate=revalidate)
         except HandlerFailed as error:
@@ -270,7 +270,7 @@ class HttpApi(Watched[Polling], Source):
     async def _call(self, operation: ApiOperation, request: ApiRequest) -> t.CallToolResult:
         """Call an operation for a tool."""
         loaded = await self._load()
-        url, headers = self._url(loaded, operation, request.path, request.query)
+        url, headers = self._url_and_headers(loaded, operation, request.path, request.query)
         response = await self._client.send(
             operation.method, url, joined_headers(request.headers, headers), request.body
         )
@@ -452,7 +452,7 @@ class HttpApi(Watched[Polling], Source):
         )
         first = contents[0]
         is_text = first.text is not UNSET
-        if declared and body and is_text != bool(mime.is_text(declared) or _JSON_OR_XML(declared)):
+        if declared and body and is_text != bool(mime.is_text(declared) or _is_json_or_xml(declared)):
             note = f"The API calls this {declared}, but it is {'text' if is_text else 'not text'}."
             contents.append(remark(base, note))
         elif declared:
@@ -594,7 +594,7 @@ _SUFFIXES = {
     mime.TEXT: ".txt",
 }  # fmt: skip
 
-_JSON_OR_XML = re.compile(r"json|\bxml").search  # not openxmlformats or musicxml, whose files are ZIP archives
+_is_json_or_xml = re.compile(r"json|\bxml").search  # not openxmlformats or musicxml, whose files are ZIP archives
 
 
 def _utf8(answer: KeptAnswer) -> bytes:

@@ -234,10 +234,10 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
         if entry_time < highest - LATE_SECONDS:
             return EntryMatch(offset, False)
         highest = max(highest, entry_time)
-    return EntryMatch(_walk(content, offset, moment, zone, now), True)
+    return EntryMatch(_scan_forward(content, offset, moment, zone, now), True)
 
 
-def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
+def _scan_forward(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
     """Find the first entry since `moment`. All entries before `offset` are older.
 
     A long line may be between `offset` and the entry.

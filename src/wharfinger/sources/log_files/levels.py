@@ -86,7 +86,7 @@ def _status_level(found: re.Match[bytes] | None) -> int | None:
 
 
 def _written_level(line: bytes) -> int | None:
-    if (found := _PRIORITY(line)) and int(found[1]) < 192:
+    if (found := _PRIORITY(line)) and int(found[1]) < 192:  # RFC 5424, §6.2.1
         return LEVELS[_SYSLOG[int(found[1]) & 7]]
     if found := _WORD(line):
         return _RANKS[found[found.lastindex or 0].lower()]

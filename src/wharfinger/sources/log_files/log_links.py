@@ -83,5 +83,5 @@ def uri_before(base: str, position: object, tail: int | None, since: float | Non
 
 
 def is_open(query: LogQuery) -> bool:
-    """Return whether a link with `after=` can continue the window, which is so unless it has lines or bytes."""
+    """Return whether a link with `after=` can continue the window. A window of lines or bytes has links of its own."""
     return query.window is None or query.window.kind == "tail"

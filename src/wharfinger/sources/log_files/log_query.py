@@ -57,15 +57,15 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     Raises:
         InvalidArgument: a name or a value is unknown, or two of them exclude each other.
     """
-    places = [name for name in query if name in _WINDOW_NAMES]
+    window_names = [name for name in query if name in _WINDOW_NAMES]
     other_names = [name for name in query if name not in _WINDOW_NAMES + _FILTER_NAMES]
-    tail_before = set(places) == {"before", "tail"}
-    if other_names or (len(places) > 1 and not tail_before):
+    is_tail_before = set(window_names) == {"before", "tail"}
+    if other_names or (len(window_names) > 1 and not is_tail_before):
         raise InvalidArgument(
             "Ask for one part of a log: tail=200, lines=1-200 or bytes=0-65535; add since=15m, "
             f"until=2026-11-20T10:00:00Z, level=error or text=word. This asked for {', '.join(query)}."
         )
-    if set(places) & {"lines", "bytes"} and set(query) & {"since", "until"}:
+    if set(window_names) & {"lines", "bytes"} and set(query) & {"since", "until"}:
         raise InvalidArgument("A window of lines or bytes has no time: ask for since= and until= alone, or with tail=.")
     since, until, text = read_filters(query, zone)
     window_query = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}

@@ -19,7 +19,8 @@ __all__ = ["HOW_TO_ASK", "nothing_shown"]
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?lines=1-200"
 """The parameters of a log, as people and models read them."""
 _POSITIONS = ("tail", "after", "before")
-_NAMES = {rank: name for name, rank in LEVELS.items()}
+"""Parameters that are not conditions of entries."""
+_LEVEL_NAMES = {rank: name for name, rank in LEVELS.items()}
 
 
 def nothing_shown(
@@ -53,10 +54,10 @@ def nothing_shown(
 
 def _advice(query: LogQuery, levels: Sequence[int]) -> str:
     if query.level is not None and not levels:
-        return f": these lines carry no level. Try text={_NAMES[query.level]} instead."
+        return f": these lines carry no level. Try text={_LEVEL_NAMES[query.level]} instead."
     if query.level is not None and levels[-1] < query.level:
-        names = ", ".join([_NAMES[rank] for rank in levels if rank in _NAMES])
-        return f": the levels of these lines are {names}. Try level={_NAMES.get(levels[-1], 'info')}, or text=."
+        names = ", ".join([_LEVEL_NAMES[rank] for rank in levels if rank in _LEVEL_NAMES])
+        return f": the levels of these lines are {names}. Try level={_LEVEL_NAMES.get(levels[-1], 'info')}, or text=."
     if query.text:
         return ". Try a shorter text (upper and lower case are the same), or without level= and since=."
     return ". Try tail=200, or another time."

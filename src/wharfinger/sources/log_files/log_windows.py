@@ -305,8 +305,8 @@ class LogReader:
     ) -> tuple[list[Piece], int, bool, Piece]:
         """Select the newest matching entries between two offsets.
 
-        Returns them, where the search ended, whether the next one would exceed the number of lines, and a piece of the
-        examined bytes, which has all of them if nothing matched.
+        Returns them, where the search ended, whether the next entry would exceed the number of lines, and a piece of
+        the examined bytes, which has all of them if nothing matched.
         """
         lowest, max_bytes = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
         end = high
@@ -334,7 +334,7 @@ class LogReader:
         return _joined(selected[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
-        """Read as few bytes before `end` as possible.
+        """Read bytes before `end`, so many that an entry begins in them.
 
         Returns their start, the bytes, and whether they begin with an entry. They do, unless their first entry is so
         long that it begins before `lowest`.
@@ -350,7 +350,8 @@ class LogReader:
             if head is not None:
                 return head, data[head - begin :], True
             if begin == lowest:
-                return begin + skip % len(data), data[skip % len(data) :], False
+                skip %= len(data)  # nothing is skipped if the only line end is the last byte
+                return begin + skip, data[skip:], False
             length *= 2
 
     # By lines and bytes
@@ -366,14 +367,14 @@ class LogReader:
                     f"This log has {line - 1:,} lines, and no line {window.first:,}: ask for tail=200."
                 )
             width = WINDOW_LINES if window.last is None else window.last - window.first + 1
-            end, reached = index.find(content, window.first + width, until=begin + MAX_RANGE_BYTES)
+            end, end_line = index.find(content, window.first + width, until=begin + MAX_RANGE_BYTES)
         except NotReached as error:
             raise InvalidArgument(
                 f"Line {window.first:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. Ask "
                 f"again to look further from there, or ask for bytes={error.offset}-, tail= or since=."
             ) from None
         data = content.read(begin, min(end - begin, within_budget(MAX_RANGE_BYTES) if window.last else _open_bytes()))
-        if reached == 0 or begin + len(data) < end:
+        if end_line == 0 or begin + len(data) < end:  # 0: the line was not found within `MAX_RANGE_BYTES`
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
         next_line = window.first + data.count(b"\n")
@@ -443,7 +444,7 @@ def _open_bytes() -> int:
 
 
 def _default_bounds() -> FollowBounds:
-    """Return the bounds of a window whose URI states none."""
+    """Return the bounds of a window whose URI states none. Any number of lines fits, since each has at least a byte."""
     return FollowBounds(_open_bytes(), _open_bytes())
 
 
@@ -452,7 +453,7 @@ def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> t
     offset, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)
     ended = content.read(high - 1, 1) == b"\n" if high else False
-    missing += ended
+    missing += ended  # the line end at `high` has no line after it
     line_start = -1
     while offset > lowest and line_start < 0:
         begin = max(lowest, offset - BLOCK_BYTES)

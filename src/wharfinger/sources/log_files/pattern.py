@@ -46,6 +46,7 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
 
 def _choice(rest: str) -> PublishChoice:
     """Choose the files that match the rest of a pattern, and the directories that can contain them."""
+    # In a .gitignore pattern, spaces at the end count only if they are escaped.
     parts = re.sub(r" +$", lambda found: "\\ " * len(found[0]), rest).split("/")
     excluded: list[str] = []
     prefix = ""

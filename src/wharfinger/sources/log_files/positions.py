@@ -1,8 +1,8 @@
 """A position in a log that survives rotation: an inode, an offset, and a digest of the bytes before the offset.
 
-To find the file again, the one with the inode is tried first, then the others, and the digest decides. A file that was
-renamed, copied and truncated, or compressed is found, and another file with the same inode or name is not mistaken for
-it.
+To find the file again, the file with the same inode is tried first, then the others, and the digest decides. A file
+that was renamed, copied and truncated, or compressed is found, and another file with the same inode or name is not
+mistaken for it.
 """
 
 from __future__ import annotations

@@ -122,6 +122,7 @@ class Logs(Watched[TreeWatch], Source):
         self._reader = LogReader(zone, redact)
         self._inflated = InflatedLogs()
         self._filter_states: dict[str | None, tuple[LogPosition | None, int]] = {}
+        """For each watched URI with a filter: the end of the examined entries, and how often new entries matched."""
         self._watches = TreeWatch(self.files.tree, self.files.locate_base, poll, self._window_digest)
 
     def __repr__(self) -> str:
@@ -163,7 +164,8 @@ class Logs(Watched[TreeWatch], Source):
         except NotServed:
             raise ResourceNotFound(uri) from None
 
-    def _query(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
+    def _read_uri(self, uri: str) -> tuple[str, Parts, bool, LogQuery]:
+        """Return the URI without its query, the path, whether it is that of a directory, and the parsed query."""
         base, written = split_query(uri)
         parts, is_directory = self.files.locate(base)
         if not is_directory:
@@ -180,7 +182,7 @@ class Logs(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the window is not possible; the message says why.
         """
-        base, parts, is_directory, query = self._query(uri)
+        base, parts, is_directory, query = self._read_uri(uri)
         if is_directory or query.plain:
             return self.files.stat(uri)
         if query.after is None and query.before is None:
@@ -199,7 +201,7 @@ class Logs(Watched[TreeWatch], Source):
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the window is not possible; the message says why.
         """
-        base, parts, is_directory, query = self._query(uri)
+        base, parts, is_directory, query = self._read_uri(uri)
         if is_directory:
             listing = self.files.read(uri, cache_scope=self.cache_scope)
             listing.contents[0].text = f"{listing.contents[0].text}\nParts of a log: {HOW_TO_ASK}\n"
@@ -236,6 +238,7 @@ class Logs(Watched[TreeWatch], Source):
             facts[WINDOW] = window_facts
         contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
         contents += self._remarks(uri, log, query, selection, facts)
+        # With `after=`, a client asks for what is new.
         open_ttl = 0 if query.after else min(OPEN_TTL_MS, ttl_ms(modified))
         ttl = MAX_TTL_MS if selection.closed else open_ttl
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
@@ -299,6 +302,10 @@ class Logs(Watched[TreeWatch], Source):
         return documents, None
 
     def _chunks(self, entry: TreeEntry, first: int | None) -> Iterator[tuple[int, Document]]:
+        """Yield the windows of a log as documents, each with its number, the newest first.
+
+        If `first` is a number, begin with the window of this number.
+        """
         uri = self.files.uri_of(entry.parts)
         title = "/".join(entry.parts)
         try:
@@ -340,11 +347,11 @@ class Logs(Watched[TreeWatch], Source):
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
-        _, parts, is_directory, query = self._query(uri)
+        _, parts, is_directory, query = self._read_uri(uri)
         if is_directory:
             raise ResourceNotFound(uri)
-        window = query.window
-        begin, end = (window.first, (window.last or 0) + 1) if window else (0, MAX_INFLATED_BYTES)
+        searched = query.window
+        begin, end = (searched.first, (searched.last or 0) + 1) if searched else (0, MAX_INFLATED_BYTES)
         while begin < end:
             size, text = self._with_log(uri, parts, partial(self._read_searched, begin=begin, end=end))
             if not size:
@@ -371,7 +378,7 @@ class Logs(Watched[TreeWatch], Source):
     def _window_digest(self, uri: str, watched_count: int) -> bytes | None:
         """Return a digest that changes with a window; None for a directory or a whole log, which need none."""
         try:
-            _, parts, is_directory, query = self._query(uri)
+            _, parts, is_directory, query = self._read_uri(uri)
             if is_directory or query.plain:
                 return None
             if query.filtered and query.until is None and query.before is None and is_open(query):

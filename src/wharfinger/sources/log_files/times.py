@@ -105,8 +105,8 @@ def _json_time(line: bytes, zone: tzinfo | None) -> float | None:
 
 def _epoch(digits: bytes) -> float:
     """Convert seconds since 1970, or milli-, micro- or nanoseconds, which have three, six or nine digits more."""
-    whole = len(digits.partition(b".")[0])
-    return float(digits) / 10.0 ** max(0, (whole - 10) // 3 * 3)
+    digit_count = len(digits.partition(b".")[0])
+    return float(digits) / 10.0 ** max(0, (digit_count - 10) // 3 * 3)
 
 
 def _zone_of(text: bytes | None) -> tzinfo | None:
@@ -133,7 +133,7 @@ def _in_some_year(
     """Return the time in the latest year in which it is at most a day after `now`: clocks and time zones differ."""
     latest = (time.time() if now is None else now) + 86400
     year = time.gmtime(latest).tm_year
-    for guess in range(year + 1, year - 8, -1):
+    for guess in range(year + 1, year - 8, -1):  # two leap years are at most eight years apart
         try:
             moment = _moment(guess, month, day, clock, fraction, zone)
         except ValueError:  # such as the 29th of February
