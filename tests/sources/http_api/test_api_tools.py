@@ -25,6 +25,7 @@ from wharfinger.sources.http_api.api_tools import (
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 
 TEXT = {"schema": {"type": "string"}}
+JSON_CONTENT = {"content": {"application/json": {"schema": {"type": "object"}}}}
 LIST = {"schema": {"type": "array", "items": {"type": "string"}}}
 
 
@@ -85,6 +86,12 @@ async def test_a_description_is_cut_at_its_limit_before_the_operation_however_lo
         ),
         ([parameter("id", "query")], {"query_id": "2"}, {"path": "/a/1", "query": "id=2"}),
         ([parameter("X-Trace", "header")], {"X-Trace": "t"}, {"x-trace": "t"}),
+        (
+            [parameter("q", "query", JSON_CONTENT)],
+            {"q": {"a": 1, "b": [2]}},
+            {"query": "q=%7B%22a%22:1,%22b%22:%5B2%5D%7D"},
+        ),
+        ([parameter("X-Trace", "header", JSON_CONTENT)], {"X-Trace": {"a": 1}}, {"x-trace": '{"a":1}'}),
         ([parameter("filter[a]", "query")], {"filter_a_": "t"}, {"query": "filter%5Ba%5D=t"}),
         ([parameter("n", "query", {"schema": {"type": "integer"}})], {"n": 7}, {"query": "n=7"}),
         ([parameter("on", "query", {"schema": {"type": "boolean"}})], {"on": True}, {"query": "on=true"}),

@@ -65,6 +65,8 @@ class ApiParameter(NamedTuple):
     example: Any = None
     allows_slashes: bool = False
     """Whether a value may contain slashes (`x-multi-segment`, in GitHub's document)."""
+    is_json: bool = False
+    """Whether a value is sent as JSON: the document describes it by `content`, without a style."""
 
 
 class ApiBody(NamedTuple):
@@ -300,6 +302,7 @@ class _OperationReader:
             explode=explode if isinstance(explode, bool) else style == "form",
             example=_example(self.root, node, schema),
             allows_slashes=node.get("x-multi-segment") is True,
+            is_json=bool(content),
         )
 
     def _body(self, given: Any) -> ApiBody | None:

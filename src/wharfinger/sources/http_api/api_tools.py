@@ -214,12 +214,13 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
         elif parameter.location == "query":
             pairs += _query(parameter, value)
         elif parameter.location == "header":
-            text = _joined(value)
+            text = _text(value) if parameter.is_json else _joined(value)
             if not text.isascii() or not text.isprintable():
                 raise ToolError(f"{name}: a header has only printable characters of ASCII.")
             headers[parameter.name.lower()] = text
         else:
-            cookies.append(f"{parameter.name}={quote(_joined(value), safe='')}")
+            text = _text(value) if parameter.is_json else _joined(value)
+            cookies.append(f"{parameter.name}={quote(text, safe='')}")
     if cookies:
         headers["cookie"] = "; ".join(cookies)
     body: bytes | None = None
@@ -247,6 +248,8 @@ def _checked_segment(name: str, text: str, *, allow_slashes: bool) -> str:
 
 
 def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+    if parameter.is_json:
+        return [(parameter.name, _text(value))]
     if isinstance(value, list):
         texts = list(map(_text, as_list(value)))
         if parameter.explode:
