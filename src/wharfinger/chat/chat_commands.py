@@ -147,7 +147,7 @@ class ChatCommands:
         for name, command in COMMANDS.items():
             self._show(f"  /{f'{name} {command.argument}'.strip():<18} {command.about}")
         for prompt in (await self._chat.host.upstreams.prompts())[:MAX_LISTED]:
-            takes = "" if prompt.prompt.arguments is UNSET else argument_names(prompt.prompt.arguments)
+            takes = "" if prompt.prompt.arguments is UNSET else arguments_text(prompt.prompt.arguments)
             self._show(f"  /{prompt.name}{takes}  {first_line(prompt.prompt.description)}")
         self._show("  @URI sends a resource with the question; Tab completes. Ctrl-C stops an answer, Ctrl-D leaves.")
 
@@ -183,7 +183,7 @@ class ChatCommands:
         return "\n\n".join(texts)
 
 
-def argument_names(arguments: list[t.PromptArgument]) -> str:
+def arguments_text(arguments: list[t.PromptArgument]) -> str:
     """Return the arguments of a prompt in the form in which the user types them."""
     return "".join(f" {each.name}=…" if each.required is True else f" [{each.name}=…]" for each in arguments)
 

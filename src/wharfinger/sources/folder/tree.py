@@ -493,10 +493,10 @@ class FileTree:
             if frame.next_directory < len(frame.listing.directories):
                 name = frame.listing.directories[frame.next_directory]
                 frame.next_directory += 1
-                shown = shows is None or shows(name)
-                if not shown and view is not None and not view.may_read_below((*parts, name)):
+                is_shown = shows is None or shows(name)
+                if not is_shown and view is not None and not view.may_read_below((*parts, name)):
                     continue
-                if self._push(frames, name, view) and shown:
+                if self._push(frames, name, view) and is_shown:
                     inner = frames[-1]
                     yield TreeEntry(inner.parts, True, inner.directory.handle, name, inner.listing)
             else:

@@ -212,9 +212,9 @@ class _Writer:
                 name, number = f"{base}_{number}", number + 1
             self._names[reference] = name
             self._waiting.append((name, node))
-        result = f"#/$defs/{self._names[reference]}"
-        self._remaining_characters -= len(result) + 12
-        return {"$ref": result}
+        pointer = f"#/$defs/{self._names[reference]}"
+        self._remaining_characters -= len(pointer) + 12
+        return {"$ref": pointer}
 
     def _from_3_0(self, schema: JsonObject, result: JsonObject) -> JsonObject:
         """Return a schema of OpenAPI 3.0 as JSON Schema."""

@@ -107,13 +107,13 @@ def _locate_beginning(log: LogFiles, position: LogPosition) -> LogPlace:
     """Return the beginning of the file of a position at offset 0, or of a copy made before the file was truncated."""
     since = [
         at
-        for at, one in enumerate(log.files)
-        if one.identity[1] == position.inode or (one.modified > position.written and not one.live)
+        for at, file in enumerate(log.files)
+        if file.identity[1] == position.inode or (file.modified > position.written and not file.live)
     ]
     return LogPlace(max(since), 0) if since else _oldest_since(log, position)
 
 
 def _oldest_since(log: LogFiles, position: LogPosition) -> LogPlace:
     """Return the oldest file that changed after the position was made. The bytes before it are gone."""
-    since = [index for index, file in enumerate(log.files) if file.modified > position.written or file.live]
+    since = [at for at, file in enumerate(log.files) if file.modified > position.written or file.live]
     return LogPlace(max(since, default=0), 0, lost=True)

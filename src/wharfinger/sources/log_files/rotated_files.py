@@ -286,7 +286,7 @@ def _list_files(handle: Handle, name: str, may_read: FileCheck | None) -> list[L
     keyed.sort(key=lambda pair: pair[0])
     # While gzip compresses a file, both files exist, and the compressed one is not complete.
     plain = {file.name for _, file in keyed if not file.is_compressed}
-    files = [one for _, one in keyed if not (one.is_compressed and one.name.removesuffix(".gz") in plain)]
+    files = [file for _, file in keyed if not (file.is_compressed and file.name.removesuffix(".gz") in plain)]
     return files[:MAX_FILES]
 
 

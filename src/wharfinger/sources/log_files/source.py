@@ -250,7 +250,7 @@ class Logs(Watched[TreeWatch], Source):
         notes = list(selection.notes)
         files = {piece.file for piece in selection.pieces}
         if not selection.closed and any(
-            one.is_compressed and log.content(at).more for at, one in enumerate(log.files) if one in files
+            file.is_compressed and log.content(at).more for at, file in enumerate(log.files) if file in files
         ):
             notes.append(
                 f"This log is compressed: what is after {MAX_INFLATED_BYTES >> 20} MiB, or damaged, is left out."
