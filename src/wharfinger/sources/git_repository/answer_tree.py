@@ -144,7 +144,7 @@ class TreeAnswer(GitAnswer):
         oid, _, number = key.partition(".")
         if len(oid) == self.repository.private_directory.oid_length and number.isdecimal() and len(number) < 10:
             try:
-                # `fromhex` refuses all that is not the name of an object, such as a revision.
+                # `fromhex` refuses what is not hexadecimal, such as the name of a branch.
                 if (await self.objects.info(bytes.fromhex(oid).hex())).kind == "tree":
                     return oid, int(number)
             except (LookupError, ValueError):
