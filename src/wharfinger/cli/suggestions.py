@@ -57,8 +57,8 @@ async def suggest_names(
     """Add a suggestion to the error of a request whose name the server does not know.
 
     `lists` are pairs: a method of the client that lists items, and the attribute of an item that contains its name. If
-    no name is similar, the first names are listed; without `list_all`, nothing is added. Names that do not arrive in
-    time are not considered.
+    no name is similar, the first names are listed. Without `list_all`, the names are URIs, and none are listed. Names
+    that do not arrive in time are not considered.
     """
     from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError
 
@@ -70,10 +70,11 @@ async def suggest_names(
         names = await list_names(lists)
         # A window of an existing resource is not an unknown name.
         if names and name not in names and name.partition("?")[0] not in names:
-            suggestion = "" if list_all else uri_ending_with(name, names) or nearest(name, names, URI_SIMILARITY)
-            advice = f"Did you mean {suggestion!r}?" if suggestion else ""
             if list_all:
                 advice = name_suggestion(name, names).strip()
+            else:
+                uri = uri_ending_with(name, names) or nearest(name, names, URI_SIMILARITY)
+                advice = f"Did you mean {uri!r}?" if uri else ""
             if advice:
                 error.add_note(advice)
         raise

@@ -86,22 +86,22 @@ class ServerStderr:
 def cause_in(lines: Iterable[str], message: str) -> list[str]:
     """Find the cause of an error in a server's standard error, and return the lines to show, if any.
 
-    If the message has a reference, the cause is the traceback after the last line with it, or this line itself if no
-    traceback follows. Such a traceback is shown only if it has frames of the author. Without a reference, the cause is
+    If the message has a reference, the cause is the traceback after the last line with that reference, if the traceback
+    has frames of the author. If no traceback follows, the line itself is the cause. Without a reference, the cause is
     the last traceback. Of a traceback, the author's frames and the exceptions are shown.
     """
     lines = list(lines)
     reference = _REFERENCE.search(message)
     if reference is None:
         return _without_repetition([line for part in _tracebacks(lines)[-1:] for line in part], message)
-    number = next((index for index in reversed(range(len(lines))) if reference[1] in lines[index]), None)
-    if number is None:
+    found_at = next((index for index in reversed(range(len(lines))) if reference[1] in lines[index]), None)
+    if found_at is None:
         return []
-    later_lines = lines[number + 1 :]
+    later_lines = lines[found_at + 1 :]
     end = next((index for index, line in enumerate(later_lines) if _LOG_LINE.match(line)), len(later_lines))
     traceback_lines = [line for part in _tracebacks(later_lines[:end])[:1] for line in part]
     if not traceback_lines:
-        return [_LOG_LINE.sub("", lines[number])]
+        return [_LOG_LINE.sub("", lines[found_at])]
     unrepeated = _without_repetition(traceback_lines, message)
     # Without a frame of the author, the message is enough: a wrong return value has no traceback.
     return unrepeated if any(line.startswith('File "') for line in unrepeated) else []

@@ -102,7 +102,7 @@ def add(
             print_line(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
             return
         if path is None:
-            commands = add_commands(host, project, key, server, replace=current_entry is not None)
+            commands = add_commands(host, project, key, server, name_is_taken=current_entry is not None)
         new_text = "" if commands else file.with_entry(key, new_entry)
         verb, next_step = "Added" if current_entry is None else "Replaced", kind.after_add
     if dry_run:
@@ -122,11 +122,11 @@ def add(
     print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {next_step}.")
 
 
-def restore(file: HostFile, key: str, entry: dict[str, Any]) -> bool:
+def restore(file: HostFile, key: str, old_entry: dict[str, Any]) -> bool:
     """Write an entry again if the host's command has removed it, and return whether that was necessary."""
     if file.find(key) is not None:
         return False
-    file.write(file.with_entry(key, entry))
+    file.write(file.with_entry(key, old_entry))
     return True
 
 
@@ -166,12 +166,12 @@ def read_target(
     file, attribute = split_place(first)
     if len(words) == 1 and file.endswith(".py") and Path(file).is_file():
         place = f"{Path(file).absolute()}:{attribute}" if attribute else str(Path(file).absolute())
-        run = (*own_command(), "run", "--stdio", place)
-        return LocalServer(run, parse_pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
+        server_command = (*own_command(), "run", "--stdio", place)
+        return LocalServer(server_command, parse_pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
     published = [absolute_source(ctx, word) for word in words]
     name = slug(*(label for label, _ in published))
-    run = (*own_command(), "serve", "--stdio", *(word for _, word in published))
-    return LocalServer(run, parse_pairs(ctx, env, "=")), name
+    server_command = (*own_command(), "serve", "--stdio", *(word for _, word in published))
+    return LocalServer(server_command, parse_pairs(ctx, env, "=")), name
 
 
 def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:

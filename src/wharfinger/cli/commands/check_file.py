@@ -22,7 +22,7 @@ __all__ = ["check"]
 
 FETCH_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
-"""The maximum time for a source to close, after its `patience` is over."""
+"""The maximum time for a source to close, after its time to answer (`patience`) is over."""
 
 
 @click.command(
@@ -117,8 +117,8 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
     for prepared, thread in zip(sources, threads, strict=True):
         thread.join(max(0.0, began + prepared.source.patience + CLOSE_SECONDS - time.monotonic()))
     # A source without an entry in `problems` has not answered.
-    silent = [f"{prepared.name} does not answer within {prepared.source.patience:g} s." for prepared in sources]
-    return [problem for number, text in enumerate(silent) if (problem := problems.get(number, text))]
+    silences = [f"{prepared.name} does not answer within {prepared.source.patience:g} s." for prepared in sources]
+    return [problem for number, silence in enumerate(silences) if (problem := problems.get(number, silence))]
 
 
 def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:

@@ -78,10 +78,10 @@ def configurations() -> list[HostConfiguration]:
 
     user_files = {user_file(host): (name, host.title) for name, host in HOSTS.items()}
     projects = {Path(host.project): ("", f"{host.title}, this folder") for host in HOSTS.values() if host.project}
-    described = {**user_files, **{file: names for file, names in projects.items() if file not in user_files}}
+    headings = {**user_files, **{file: heading for file, heading in projects.items() if file not in user_files}}
     configured: list[HostConfiguration] = []
     for file in sorted(config_files(), key=lambda file: file not in user_files):
-        host, title = described.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
+        host, title = headings.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
         try:
             configured.append(HostConfiguration(host, title, file, servers_in(file, all_entries=True), ""))
         except FileNotFoundError:

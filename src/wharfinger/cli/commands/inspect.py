@@ -52,8 +52,8 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
     started = time.perf_counter()
 
     async def work(client: Client) -> InspectedServer:
-        connected = time.perf_counter() - started
-        inspected = await examine(client, target, connected)
+        connect_seconds = time.perf_counter() - started
+        inspected = await examine(client, target, connect_seconds)
         if no_probe or connection.revision is not None:
             return inspected
         supported, unsupported = await probe_revisions(ctx, target, connection, client.revision)
@@ -85,7 +85,7 @@ class ListTiming(NamedTuple):
 
 
 class InspectedServer(NamedTuple):
-    """The facts about a server; times are in seconds."""
+    """The facts about a server; `round_trips` are in seconds."""
 
     target: str
     transport: str
@@ -96,11 +96,11 @@ class InspectedServer(NamedTuple):
     instructions: str | None
     capabilities: t.ServerCapabilities
     lists: dict[str, ListTiming]
-    connect: float
+    connect_seconds: float
     round_trips: tuple[float, ...]
 
 
-async def examine(client: Client, target: Target, connected: float) -> InspectedServer:
+async def examine(client: Client, target: Target, connect_seconds: float) -> InspectedServer:
     """List everything and measure the round trips of an open client."""
     capabilities = client.capabilities
     listings: dict[str, tuple[object, Callable[[], AsyncIterable[object]]]] = {
@@ -121,7 +121,7 @@ async def examine(client: Client, target: Target, connected: float) -> Inspected
         instructions=client.instructions,
         capabilities=capabilities,
         lists=lists,
-        connect=connected,
+        connect_seconds=connect_seconds,
         round_trips=tuple(trips),
     )
 
@@ -171,7 +171,7 @@ def as_object(inspected: InspectedServer) -> dict[str, Any]:
             for kind, timing in inspected.lists.items()
         },
         "timings": {
-            "connectMs": milliseconds(inspected.connect),
+            "connectMs": milliseconds(inspected.connect_seconds),
             "roundTripMs": [milliseconds(trip) for trip in inspected.round_trips],
         },
     }
@@ -213,7 +213,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
         ("Can do", ", ".join(abilities(inspected.capabilities)) or "declares nothing"),
         ("Extensions", ", ".join(extensions)),
         *listed,
-        ("Connected", f"in {duration(inspected.connect)}"),
+        ("Connected", f"in {duration(inspected.connect_seconds)}"),
         ("Round trip", f"{duration(trips[len(trips) // 2])} (median of {len(trips)})" if trips else ""),
         *((("Instructions", instructions[0]), *(("", line) for line in instructions[1:])) if instructions else ()),
     ]

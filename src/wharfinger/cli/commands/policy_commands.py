@@ -163,9 +163,9 @@ def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
 
 
 def rules_in(file: str) -> Policy:
-    """Return the policy in a policy file, or in a server's file, which has rules or names a policy file.
+    """Return the policy in a policy file, or that of a server's file, which contains rules or names a policy file.
 
-    A file without all of these gives an empty policy. The tests of the policy are not run.
+    A server's file with neither gives an empty policy. The tests of the policy are not run.
 
     Raises:
         WharfingerError: the file cannot be used.
@@ -345,7 +345,7 @@ def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
             values |= {"email": value, "email_verified": True}
         elif selector.field in ("sub", "client"):
             values[selector.field] = value
-        elif selector.field != "signed-in":
+        elif selector.field != "signed-in":  # which needs no claim: `someone` is signed in
             raise click.UsageError(f"--as {word}: write --scope for scopes, and anyone or local alone.", ctx)
     return values
 

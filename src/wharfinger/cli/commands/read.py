@@ -95,7 +95,7 @@ def print_remarks(remarks: Iterable[ResourceContents]) -> None:
 
 
 async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIterator[bytes]:
-    """Yield the bytes of the contents, and then of each window that follows them. Print the other remarks.
+    """Yield the bytes of the contents, and then of each window that follows. Print remarks that name no next window.
 
     Raises:
         CommandError: the server names a window twice, which would have no end.
@@ -103,7 +103,7 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
     from wharfinger.cli.error_report import CommandError
     from wharfinger.sources.windows.window import is_continuation
 
-    read: set[str] = set()
+    read_uris: set[str] = set()
     while True:
         contents, remarks = split_remarks(contents)
         yield b"".join(map(bytes_of, contents))
@@ -111,9 +111,9 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
         next_window = next(filter(is_continuation, remarks), None)
         if next_window is None:
             return
-        if next_window.uri in read:
+        if next_window.uri in read_uris:
             raise CommandError(f"The server names the window {next_window.uri} twice, so the resource has no end.")
-        read.add(next_window.uri)
+        read_uris.add(next_window.uri)
         contents = (await client.read_resource(next_window.uri)).result.contents
 
 

@@ -65,14 +65,16 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
     server = load(place, dev)
     set_record(ctx, server, stdio=False)
     set_policy(ctx, server, policy, report_only)
-    rules = ("--policy", os.path.abspath(policy), *(["--policy-report-only"] if report_only else ())) if policy else ()
-    return serve_with_banner(settings, place, server, verbosity, rules, dev=dev)
+    policy_options: tuple[str, ...] = ()
+    if policy:
+        policy_options = ("--policy", os.path.abspath(policy), *(["--policy-report-only"] if report_only else ()))
+    return serve_with_banner(settings, place, server, verbosity, policy_options, dev=dev)
 
 
 def run_reloading(place: str) -> int:
     """Run this command line in a child process, which is restarted when a file changes.
 
-    Visitors of the page stay signed in.
+    A private folder keeps the visitors of the page signed in when the child is restarted.
     """
     from tempfile import TemporaryDirectory
 
@@ -114,9 +116,15 @@ def stdout_to_stderr() -> Generator[None]:
 
 
 def serve_with_banner(
-    settings: HttpSettings, place: str, server: Server, verbosity: Verbosity, rules: tuple[str, ...], *, dev: bool
+    settings: HttpSettings,
+    place: str,
+    server: Server,
+    verbosity: Verbosity,
+    policy_options: tuple[str, ...],
+    *,
+    dev: bool,
 ) -> int:
-    """Serve over HTTP with the banner. `rules` are the options that name the policy."""
+    """Serve over HTTP with the banner."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.banner import PublishedSource, make_banner
     from wharfinger.cli.render.formatting import slug
@@ -128,8 +136,8 @@ def serve_with_banner(
     label = slug(server.info.name, fallback="server")
     absolute = (f"{file}:{name}" if name else file) if file else place
     target: tuple[str, ...] = (absolute,) if file else ("--", *program, "run", "--stdio", place)
-    if rules:
-        target = ("--name", label, "--", *program, "run", "--stdio", *rules, absolute)
+    if policy_options:
+        target = ("--name", label, "--", *program, "run", "--stdio", *policy_options, absolute)
     uri = next((uri for uri, _ in server.resources.static.items()), "")
 
     def banner(address: ServerAddress) -> Banner:

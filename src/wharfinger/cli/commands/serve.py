@@ -151,7 +151,7 @@ def build(
     rest = dict(ctx.params)
     words, no_tools, no_search = rest.pop("words"), rest.pop("no_tools"), rest.pop("no_search")
     allow_query, name, demo = rest.pop("allow_query"), rest.pop("name"), rest.pop("demo")
-    rules, report_only = rest.pop("policy"), rest.pop("policy_report_only")
+    policy_file, report_only = rest.pop("policy"), rest.pop("policy_report_only")
     options = {option: rest.pop(option) for option in SOURCE_OPTIONS}
     settings = choose_transport(ctx, **rest)
     if not words and not demo:
@@ -175,13 +175,13 @@ def build(
     if demo:
         words = (copy_demo(ctx, stack, words),)
     source_options = {option: value for option, value in options.items() if is_given(value)}
-    if rules or INLINE in ctx.meta:  # every caller gets the name, which would otherwise contain all labels
+    if policy_file or INLINE in ctx.meta:  # every caller gets the name, which would otherwise contain all labels
         name = name or "wharfinger"
     server, sources = make_server(
         words, source_options, name=name, tools=not no_tools, search=not no_search, query=allow_query
     )
     if policy:
-        set_policy(ctx, server, rules, report_only)
+        set_policy(ctx, server, policy_file, report_only)
     return settings, server, sources
 
 

@@ -82,20 +82,20 @@ def make_banner(
         live: a URI to watch in an example, or an empty string if no resource changes.
         remark: a remark on `target`.
     """
-    url, token = address.mcp, address.header_env
+    url, token_env = address.mcp, address.header_env
     code, editor, cursor = SIGN_IN if address.issuers else ("", "", "")
     stdio = "; ".join(filter(None, ("its file takes stdio only", remark)))
-    header = f' --header "Authorization: Bearer ${token}"' if token else ""
+    header = f' --header "Authorization: Bearer ${token_env}"' if token_env else ""
     claude = shlex.join(("claude", "mcp", "add", "--transport", "http", name, url)) + header
-    client = ("--token-env", token) if token else ()
+    client_options = ("--token-env", token_env) if token_env else ()
     rows = [
         UsageLine("Claude Code", claude, code),
         UsageLine(
             "VS Code",
-            ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token, {"type": "http"})}}),
+            ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token_env, {"type": "http"})}}),
             editor,
         ),
-        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token, {})}}), cursor),
+        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token_env, {})}}), cursor),
     ]
     if address.issuers and url.startswith("https:"):
         rows.append(UsageLine("Claude Desktop", url, "(add it in Settings, Connectors; it must be public)"))
@@ -104,10 +104,10 @@ def make_banner(
         rows.append(UsageLine("Claude Desktop", add, f"({stdio})", about_content=True))
     login = f"{shlex.join((*program, 'auth', 'login', url))} && " if address.issuers else ""
     if live:
-        watch = shlex.join((*program, "watch", *client, url, live))
+        watch = shlex.join((*program, "watch", *client_options, url, live))
         rows.append(UsageLine("See it live", login + watch, about_content=True))
     else:
-        rows.append(UsageLine("See it", login + shlex.join((*program, "ls", *client, url))))
+        rows.append(UsageLine("See it", login + shlex.join((*program, "ls", *client_options, url))))
     return Banner(name, tuple(published), address, tuple(rows), program)
 
 

@@ -80,9 +80,9 @@ def item_lists(banner: Banner, items: PageItems) -> str:
     def shown(text: str) -> str:
         return escape(escape_controls(text if len(text) <= NAME_CHARACTERS else text[: NAME_CHARACTERS - 1] + "…"))
 
-    client = ("--token-env", banner.address.header_env) if banner.address.header_env else ()
+    client_options = ("--token-env", banner.address.header_env) if banner.address.header_env else ()
     url = urlsplit(banner.address.page)
-    open_to_all = not client and not banner.address.issuers
+    open_to_all = not client_options and not banner.address.issuers
     linked = open_to_all and (url.scheme == "https" or is_loopback(url.hostname or ""))
     parts: list[str] = []
     for title, listed, more, verb in (
@@ -94,7 +94,7 @@ def item_lists(banner: Banner, items: PageItems) -> str:
         parts.append(f"<h2>{title}</h2>")
         for item in listed:
             facts = ", ".join(shown(fact) for fact in (item.kind, item.size) if fact)
-            command = shlex.join((*banner.program, verb, *client, banner.address.mcp, item.uri))
+            command = shlex.join((*banner.program, verb, *client_options, banner.address.mcp, item.uri))
             if verb == "complete":
                 command += f" {shlex.join(variables_of(item.uri)[:1])}"
             name = shown(item.title)
@@ -105,7 +105,7 @@ def item_lists(banner: Banner, items: PageItems) -> str:
                 f"<code>{escape(escape_controls(item.uri))}</code><code>{escape(escape_controls(command))}</code></details>"
             )
         if more:
-            command = shlex.join((*banner.program, "ls", f"--{title.lower()}", *client, banner.address.mcp))
+            command = shlex.join((*banner.program, "ls", f"--{title.lower()}", *client_options, banner.address.mcp))
             parts.append(f"<p>{escape(more)}:</p><code>{escape(escape_controls(command))}</code>")
     if not items.complete:
         parts.append("<p>The lists are incomplete: the server answered with an error, or not in time.</p>")

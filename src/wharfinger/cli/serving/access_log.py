@@ -36,9 +36,9 @@ class AccessLog:
 
     def follow(self, server: Server) -> None:
         """Log the reads, calls, clients and changes of a server."""
-        for method, describe in SUBJECTS.items():
-            server.methods.add_middleware(self._call_middleware(*describe), (method,), outermost=True)
-        for method in FIRST_METHODS:
+        for method, (verb, subject) in SUBJECTS.items():
+            server.methods.add_middleware(self._call_middleware(verb, subject), (method,), outermost=True)
+        for method in FIRST_METHODS:  # of these, `initialize` begins a session, and each session is logged
             server.methods.add_middleware(
                 self._client_middleware(again=method == "initialize"), (method,), outermost=True
             )

@@ -106,8 +106,8 @@ async def first_items(listing: AsyncIterable[Any]) -> tuple[tuple[PageItem, ...]
             page_items.append(item_of(listed))
         if number > COUNTED_ITEMS:
             break
-    hidden_items = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
-    more = "" if hidden_items <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{hidden_items:,} more"
+    hidden_count = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
+    more = "" if hidden_count <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{hidden_count:,} more"
     return tuple(page_items), more
 
 

@@ -84,10 +84,10 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     lines: list[str] = []
     for prepared in sources[:NAMED_SOURCES]:
         source = prepared.source
-        family = (type(source), source.uri.partition(":")[0])
-        kind = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.description})"
-        lines.append(f"- {explained(source, parameters=family not in explained_kinds)}{kind}")
-        explained_kinds.add(family)
+        kind = (type(source), source.uri.partition(":")[0])
+        remark = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.description})"
+        lines.append(f"- {explained(source, parameters=kind not in explained_kinds)}{remark}")
+        explained_kinds.add(kind)
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
     files = all(prepared.parsed.kind is FILES for prepared in sources)

@@ -116,16 +116,16 @@ def host_arguments(
     options: list[str] = ["-f", str(server_file.absolute())] if server_file else []
     if params["policy"]:
         options += ["--policy", os.path.abspath(params["policy"])]
-    for choice in HOST_OPTIONS:
-        option, value = flag_of(choice), params[choice]
+    for option in HOST_OPTIONS:
+        flag, value = flag_of(option), params[option]
         if value is True:
-            options.append(option)
+            options.append(flag)
         elif is_given(value):
             if isinstance(value, tuple):
                 values = cast("tuple[str, ...]", value)
             else:
                 values = (f"{value:g}" if isinstance(value, float) else str(value),)
-            options += [word for text in values for word in (option, text)]
+            options += [word for text in values for word in (flag, text)]
     if not options and not any(word.startswith(("https:", "http:")) for word in words):
         return (*name, *words)
     label = params["name"] or slug(*(source.name for source in sources))

@@ -82,18 +82,18 @@ COMMANDS = {
 
 
 def add_commands(
-    host: str, project: bool, name: str, server: LocalServer | RemoteServer, *, replace: bool
+    host: str, project: bool, name: str, server: LocalServer | RemoteServer, *, name_is_taken: bool
 ) -> list[Words]:
     """Return the commands that add a server, or none if the file has to be edited instead.
 
-    `replace` says whether the host already has a server of this name.
+    If the host already has a server of this name, its server is replaced.
     """
     row, program = COMMANDS.get(host), program_path(host)
     words = row.add(project, name, server) if row and program else None
     if row is None or words is None:
         return []
-    first = [] if row.replaces or not replace else remove_commands(host, project, name)
-    return [*first, (program, *words)]
+    removal = remove_commands(host, project, name) if name_is_taken and not row.replaces else []
+    return [*removal, (program, *words)]
 
 
 def remove_commands(host: str, project: bool, name: str) -> list[Words]:

@@ -26,7 +26,7 @@ YES, NO = frozenset(("y", "yes", "true", "1")), frozenset(("n", "no", "false", "
 
 
 class FormDeclined(Exception):
-    """The person declined, with Ctrl-D, an answer or a line that is too long, or the terminal was closed."""
+    """The person declined by an answer or Ctrl-D, a typed line is too long, or the terminal was closed."""
 
 
 class TerminalForms:
