@@ -34,8 +34,9 @@ class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     """The authorization server that issues tokens for an MCP server.
 
     `server` is the URL of the MCP server. `resource` is the member of its metadata; None if it publishes no metadata
-    (2025-03-26). `scopes` are those that its answer requires or, if it names none, those in its metadata. `assumed` is
-    true if the authorization server has no metadata either, and the default endpoints of 2025-03-26 are used.
+    (2025-03-26). `scopes` are those in the challenge of the MCP server or, if the challenge names none, those in its
+    metadata. `assumed` is true if the authorization server has no metadata either, and the default endpoints of
+    2025-03-26 are used.
     """
 
     server: str

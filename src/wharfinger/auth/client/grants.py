@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 MAX_TOKEN_CHARACTERS = 16 * 1024
+MAX_EXPIRY_SECONDS = 1e10
+"""A larger `expires_in` (300 years) is ignored, as infinity is."""
 OFFLINE_ACCESS = "offline_access"
 
 
@@ -274,7 +276,7 @@ def _expiry_time(tokens: _Tokens, now: float) -> float | None:
         seconds = float(tokens.expires_in or 0)
     except ValueError:
         return None
-    return now + seconds if 0 < seconds < 1e10 else None
+    return now + seconds if 0 < seconds < MAX_EXPIRY_SECONDS else None
 
 
 def resource_and_scope(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:

@@ -7,8 +7,8 @@ ensures that concurrent requests obtain or renew a token only once. After a refu
 2. After a 401 that asks for no other scopes, renew the token, once.
 3. Obtain a new token, with more scopes if the server asks for them.
 
-A 403 is an error if all scopes that the server asks for were granted or requested before, as is a 401 for a token
-without a refresh token that was just issued: a new token would not help.
+Two refusals are errors, because a new token would not help: a 403 that asks only for scopes that were granted or
+requested before, and a 401 for a token that was just issued and has no refresh token.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ __all__ = ["Obtain", "TokenManager"]
 RENEW_EARLY_SECONDS = 30.0
 """How long before its expiry a token is renewed; at most a quarter of its lifetime."""
 JUST_ISSUED_SECONDS = 30.0
-"""A server that refuses a token so soon after it was issued would refuse the next one as well. A token with a refresh
-token is renewed first; if the new one is refused too, a sign-in follows, since a session may have been ended."""
+"""If a server refuses a token so soon after it was issued, it would refuse the next one as well, and the refusal is an
+error. A token with a refresh token is renewed instead. If the renewed token is refused too, a sign-in follows, since
+the session may have been ended."""
 AUTHORIZATION_WINDOW_SECONDS = 60.0
 """In this time there are at most `MAX_AUTH_RETRIES` authorizations for one server."""
 

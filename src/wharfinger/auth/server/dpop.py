@@ -57,10 +57,10 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
             warnings.simplefilter("ignore", SecurityWarning)  # about EdDSA, which clients still write
             key = jwk.import_key(cast("Any", public))
             claims: Mapping[str, Any] = jwt.decode(proof, key, algorithms=[header["alg"]]).claims
-        own_thumbprint = key.thumbprint()
+        proof_thumbprint = key.thumbprint()
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
         raise invalid("it is not signed with the key in its header") from None
-    if not hmac.compare_digest(own_thumbprint.encode(), thumbprint.encode("utf-8", "replace")):
+    if not hmac.compare_digest(proof_thumbprint.encode(), thumbprint.encode("utf-8", "replace")):
         raise invalid("its key is not the one that the token is bound to")
     if claims.get("htm") != method or _normalize_url(claims.get("htu")) != _normalize_url(url):
         raise invalid(f"htm and htu must be {method} and {url}")
