@@ -1,8 +1,7 @@
 """The output of a command as a resource.
 
 The command runs without a shell, bounded in output and time. The processes that it started are ended with it, unless
-they left its process group.
-Everyone who may read the resource can run the command.
+they left its process group. Everyone who may read the resource can run the command.
 """
 
 from __future__ import annotations
@@ -82,9 +81,9 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches (more if the command takes over half of it). For nearly as
-            long, reads return the last result and do not run the command. Without `every`, the resource cannot be
-            watched.
+        every: Seconds between runs while a client watches (more if a run takes over half of this time). For nearly as
+            long after a run began, reads return its result and do not run the command. Without `every`, the resource
+            cannot be watched.
         timeout: Seconds after which the command is ended, with its process group.
         max_bytes: Bytes of output after which the command is ended.
         cwd: The folder in which the command runs. Default: the current one.
@@ -291,8 +290,9 @@ class _SharedRun:
 
 def _decode_output(run: Run) -> mime.Decoded | None:
     """Decode the output as text. If it was cut within a character, that character is dropped."""
-    for end in range(len(run.output), max(len(run.output) - 4 if run.cut else len(run.output) - 1, -1), -1):
-        if decoded := mime.decode_text(run.output[:end]):
+    most = min(3, len(run.output)) if run.cut else 0  # a character has at most four bytes
+    for dropped in range(most + 1):
+        if decoded := mime.decode_text(run.output[: len(run.output) - dropped]):
             return decoded
     return None
 

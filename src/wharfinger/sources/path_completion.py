@@ -52,7 +52,7 @@ def _complete_deeper(
     """Return the files and directories below `parts` whose name contains the typed text, found in `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
     paths: list[str] = []
-    entries = tree.walk(TreePosition(True, parts) if parts else None, view)
+    entries = tree.walk(TreePosition(is_directory=True, parts=parts) if parts else None, view)
     try:
         for number, entry in enumerate(entries):
             if entry.parts[: len(parts)] != parts or len(paths) >= limit:

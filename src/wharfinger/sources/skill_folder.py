@@ -289,19 +289,19 @@ class Skills(Watched[TreeWatch], Source):
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
         """Return at most `limit` skills after the key, and the key of the next page."""
         found: list[Skill] = []
-        files = size = 0
+        file_count = byte_count = 0
         directories = self._skill_directories()
-        for at in range(_index_after(directories, after), len(directories)):
-            if len(found) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
-                return found, write_key(TreePosition(True, directories[at - 1]))
+        for index in range(_index_after(directories, after), len(directories)):
+            if len(found) >= limit or file_count >= PAGE_FILES or byte_count >= PAGE_BYTES:
+                return found, write_key(TreePosition(is_directory=True, parts=directories[index - 1]))
             try:
-                skill = self._skill(directories[at])
+                skill = self._skill(directories[index])
             except _UnusableSkill as error:
-                self._report(directories[at], str(error))
+                self._report(directories[index], str(error))
                 continue
             found.append(skill)
-            files += len(skill.resources)
-            size += sum(file.size for file in skill.resources if not isinstance(file, str))
+            file_count += len(skill.resources)
+            byte_count += sum(file.size for file in skill.resources if not isinstance(file, str))
         return found, None
 
     def skill(self, uri: str) -> Skill:
@@ -328,7 +328,8 @@ class Skills(Watched[TreeWatch], Source):
         skill_file = self._skill_file(parts)
         files: list[SkillResource] = []
         size = 0
-        entries = self.files.tree.walk(TreePosition(True, parts)) if parts else self.files.tree.walk()
+        tree = self.files.tree
+        entries = tree.walk(TreePosition(is_directory=True, parts=parts)) if parts else tree.walk()
         try:
             for entry in entries:
                 if entry.parts[: len(parts)] != parts:
@@ -388,7 +389,7 @@ class Skills(Watched[TreeWatch], Source):
         self.files.tree.listed_at = time.monotonic()
         for index in range(_index_after(directories, after), len(directories)):
             if len(resources) >= limit:
-                return resources, write_key(TreePosition(True, directories[index - 1]))
+                return resources, write_key(TreePosition(is_directory=True, parts=directories[index - 1]))
             try:
                 resources.append(self.files.stat(self.files.uri_of((*directories[index], SKILL_FILE))))
             except ResourceNotFound:
@@ -458,8 +459,9 @@ class Skills(Watched[TreeWatch], Source):
         for resource, name in zip(folders, names[first:], strict=False):
             # With the slash, `stat` accepts only a directory; the URI of its resource has no slash.
             resource.uri = self.files.uri_of((*parts, name))
-        more = first + limit < len(names)
-        return folders, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
+        if first + limit >= len(names):
+            return folders, None
+        return folders, write_key(TreePosition(is_directory=True, parts=(names[first + limit - 1],)))
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return the paths of skills that begin with `value`, then those that contain it."""

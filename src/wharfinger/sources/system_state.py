@@ -33,7 +33,7 @@ POLL_SECONDS = 2.0
 CACHE_SECONDS = 0.5
 """Time for which all readers share a measurement."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
-MAX_NAME_LENGTH = 64
+MAX_NAME_CHARACTERS = 64
 """Maximum number of characters of the name of a process, user or disk."""
 
 
@@ -236,7 +236,7 @@ def _disks(machine: _Machine) -> dict[str, Any]:
         except OSError:  # not permitted, or removed
             continue
         devices.add("" if disk is None else disk.device)
-        facts = {"place": shown(place[:MAX_NAME_LENGTH]), "kind": "" if disk is None else disk.fstype}
+        facts = {"place": shown(place[:MAX_NAME_CHARACTERS]), "kind": "" if disk is None else disk.fstype}
         disks.append(facts | {"total": usage.total, "used": usage.used, "free": usage.free, "percent": usage.percent})
     return {"disks": disks}
 
@@ -258,8 +258,8 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         resident_bytes = memory.rss if memory else 0
         rows.append({
             "pid": info["pid"],
-            "name": shown((info["name"] or "")[:MAX_NAME_LENGTH]),
-            "user": shown((info["username"] or "")[:MAX_NAME_LENGTH]),
+            "name": shown((info["name"] or "")[:MAX_NAME_CHARACTERS]),
+            "user": shown((info["username"] or "")[:MAX_NAME_CHARACTERS]),
             "cpu_percent": round(max(0.0, seconds - before) / max(now - at, 0.1) * 100, 1),
             "memory": resident_bytes,
             "memory_percent": round(resident_bytes / total * 100, 1),

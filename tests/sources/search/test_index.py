@@ -647,7 +647,7 @@ def test_an_index_with_mostly_removed_documents_is_rebuilt(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_store, "MAX_ORPHANS", 2)
-    monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
+    monkeypatch.setattr(indexing, "MIN_PAUSE_SECONDS", 0.02)
     shelf = Shelf(one="text 0")
 
     async def main() -> None:
@@ -668,7 +668,7 @@ def test_documents_without_a_version_are_reread_only_after_an_interval(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a remote source without versions would send all of its texts for each walk."""
-    monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
+    monkeypatch.setattr(indexing, "MIN_PAUSE_SECONDS", 0.02)
 
     class UnversionedShelf(Shelf):
         walks = 0
@@ -736,7 +736,7 @@ def test_a_search_stops_at_the_time_limit_and_reports_unread_documents(
 def test_a_watch_updates_the_index_before_the_next_walk(
     tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "WALK_SECONDS", 3600.0)
+    monkeypatch.setattr(indexing, "MIN_PAUSE_SECONDS", 3600.0)
     root = tmp_path / "charts"
     root.mkdir()
     (root / "log.txt").write_text("alpha")

@@ -112,6 +112,7 @@ class DocumentFiles:
             uri, query.base, f"text{format.suffix}", BytesContent(text.encode()), query.window, meta=meta
         )
         first = contents[0]
+        # Name the pages after and before these, unless the next window is still in these pages.
         if not query.whole and query.window is None and first.meta is not UNSET and NEXT not in first.meta:
             last = query.last or pages.count
             width = last - query.first + 1

@@ -27,6 +27,8 @@ __all__ = ["example", "read_docx"]
 
 MAX_COLUMNS = 1_000
 """Maximum number of columns that one cell may span. A file can state any number."""
+MAX_LIST_DEPTH = 8
+"""The deepest level of a list in Word (0 is the first). A file can state any number."""
 MAX_STYLE_DEPTH = 20
 """Maximum number of styles that are examined for one style: itself, and those that it inherits from."""
 
@@ -162,7 +164,11 @@ class _Body:
             breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
             if properties.find(qn("w:sectPr")) is not None:
                 breaks_after = next(self.section_kinds, "continuous") != "continuous"
-            mark = "#" * level or ("#" if style.is_title else "  " * min(depth, 8) + "-" if is_item else "")
+            mark = ""
+            if level or style.is_title:
+                mark = "#" * max(level, 1)
+            elif is_item:
+                mark = "  " * min(depth, MAX_LIST_DEPTH) + "-"
             if text.strip() and mark:
                 words = text.lstrip()
                 breaks = _BREAK * text[: -len(words)].count(_BREAK)  # the mark belongs to the words after them

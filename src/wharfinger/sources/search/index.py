@@ -194,15 +194,16 @@ class SearchIndex:
         """Return why some documents are indexed only by name or in part. Returns an empty string if all are whole."""
         assert self._server is not None
         visible = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
-        _, partly = await self._server.pool.run(owner, store.count, visible)
-        if not partly:
+        _, incomplete_count = await self._server.pool.run(owner, store.count, visible)
+        if not incomplete_count:
             return ""
+        is_one = incomplete_count == 1
         why = (
             f"the index is full ({self._max_size / MIB:,g} MiB)"
             if indexing.progress.full
-            else ("it is very large or cannot be read" if partly == 1 else "they are very large or cannot be read")
+            else f"{'it is' if is_one else 'they are'} very large or cannot be read"
         )
-        documents = "1 document is" if partly == 1 else f"{partly:,} documents are"
+        documents = "1 document is" if is_one else f"{incomplete_count:,} documents are"
         return f"{documents} indexed only by name or in part: {why}."
 
 

@@ -65,24 +65,25 @@ class IndexedSearch:
             sqlite3.DatabaseError: the index is damaged.
         """
         max_rows = max(MAX_CANDIDATES, self._limit)
-        rows, weighted, counts = self._store.find(query, self._filters, max_rows)
-        ranking = Ranking(weighted, self._limit)
-        read = self._read(rows, ranking)
+        rows, weighted_query, counts = self._store.find(query, self._filters, max_rows)
+        ranking = Ranking(weighted_query, self._limit)
+        tried = self._read(rows, ranking)
         late = time.monotonic() > self._deadline
-        read_all = len(query.words) == 1 and read == len(rows) and not (self._down or self._unreadable)
+        # With several words, the rows leave out documents that have too few of them.
+        all_read = len(query.words) == 1 and tried == len(rows) and not (self._down or self._unreadable)
         states = zip(query.words, counts, ranking.seen, strict=True)
-        unseen = [word for word, count, seen in states if not seen and (read_all or self._is_unknown(word, count))]
+        unseen = [word for word, count, seen in states if not seen and (all_read or self._is_unknown(word, count))]
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
         corrected, remark = correct(query, unknown, self._nearest_spelling)
         if corrected != query:
-            rows, weighted, _ = self._store.find(corrected, self._filters, max_rows)
-            ranking = Ranking(weighted, self._limit)
-            read = self._read(rows, ranking)
+            rows, weighted_query, _ = self._store.find(corrected, self._filters, max_rows)
+            ranking = Ranking(weighted_query, self._limit)
+            tried = self._read(rows, ranking)
             late = time.monotonic() > self._deadline
         hits = ranking.hits(self._reader, self._deadline)
         hits.remark = remark or hits.remark
         if late:
-            unread = len(rows) - read
+            unread = len(rows) - tried
             documents = (
                 f"{unread:,} more documents that may match were not read"
                 if unread
@@ -103,12 +104,12 @@ class IndexedSearch:
         rows = sorted(rows, key=lambda row: SECONDARY_PENALTY * is_secondary(row.title) - row.promise)
         quick_until = time.monotonic() + QUICK_SECONDS
         enough = ENOUGH_FACTOR * self._limit
-        read = 0
+        tried = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._deadline or (ranking.added >= enough and (now > quick_until or read >= MIN_READ_DOCUMENTS)):
+            if now > self._deadline or (ranking.added >= enough and (now > quick_until or tried >= MIN_READ_DOCUMENTS)):
                 break
-            read += 1
+            tried += 1
             source = self._sources.get(row.source)
             if source is None or row.source in self._down:
                 continue
@@ -119,7 +120,7 @@ class IndexedSearch:
                 continue
             if document is not None:
                 ranking.add(document)
-        return read
+        return tried
 
     def _match_document(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
         """Search the current text of a document. Returns None if the document is gone, or does not match."""

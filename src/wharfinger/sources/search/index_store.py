@@ -119,7 +119,10 @@ class IndexedVersion(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """A document that may match. `name` is folded. The higher its `promise`, the more likely it is a good match."""
+    """A document that may match. The higher its `promise`, the more likely it is a good match.
+
+    `name` is folded. The higher `changed`, the later the document was indexed.
+    """
 
     source: str
     uri: str
@@ -189,7 +192,7 @@ class IndexStore:
             raise sqlite3.DatabaseError("it is damaged")
         self._parts_made: int = execute("SELECT parts_made FROM counters").fetchone()[0]
         self._size = self._measure()
-        self._clock: int = execute("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
+        self._last_change: int = execute("SELECT coalesce(max(changed), 0) FROM documents").fetchone()[0]
 
     def close(self) -> None:
         """Commit the waiting documents, and close the file."""
@@ -209,12 +212,12 @@ class IndexStore:
         self._begin()
         text = _FoldedText(pieces, max_characters)
         old_parts = self._parts_of(source, document.uri)
-        new: list[tuple[int, bytes, int]] = []
+        new_parts: list[tuple[int, bytes, int]] = []
         for number, part in enumerate(_parts(text)):
             digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
             part_id, old_digest = old_parts.get(number, (0, b""))
-            new.append((number, digest, part_id if old_digest == digest else self._add(part)))
-        self._clock += 1
+            new_parts.append((number, digest, part_id if old_digest == digest else self._add(part)))
+        self._last_change += 1
         values = {
             "source": source,
             "uri": document.uri,
@@ -223,14 +226,13 @@ class IndexStore:
             "name": fold(name_of(document)),
             "version": document.version,
             "extent": (BEGINNING if max_characters else NAME_ONLY) if text.cut else WHOLE,
-            "changed": self._clock,
+            "changed": self._last_change,
         }
         (id,) = self._writer.execute(_PUT, values).fetchone()
-        if [(number, (part, digest)) for number, digest, part in new] != sorted(old_parts.items()):
+        if {number: (part_id, digest) for number, digest, part_id in new_parts} != old_parts:
             self._writer.execute("DELETE FROM parts WHERE document = ?", (id,))
-            self._writer.executemany(
-                "INSERT INTO parts VALUES (?, ?, ?, ?)", [(part, id, number, digest) for number, digest, part in new]
-            )
+            rows = [(part_id, id, number, digest) for number, digest, part_id in new_parts]
+            self._writer.executemany("INSERT INTO parts VALUES (?, ?, ?, ?)", rows)
         return int(id)
 
     def _parts_of(self, source: str, uri: str) -> dict[int, tuple[int, bytes]]:
@@ -348,8 +350,8 @@ class IndexStore:
                 query = query.weighted(rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
                 return IndexRows([], query, counts)
-            phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
-            likely = " OR ".join(f"({_fts_query(phrase)})" for phrase in phrases)
+            texts = _likely_texts(query) if max(counts) > FEW_DOCUMENTS else ()
+            likely = " OR ".join(f"({_fts_query(text)})" for text in texts)
             numbers = range(len(query.words))
             joins = " ".join(f"LEFT JOIN word{number} ON word{number}.document = documents.id" for number in numbers)
             weight = " + ".join(
@@ -439,7 +441,7 @@ def _count_documents(
     return total, counts
 
 
-def _phrases(query: Query) -> Iterator[str]:
+def _likely_texts(query: Query) -> Iterator[str]:
     """Yield texts that a good match may have: definitions of a word, and words side by side."""
     words = [word for word in query.words if not word.phrase]
     for word in sorted(words, key=lambda word: -word.weight)[:2]:

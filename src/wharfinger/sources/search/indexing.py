@@ -1,10 +1,10 @@
 """The thread that keeps the index up to date.
 
 It walks the documents of all sources, a page of each in turn, and reads those whose version differs from the indexed
-one. Then it waits two seconds or ten times as long as the walk took, whichever is longer, or half of that if a walk was
-requested, and walks again. Between walks it indexes single URIs that were reported as changed (`notify`). After every
-20 ms of work it sleeps for 2 ms, so that requests get the interpreter. A source is `pending` until its first walk is
-complete; until then, searches read the source itself.
+one. Then it pauses for two seconds, or for ten times as long as the walk took if that is longer, and walks again. A
+walk that was requested begins after half of the pause. During the pause, the thread indexes single URIs that were
+reported as changed (`notify`). After every 20 ms of work it sleeps for 2 ms, so that requests get the interpreter. A
+source is `pending` until its first walk is complete; until then, searches read the source itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORK_SECONDS, REST_SECONDS = 0.02, 0.002
 """How long the thread works before it sleeps, and how long it sleeps."""
 COMMIT_SECONDS = 2.0
 """Time between two commits. A search finds what was committed."""
-WALK_SECONDS = 2.0
+MIN_PAUSE_SECONDS = 2.0
 """Shortest pause between two walks, or half of it if a walk was requested."""
 RETRY_SECONDS = 10.0
 """Time after which an index that failed is opened again."""
@@ -158,8 +158,8 @@ class Indexing:
     def _wait(self, store: IndexStore, walk_seconds: float) -> None:
         """Wait for the next walk, and meanwhile index URIs that are reported as changed."""
         now = time.monotonic()
-        next_walk = now + max(WALK_SECONDS, PAUSE_FACTOR * walk_seconds)
-        earliest = now + max(WALK_SECONDS / 2, PAUSE_FACTOR / 2 * walk_seconds)
+        next_walk = now + max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * walk_seconds)
+        earliest = now + max(MIN_PAUSE_SECONDS / 2, PAUSE_FACTOR / 2 * walk_seconds)
         while not self._reader.stopped.is_set():
             now = time.monotonic()
             if now >= next_walk or (self._walk_requested and now >= earliest):
@@ -168,7 +168,7 @@ class Indexing:
             self._wake.wait((earliest if self._walk_requested else next_walk) - now)
             self._wake.clear()
             seconds = self._index_notified(store)
-            self._reader.stopped.wait(min(PAUSE_FACTOR * seconds, WALK_SECONDS))
+            self._reader.stopped.wait(min(PAUSE_FACTOR * seconds, MIN_PAUSE_SECONDS))
 
     def _index_notified(self, store: IndexStore) -> float:
         """Index the URIs that were reported as changed, and return how many seconds that took."""

@@ -139,7 +139,10 @@ class LineIndex:
     def _block(
         self, content: RandomAccess, number: int, code_unit: CodeUnit, until: int | None, late: bool
     ) -> _Block | None:
-        """Return the block that has line end `number`, or the last one to search; None after counting a block."""
+        """Return the block that has line end `number`, or else the last block to search.
+
+        Returns None, after counting one more block, if neither is known yet.
+        """
         if code_unit != self.code_unit:
             self.code_unit, self.step, self._counts, self._samples = code_unit, STEP_BYTES, array("Q", (0,)), []
         index = bisect_left(self._counts, number)
@@ -254,13 +257,14 @@ class LineIndexes:
     ) -> LineIndex:
         """Return the index of a content in this version.
 
-        `identity` stays the same when a content is appended to (such as a file's inode); None if it has no identity.
+        `identity` stays the same when the content grows, such as the inode of a file; None if there is no such value.
         """
-        indexed = self._indexes.get(key)
         index = LineIndex()
-        if indexed is not None:
-            same = bool(version) and indexed[0] == version
-            if same or (identity is not None and indexed[1] == identity and indexed[2].still_holds(content)):
-                index = indexed[2]
+        known = self._indexes.get(key)
+        if known is not None:
+            known_version, known_identity, known_index = known
+            is_same = bool(version) and known_version == version
+            if is_same or (identity is not None and known_identity == identity and known_index.still_holds(content)):
+                index = known_index
         self._indexes.put(key, (version, identity, index))
         return index

@@ -1,10 +1,11 @@
 """Reads one window of a content, and finds the windows before and after it.
 
-A window with a requested end is cut exactly there, unless it is too large. One with an open end (the first window,
+A window with a requested end is cut exactly there, unless it is too large. A window with an open end (the first window,
 `lines=201-`, `bytes=65536-`) ends after `WINDOW_LINES` lines or `window_bytes()`, at a line end if there is one,
-otherwise at the end of a character. So each of these can be decoded alone, and joined they give the whole content. The
-content is never loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading blocks from the end.
-`WindowReader` does this for one content and one request; `_READ_METHODS` has a method for each kind of window.
+otherwise at the end of a character. So each window with an open end can be decoded alone, and joined, such windows give
+the whole content. The content is never loaded as a whole: a `LineIndex` finds lines, and a tail is found by reading
+blocks from the end. `WindowReader` does this for one content and one request; `_READ_METHODS` has a method for each
+kind of window.
 """
 
 from __future__ import annotations
@@ -247,6 +248,7 @@ class WindowReader:
         """Return the offset of the last `lines` lines; of fewer lines, if they are too long to read at once."""
         text_encoding = self.text_encoding
         lowest = max(0, self.size - self.max_bytes)
+        # The line ends still to be found: one more if the last line has its own, at the end of the content.
         missing = lines + ends_line(self.content, self.size, self.text_encoding.code_unit)
         offset = self.size
         while offset > lowest:
