@@ -39,8 +39,8 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
         return 1
     from wharfinger.content.redaction import redacted, redacted_text
 
-    line, code = describe(error)
-    first, *rest = line.split("\n")
+    message, code = describe(error)
+    first, *rest = message.split("\n")
     # A usage error repeats what was just typed, in forms such as KEY=TEXT, some of which `redacted_text` would hide.
     redact = redacted if isinstance(error, click.UsageError) else redacted_text
     say(redact(f"wharfinger: {first}"))
@@ -52,9 +52,9 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
 
     traceback_level = 2 if isinstance(origin, (WharfingerError, click.ClickException)) else 1
     if origin is not None and level >= traceback_level:
-        import traceback as tracebacks
+        import traceback
 
-        tracebacks.print_exception(origin)
+        traceback.print_exception(origin)
     return code
 
 

@@ -16,7 +16,8 @@ Value = TypeVar("Value")
 class BoundedCache(Generic[Key, Value]):
     """Keeps values with a total cost of at most `max_cost`.
 
-    A value that costs more than half of `max_cost` is not kept, unless its cost is 1.
+    A value that costs more than half of `max_cost` is not kept, because most others would be dropped for it. A value
+    with a cost of 1 is always kept.
     """
 
     def __init__(self, max_cost: int) -> None:

@@ -42,9 +42,11 @@ TIMEOUT_SECONDS = 10.0
 MIN_INTERVAL_SECONDS = 0.2
 """The smallest value of `every`."""
 REUSE_RATIO = 0.9
-"""The fraction of `every` for which a run is reused, from its beginning: below 1, so that each poll runs it again."""
+"""The fraction of `every` for which a run is reused, from its beginning: below 1, so that each poll starts a run."""
 GRACE_SECONDS = 0.5
 """Time between SIGTERM and SIGKILL."""
+END_CHECK_SECONDS = 0.05
+"""Time between two checks whether the command has ended, since processes that it started may keep its pipes open."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
 """Variables that a command inherits. On Windows, those below are added."""
 _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
@@ -362,9 +364,9 @@ def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) 
             if remaining <= 0:
                 return bytes(output), bytes(errors), _TOO_LATE
             has_ended = _has_ended(process)
-            ready = selector.select(0 if has_ended else min(remaining, 0.05))
+            ready = selector.select(0 if has_ended else min(remaining, END_CHECK_SECONDS))
             if has_ended and not ready:
-                break  # processes that it started may still keep the pipes open
+                break
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
                 if not data:
@@ -398,10 +400,10 @@ def _collect_in_threads(process: subprocess.Popen[bytes], deadline: float, max_b
             return bytes(output), bytes(errors), _TOO_LATE
         if len(output) > max_bytes:
             break
-        has_ended, size = _has_ended(process), len(output) + len(errors)
-        running[0].join(min(remaining, 0.05))
-        if has_ended and size == len(output) + len(errors):
-            break  # processes that it started may still keep the pipes open
+        has_ended, size_before = _has_ended(process), len(output) + len(errors)
+        running[0].join(min(remaining, END_CHECK_SECONDS))
+        if has_ended and size_before == len(output) + len(errors):
+            break
     return bytes(output[:max_bytes]), bytes(errors), _TOO_LONG if len(output) > max_bytes else ""
 
 

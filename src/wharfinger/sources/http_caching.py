@@ -23,8 +23,8 @@ def conditional_headers(etag: str, last_modified: str) -> dict[str, str]:
 def dated_validator(headers: Mapping[str, str]) -> str:
     """Return the `Last-Modified` of an answer if a later request can use it to ask for changes.
 
-    Returns an empty string if the answer has no such header with a valid date, or was sent less than a second after the
-    change: a later change in the same second would have the same date (RFC 9110 §8.8.2.2).
+    Returns an empty string if this header is missing or not a valid date. It is not used either if the answer was sent
+    less than a second after the change: a later change in that second would have the same date (RFC 9110 §8.8.2.2).
     """
     last_modified = headers.get("last-modified", "").strip()
     modified = unix_time(last_modified)

@@ -57,8 +57,8 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
     """Resolve the path of a folder to publish.
 
     Raises:
-        UnusableFolder: it is missing, is not a folder, or cannot be read; or it is a relative path to the home folder
-            of the user, or to a folder above it.
+        UnusableFolder: it is missing, is not a folder, or cannot be read. A relative path to the user's home folder, or
+            to a folder above that, is refused too.
     """
     text = os.fsdecode(os.fspath(path))
     resolved = os.path.realpath(text)

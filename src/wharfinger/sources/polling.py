@@ -47,9 +47,9 @@ class Polling:
     Args:
         name: The name of the thread, and of the source in the log.
         look: Returns the state of a URI, or of the list if it is called with None. It is called from one thread at a
-            time, except that the last look of a watch that ended may overlap with the first look of a new one.
-            ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI; any other error
-            is logged, and the URI is checked again later.
+            time; only the last look of a watch that ended may overlap with the first look of a new watch.
+            ResourceNotFound counts as a state, and SourceUnavailable as the state of every URI. Any other error is
+            logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
         rest: After a round, the thread sleeps at least this many times as long as the shorter of the last two rounds.

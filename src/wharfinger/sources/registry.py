@@ -427,10 +427,10 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
             label = first_free_label((*_other_labels(parsed, name, prepared), name), used_labels)
             source = _make(parsed, label, values)
         used_labels.add(source.name)
-        same = next((other for other in prepared if _overlap(source, other.source)), None)
-        if same is not None:
+        overlapping = next((other for other in prepared if _overlap(source, other.source)), None)
+        if overlapping is not None:
             raise UnusableSource(
-                f"{shown_word(parsed)} would have the same URIs as {shown_word(same.parsed)}: leave one out."
+                f"{shown_word(parsed)} would have the same URIs as {shown_word(overlapping.parsed)}: leave one out."
             )
         prepared.append(PreparedSource(parsed, source))
     return prepared

@@ -119,8 +119,8 @@ def skills(
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
-        UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home
-            folder of the user, or to a folder above it; or it is a skill whose name is not valid.
+        UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a skill whose name is not valid. A
+            relative path to the user's home folder, or to a folder above that, is refused too.
         UnusableSource: the git repository cannot be published.
         ValueError: `prefix` has an empty part, `.` or `..`.
     """

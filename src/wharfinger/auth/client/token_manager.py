@@ -173,7 +173,8 @@ class TokenManager:
 
     def _count_authorization(self, url: str) -> None:
         now = self._clock()
-        times = [time for time in self._authorization_times.get(url, ()) if now - time < AUTHORIZATION_WINDOW_SECONDS]
+        earlier = self._authorization_times.get(url, ())
+        times = [began for began in earlier if now - began < AUTHORIZATION_WINDOW_SECONDS]
         if len(times) >= MAX_AUTH_RETRIES:
             raise NotAuthorized(
                 f"{url} required {len(times)} authorizations within {AUTHORIZATION_WINDOW_SECONDS:g} s: no more are "

@@ -175,14 +175,14 @@ def rules_in(file: str) -> Policy:
 
     path = Path(file)
     table = read_table(path)
-    rules = {key: table[key] for key in RULES if key in table}
-    if not rules and "policy" in table:
+    rule_tables = {key: table[key] for key in RULES if key in table}
+    if not rule_tables and "policy" in table:
         from wharfinger.cli.commands.serve import serve
 
         path = Path(FileValues(path, serve).convert({"policy": table["policy"]})["policy"])
-        rules = read_table(path)
-    policy = Policy.from_tables(rules, name=str(path))
-    return policy.relative_to(path.parent) if policy.has_roots else policy
+        rule_tables = read_table(path)
+    rules = Policy.from_tables(rule_tables, name=str(path))
+    return rules.relative_to(path.parent) if rules.has_roots else rules
 
 
 def check_policy(rules: Policy, lists: ServerLists | None) -> tuple[list[Finding], PublicView]:

@@ -120,12 +120,12 @@ async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
         while True:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                watch = waiting.pop(task)
+                watching = waiting.pop(task)
                 try:
                     change = task.result()
                 except StopAsyncIteration:
                     return
-                waiting[asyncio.ensure_future(anext(watch))] = watch
+                waiting[asyncio.ensure_future(anext(watching))] = watching
                 yield change
     finally:
         for task in waiting:

@@ -48,8 +48,8 @@ NAME_CHARACTERS = 200
 def start_page(banner: Banner, items: PageItems | None = None) -> str:
     """Return the page as HTML.
 
-    The page shows each resource with the command that reads it. It also links to the content if no token is needed, and
-    the page is on this machine or uses HTTPS: elsewhere, browsers do not say which site caused a request.
+    The page shows each resource with the command that reads it. If no token is needed, it also links to the content,
+    except over plain HTTP to another machine: there, browsers do not say which site caused a request.
     """
 
     def row_html(title: str, text: str, remark: str) -> str:

@@ -28,13 +28,13 @@ HANGUP_EXIT_CODE = 129
 def keep_running(place: str, variables: Mapping[str, str]) -> int:
     """Run this command line in a child process until a signal, with `variables` added to its environment.
 
-    The child is restarted, even if it has failed, when a Python file changes below the folder of `place` or, if `place`
-    names a module, below the current folder. SIGHUP is passed on to the child: a server with a policy or certificate
-    reads them again, any other server ends.
+    The child is restarted when a Python file changes, even if the child has failed. The files are those below the
+    folder of `place` or, if `place` names a module, below the current folder. SIGHUP is passed on to the child: a
+    server with a policy or certificate reads them again, any other server ends.
 
     Returns:
-        The exit code, the same as without `--reload`: 130 after Ctrl-C, 0 after SIGTERM, 129 after a SIGHUP that ended
-        the child, or that arrived when the child had already ended.
+        The exit code, the same as without `--reload`: 130 after Ctrl-C, 0 after SIGTERM, and 129 if SIGHUP ended the
+        child or arrived after its end.
 
     Raises:
         MissingExtra: watchfiles is not installed.

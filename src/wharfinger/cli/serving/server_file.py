@@ -154,12 +154,13 @@ class FileValues:
             value = [f"{name}={amount}" for name, amount in cast("dict[str, object]", value).items()]
         if getattr(param, "is_flag", False):
             return self._check_kind(key, value, bool, "true or false")
-        if param.multiple if isinstance(param, click.Option) else param.nargs == -1:
+        takes_several = param.multiple if isinstance(param, click.Option) else param.nargs == -1
+        if takes_several:
             texts: Sequence[object] = cast("list[object]", value) if isinstance(value, list) else [value]
             return tuple(self._text(param, key, self._check_kind(key, text, str, "a list of texts")) for text in texts)
         if isinstance(param.type, (click.types.FloatParamType, click.types.IntParamType)):
             return self._check_kind(key, value, (int, float), "a number")
-        if key == "http" and value is True:
+        if key == "http" and value is True:  # like `--http` without an address
             return ""
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         return self._text(param, key, self._check_kind(key, text, str, "a text"))

@@ -75,7 +75,9 @@ def read_document_query(uri: str) -> tuple[str, DocumentQuery]:
     if match is None:
         raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages: {_EXAMPLES}.")
     first = int(match[1])
-    last = int(match[3]) if match[3] else None if match[2] else first
+    last: int | None = first
+    if match[2]:  # the dash
+        last = int(match[3]) if match[3] else None
     if first < 1 or (last is not None and last < first):
         raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages, which begin with 1: {_EXAMPLES}.")
     return document, DocumentQuery(f"{document}?pages={pages}", first, last, False, window)

@@ -35,7 +35,7 @@ MIN_READ_DOCUMENTS = 100
 SECONDARY_PENALTY = 0.3
 """Subtracted from `IndexRow.promise` for a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
-"""After this time, a search with enough hits ends, even if it has read fewer documents."""
+"""After this time, a search with enough hits ends, even if it has read fewer than `MIN_READ_DOCUMENTS`."""
 MAX_DOUBTFUL_DOCUMENTS = 30
 """If at most this many documents may have a word, they are read to see whether any of them has it."""
 NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3

@@ -442,7 +442,7 @@ def _count_documents(
 
 
 def _likely_texts(query: Query) -> Iterator[str]:
-    """Yield texts that a good match may have: definitions of a word, and words side by side."""
+    """Yield texts that a good match may have: definitions of the two rarest words, and words side by side."""
     words = [word for word in query.words if not word.phrase]
     for word in sorted(words, key=lambda word: -word.weight)[:2]:
         for spelling in word.spellings[:2]:
@@ -460,7 +460,7 @@ def _documents_with(probe: str) -> tuple[str, list[object]]:
 
 
 def _fts_query(text: str) -> str:
-    """Return an FTS5 query for the first 64 trigrams of a text."""
+    """Return an FTS5 query for the first 64 trigrams of a text: the documents that it finds are read anyway."""
     text = _clean(text)[: OVERLAP_CHARACTERS + 1]
     grams = dict.fromkeys(
         text[begin : begin + GRAM_CHARACTERS] for begin in range(max(1, len(text) - GRAM_CHARACTERS + 1))

@@ -200,8 +200,8 @@ def read_content(
         base: The URI without the window.
         name: The name of the file, for its MIME type.
         content: The bytes.
-        window: The requested window. None requests the whole content, or its first window if the content is larger than
-            `max_bytes` or, for a text, than the caller's budget.
+        window: The requested window. None requests the whole content. If that is larger than `max_bytes`, or is a text
+            that is larger than the caller's budget, its first window is read instead.
         max_bytes: Maximum number of bytes to read at once.
         meta: Added to `_meta` of the first contents.
         lines: The index of the content's lines, if there is one.

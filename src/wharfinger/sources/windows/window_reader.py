@@ -332,6 +332,7 @@ def _whole_characters_length(data: bytes, text_encoding: TextEncoding) -> int:
 
 
 def _begins_character(data: bytes, text_encoding: TextEncoding) -> bool:
+    """Return whether data begins with a character, judging by 16 bytes, of which the last character may be cut."""
     try:
         codecs.getincrementaldecoder(text_encoding.encoding)().decode(data[:16])
     except UnicodeDecodeError:
