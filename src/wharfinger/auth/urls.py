@@ -19,10 +19,10 @@ def forbidden_reason(url: str, server: str) -> str | None:
 
     Tokens and codes are sent over https. http is allowed only on this machine, and only if the server is on it too.
     """
-    parts, own = split_url(url), split_url(server)
-    if parts is None or own is None:
+    parts, server_parts = split_url(url), split_url(server)
+    if parts is None or server_parts is None:
         return "it is not an http(s) URL"
-    host, server_host = str(parts.hostname), str(own.hostname)
+    host, server_host = str(parts.hostname), str(server_parts.hostname)
     if parts.fragment:
         return "it has a fragment"
     if is_loopback(host):
@@ -39,7 +39,7 @@ def forbidden_reason(url: str, server: str) -> str | None:
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     """Return the URLs to try for a server's metadata (RFC 9728 §3, §5.1), best first.
 
-    They are the one that the server `named`, the well-known one with the server's path, and that at the root.
+    These are the URL that the server `named`, the well-known URL with the server's path, and that without the path.
     """
     parts, origin = split_url(server), origin_of(server)
     if parts is None or origin is None:
@@ -67,8 +67,10 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 def covers(resource: str, server: str) -> bool:
     """Return whether a published resource covers a server: same origin, same path or one above it (RFC 9728 §3.3)."""
-    parts, own = split_url(resource), split_url(server)
-    if parts is None or own is None or parts.query or parts.fragment or origin_of(resource) != origin_of(server):
+    parts, server_parts = split_url(resource), split_url(server)
+    if parts is None or server_parts is None or parts.query or parts.fragment:
         return False
-    above = parts.path.rstrip("/")
-    return own.path.rstrip("/") == above or own.path.startswith(above + "/")
+    if origin_of(resource) != origin_of(server):
+        return False
+    path, server_path = parts.path.rstrip("/"), server_parts.path
+    return server_path.rstrip("/") == path or server_path.startswith(path + "/")

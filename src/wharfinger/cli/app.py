@@ -46,7 +46,7 @@ MODULES = {
     "complete": "complete_argument",
     "completion": "print_completion",
 }
-"""The modules of the sub-commands whose modules do not have their names."""
+"""The module of each sub-command whose module has another name."""
 
 EXAMPLES = """\b
 Examples:

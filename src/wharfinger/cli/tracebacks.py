@@ -159,6 +159,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
         elif line.startswith("    ") and not exception_lines:
             if frames and not frames[-1].code:
                 frames[-1] = frames[-1]._replace(code=line.strip())
+        # In a group, a line of hyphens with a number precedes each exception.
         elif line.strip() and "-----" not in line and len(exception_lines) < MESSAGE_LINES:
             exception_lines.append(line.strip())
         elif exception_lines and not line.strip():

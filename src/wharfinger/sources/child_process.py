@@ -85,6 +85,7 @@ class ChildProcesses:
 
     def _run(self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int]) -> bytes:
         head = {
+            # The child runs in another folder, where relative entries would have another meaning.
             "path": [os.path.abspath(entry) if os.path.exists(entry or os.curdir) else entry for entry in sys.path],
             "module": module,
             "seconds": int(bounds.seconds) + 1,

@@ -13,14 +13,14 @@ MAX_COMPLETIONS = 101
 def complete_name(names: Iterable[str], value: str) -> list[str]:
     """Return the names that begin with `value`, then those that contain it, ignoring case."""
     folded_value = value.casefold()
-    begin: list[str] = []
-    contain: list[str] = []
+    starting: list[str] = []
+    containing: list[str] = []
     for name in names:
         folded = name.casefold()
         if folded.startswith(folded_value):
-            begin.append(name)
-        elif folded_value in folded and len(contain) < MAX_COMPLETIONS:
-            contain.append(name)
-        if len(begin) == MAX_COMPLETIONS:
+            starting.append(name)
+        elif folded_value in folded and len(containing) < MAX_COMPLETIONS:
+            containing.append(name)
+        if len(starting) == MAX_COMPLETIONS:
             break
-    return (begin + contain)[:MAX_COMPLETIONS]
+    return (starting + containing)[:MAX_COMPLETIONS]

@@ -229,7 +229,7 @@ def _disks(machine: _Machine) -> dict[str, Any]:
     disks: list[dict[str, Any]] = []
     devices: set[str] = set()
     for place, disk in sorted(places.items()):
-        if disk is not None and disk.device in devices:
+        if disk is not None and disk.device in devices:  # mounted in several places
             continue
         try:
             usage = psutil.disk_usage(place)
@@ -253,6 +253,7 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         began, times, memory = info["create_time"] or wall, info["cpu_times"], info["memory_info"]
         key = (info["pid"], began)
         seconds = times.user + times.system if times else 0.0
+        # A process that was not measured before has run since it began, or for a second if it has just begun.
         before, at = machine.cpu_used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
         resident_bytes = memory.rss if memory else 0

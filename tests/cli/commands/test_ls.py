@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import RunCli, Terminal
 from wharfinger.cli import main
-from wharfinger.cli.render.resource_tree import segments
+from wharfinger.cli.render.resource_tree import split_uri
 
 SERVER = '''
 from wharfinger import Server
@@ -145,8 +145,8 @@ def test_options_that_contradict_each_other_are_usage_errors(args: list[str], ha
     ],
 )
 def test_segments_join_to_the_uri(uri: str, expected: list[str]) -> None:
-    assert segments(uri) == expected
-    assert "".join(segments(uri)) == uri
+    assert split_uri(uri) == expected
+    assert "".join(split_uri(uri)) == uri
 
 
 def test_no_color_disables_colour(terminal: Callable[..., Terminal], harbour: str) -> None:

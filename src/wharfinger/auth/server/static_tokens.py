@@ -96,7 +96,7 @@ class StaticTokens:
             VerifierUnavailable: the file cannot be used.
         """
         now = self._clock()
-        if 0 <= now - self._checked_at < CHECK_INTERVAL_SECONDS:
+        if 0 <= now - self._checked_at < CHECK_INTERVAL_SECONDS:  # negative if the clock was set back
             if self._fault:
                 raise VerifierUnavailable(self._fault)
             return

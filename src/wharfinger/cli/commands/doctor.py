@@ -134,7 +134,7 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
         listed = [finding for finding in findings if finding.severity == severity]
         lines += ["", f"{title}: {len(listed) or 'none'}"]
         for finding in listed:
-            lines += [f"  {finding.what}{places(finding)}", f"    {finding.change}"]
+            lines += [f"  {finding.what}{line_end(finding)}", f"    {finding.change}"]
     costs = tool_costs(survey)
     if costs or survey.instructions:
         total = sum(cost.tokens for cost in costs)
@@ -148,7 +148,7 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
         click.echo(escape_controls(line))
 
 
-def places(finding: DoctorFinding) -> str:
+def line_end(finding: DoctorFinding) -> str:
     """Return the end of a finding's line: its first names, URIs or facts, each shortened, or a full stop."""
     if not finding.where:
         return "."

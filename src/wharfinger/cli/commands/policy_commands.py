@@ -68,7 +68,7 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     place = split_place(targets[0])[0]
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
     shown, omitted = shown_words(targets)
-    words, name = (escape_controls(shlex.join(each)) for each in (shown, (str(path),)))
+    words, name = escape_controls(shlex.join(shown)), escape_controls(shlex.quote(str(path)))
     text = first_policy(lists.published, lists.read_only_tools, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)

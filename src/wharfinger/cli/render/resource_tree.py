@@ -70,13 +70,13 @@ def uri_tree(items: list[Any]) -> UriNode:
     root = UriNode()
     for item in items:
         node = root
-        for segment in segments(item.uri):
+        for segment in split_uri(item.uri):
             node = node.setdefault(segment, UriNode())
         node.details = details_of(item)
     return root
 
 
-def segments(uri: str) -> list[str]:
+def split_uri(uri: str) -> list[str]:
     """Split a URI after each slash of its path; the first segment also has scheme and authority.
 
     Joined, the segments are the URI again.
@@ -86,9 +86,9 @@ def segments(uri: str) -> list[str]:
         scheme, mark, rest = uri.partition(":")
     body, question, query = rest.partition("?")
     first, *others = [part for part in body.replace("/", "/\0").split("\0") if part] or [""]
-    whole = [scheme + mark + first, *others]
-    whole[-1] += question + query
-    return whole
+    segments = [scheme + mark + first, *others]
+    segments[-1] += question + query
+    return segments
 
 
 def details_of(item: Any) -> str:

@@ -55,6 +55,7 @@ def url_hint(url: str, message: str) -> str:
 
 def is_other_service(message: str) -> bool:
     """Return whether the error says that something else answered, such as a web page or another path of the server."""
+    # Statuses of an MCP server, and of a proxy before it. Plain web servers answer a POST with 501, among others.
     if re.search(r" answered (?:401|403|429|50[023-9])\b", message):
         return False
     return any(words in message for words in (" answered ", "is not MCP", "the endpoint", "Nothing is here"))

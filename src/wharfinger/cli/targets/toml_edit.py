@@ -18,7 +18,7 @@ def find(text: str, table: str, name: str) -> Any:
 
 def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     """Return the text with `[table.name]` set to `entry`; raises ValueError as `find` does, and MissingExtra."""
-    find(text, table, name)
+    find(text, table, name)  # raises ValueError if the text cannot be edited
     expected, document = tomllib.loads(text), parse(text)
     from tomlkit import nl
     from tomlkit import table as new_table

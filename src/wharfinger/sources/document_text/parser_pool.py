@@ -189,7 +189,7 @@ class ParserPool:
                 raise Overloaded("The server is closing: try again later.")
             if extracted is not None:
                 return extracted
-            if not parser.reused or parser.timed_out:
+            if not parser.reused or parser.timed_out:  # otherwise try again: it may have ended before this document
                 return ExtractedText(failure=parser.failure())
 
     def _take(self, format_name: str, owner: object, patience: float) -> _Parser:

@@ -156,6 +156,7 @@ class SearchIndex:
             key: source for key, source in everything.items() if wanted.includes(source) and reads_source(source.uri)
         }
         pending = indexing.progress.pending
+        # A source without documents may have a search of its own.
         uncovered = [source for key, source in chosen.items() if key in pending | indexing.progress.empty]
         query = query_of(wanted.query)
         if store is None or reader is None or not query.words or wanted.limit < 1:

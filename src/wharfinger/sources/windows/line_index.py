@@ -168,7 +168,7 @@ class LineIndex:
             number += ends.count(mark)
         self._counts.append(number)
         self._samples.append((self.scanned - SAMPLE_BYTES, data[-SAMPLE_BYTES:]))
-        if len(self._samples) > MAX_SAMPLES:
+        if len(self._samples) > MAX_SAMPLES:  # drop every other one, but keep the first and the last
             del self._samples[1:-1:2]
         if len(self._counts) > MAX_COUNTS:
             self._counts = self._counts[::2]

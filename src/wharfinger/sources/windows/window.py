@@ -212,23 +212,25 @@ def read_content(
         InvalidArgument: the window begins after the end, asks for lines of something that is not text, or begins at a
             line that was not reached in time.
     """
-    facts = dict(meta or {})
+    first_meta = dict(meta or {})
     if window is None and content.size <= within_budget(max_bytes):
-        return [_whole_contents(uri, name, content, facts, keep)]
+        return [_whole_contents(uri, name, content, first_meta, keep)]
     reader = WindowReader(base, name, content, max_bytes, lines)
     if window is None and has_budget():
         if content.size <= max_bytes and not reader.text_encoding.is_text:
-            return [_whole_contents(uri, name, content, facts, keep)]
+            return [_whole_contents(uri, name, content, first_meta, keep)]
         window = Window("lines", 1) if reader.text_encoding.is_text else None
     part = reader.read(window)
-    facts[WINDOW] = reader.facts(part)
+    first_meta[WINDOW] = reader.facts(part)
     for key, neighbour in ((NEXT, part.next), (PREVIOUS, part.previous)):
         if neighbour is not None:
-            facts[key] = with_query(base, str(neighbour))
+            first_meta[key] = with_query(base, str(neighbour))
     text = reader.text(part)
-    contents = [_blob(uri, reader.mime_type, part.data, facts)]
-    if text is not None:
-        contents = [_text(uri, reader.mime_type, text, not reader.text_encoding.bom_bytes, facts)]
+    if text is None:
+        contents = [_blob(uri, reader.mime_type, part.data, first_meta)]
+    else:
+        is_guess = not reader.text_encoding.bom_bytes
+        contents = [_text(uri, reader.mime_type, text, is_guess, first_meta)]
     if part.ended_early and part.next is not None:
         next_uri = with_query(base, str(part.next))
         contents.append(continuation(next_uri, reader.describe(part)))

@@ -208,7 +208,7 @@ class WindowReader:
         complete = last is not None and next_line > last
         if end >= self.size or not data:
             return WindowContent(begin, data, None, previous, first)
-        if not ends.endswith(mark):
+        if not ends.endswith(mark):  # cut within a line: the next window begins there
             return WindowContent(begin, data, Window("bytes", end), previous, first, True)
         next_window = Window("lines", next_line, next_line + width - 1 if complete else last)
         return WindowContent(begin, data, next_window, previous, first, not complete)
@@ -217,7 +217,7 @@ class WindowReader:
         if last is None:
             return self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end, line = self.find(last + 1, begin + self.max_bytes)
-        if line and end - begin <= self.max_bytes:
+        if line and end - begin <= self.max_bytes:  # line 0: the end is further away
             return self.content.read(begin, end - begin)
         return self.up_to_line_end(self.content.read(begin, self.max_bytes), begin)
 
