@@ -374,8 +374,8 @@ def short_name(parsed: ParsedSource) -> str:
     """Return a name for a word before its source is made."""
     if parsed.label or (parsed.scheme and not parsed.rest):
         return parsed.label or parsed.scheme
-    fixed = re.split(r"[*?\[]", redacted(parsed.rest))[0].rstrip("/")
-    return os.path.basename(os.path.abspath(fixed)).partition(".")[0] or parsed.scheme
+    before_wildcard = re.split(r"[*?\[]", redacted(parsed.rest))[0].rstrip("/")
+    return os.path.basename(os.path.abspath(before_wildcard)).partition(".")[0] or parsed.scheme
 
 
 def hides_secret(parsed: ParsedSource) -> bool:
@@ -457,8 +457,8 @@ def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSo
     if any(other.name == name and other.parsed.kind is not parsed.kind for other in prepared):
         yield f"{name}-{parsed.kind.factory}"
     if parsed.kind.absolute is _absolute_path or not parsed.scheme:
-        fixed = re.split(r"[*?\[]", parsed.rest)[0]
-        parents = os.path.abspath(os.path.expanduser(fixed)).split(os.sep)
+        before_wildcard = re.split(r"[*?\[]", parsed.rest)[0]
+        parents = os.path.abspath(os.path.expanduser(before_wildcard)).split(os.sep)
         if os.path.splitext(parents[-1])[0] == os.path.splitext(name)[0]:
             parents.pop()
     else:

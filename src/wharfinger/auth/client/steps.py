@@ -95,11 +95,11 @@ class _OAuthError(msgspec.Struct, frozen=True):
 def refusal(subject: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
     """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise for it."""
     try:
-        refused = msgspec.json.decode(answer.body, type=_OAuthError)
+        error = msgspec.json.decode(answer.body, type=_OAuthError)
     except (ValueError, RecursionError):  # not JSON, or not UTF-8
-        refused = _OAuthError()
-    details = ": ".join(shown(text) for text in (refused.error, refused.error_description) if text)
-    return refused.error, NotAuthorized(
+        error = _OAuthError()
+    details = ": ".join(shown(text) for text in (error.error, error.error_description) if text)
+    return error.error, NotAuthorized(
         f"{subject} was refused with {answer.status}{f' ({details})' if details else ''}."
     )
 

@@ -76,35 +76,36 @@ def add(
     it is shown and run. Otherwise the file is edited: everything else in it stays unchanged, and the version before the
     last change is kept next to it as `.wharfinger.bak`.
     """
-    kind = HOSTS[host]
-    if project and not kind.project:
-        raise click.UsageError(f"{kind.title} has no file for a project: leave out --project.", ctx)
-    file = HostFile(path or (Path.cwd() / kind.project if project else user_file(kind)), kind)
+    host_format = HOSTS[host]
+    if project and not host_format.project:
+        raise click.UsageError(f"{host_format.title} has no file for a project: leave out --project.", ctx)
+    default_path = Path.cwd() / host_format.project if project else user_file(host_format)
+    file = HostFile(path or default_path, host_format)
     commands: list[tuple[str, ...]] = []
     if remove:
         key = name_to_remove(ctx, file, words)
         current_entry = file.find(key)
         if current_entry is None:
             other_names = present_names(file.path, key)
-            raise CommandError(f"{kind.title} has no server named {key!r} in {file.path}.{other_names}")
+            raise CommandError(f"{host_format.title} has no server named {key!r} in {file.path}.{other_names}")
         if path is None:
             commands = remove_commands(host, project, key)
         new_text = "" if commands else file.without_entry(key)
-        verb, next_step = "Removed", kind.after_remove
+        verb, next_step = "Removed", host_format.after_remove
     else:
-        server, suggested = read_target(ctx, kind, words, env, headers, token_env)
+        server, suggested = read_target(ctx, host_format, words, env, headers, token_env)
         if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
             like = slug(name, fallback="server")
             raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
-        key, new_entry = name or suggested, entry(kind, server)
+        key, new_entry = name or suggested, entry(host_format, server)
         current_entry = file.find(key, new_entry)
         if current_entry == new_entry:
-            print_line(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
+            print_line(ctx, f"{host_format.title} already has {key} like this in {file.path}; nothing changed.")
             return
         if path is None:
             commands = add_commands(host, project, key, server, name_is_taken=current_entry is not None)
         new_text = "" if commands else file.with_entry(key, new_entry)
-        verb, next_step = "Added" if current_entry is None else "Replaced", kind.after_add
+        verb, next_step = "Added" if current_entry is None else "Replaced", host_format.after_add
     if dry_run:
         click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new_text), nl=False)
         return
@@ -114,7 +115,7 @@ def add(
             for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
                 print_line(ctx, line)
     except BaseException as error:
-        if current_entry is not None and not remove and restore(HostFile(file.path, kind), key, current_entry):
+        if current_entry is not None and not remove and restore(file.path, host_format, key, current_entry):
             error.add_note(f"The entry {key} that was there before was written to {file.path} again.")
         raise
     backup = None if commands else file.write(new_text)
@@ -122,8 +123,9 @@ def add(
     print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {next_step}.")
 
 
-def restore(file: HostFile, key: str, old_entry: dict[str, Any]) -> bool:
+def restore(path: Path, host_format: HostFormat, key: str, old_entry: dict[str, Any]) -> bool:
     """Write an entry again if the host's command has removed it, and return whether that was necessary."""
+    file = HostFile(path, host_format)
     if file.find(key) is not None:
         return False
     file.write(file.with_entry(key, old_entry))
@@ -132,7 +134,7 @@ def restore(file: HostFile, key: str, old_entry: dict[str, Any]) -> bool:
 
 def read_target(
     ctx: click.Context,
-    host: HostFormat,
+    host_format: HostFormat,
     words: tuple[str, ...],
     env: tuple[str, ...],
     headers: tuple[str, ...],
@@ -142,10 +144,10 @@ def read_target(
     command: list[str] | None = ctx.meta.get(COMMAND)
     first = words[0] if words else ""
     if command is None and is_http_url(first):
-        if not host.url:
+        if not host_format.url:
             raise click.UsageError(
-                f"{host.title}'s file accepts servers on stdio only: give a folder, a Python file or `-- command…`"
-                " (a public URL can be added in its settings, under Connectors).",
+                f"{host_format.title}'s file accepts servers on stdio only: give a folder, a Python file or"
+                " `-- command…` (a public URL can be added in its settings, under Connectors).",
                 ctx,
             )
         if len(words) > 1 or env:

@@ -78,16 +78,17 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
         if opens_browser:
             click.launch(url)
 
-    first = DEFAULT_PORT if port is None else port
-    for tried in range(first, first + (TRIED_PORTS if port is None else 1)):
+    first_port = DEFAULT_PORT if port is None else port
+    for tried_port in range(first_port, first_port + (TRIED_PORTS if port is None else 1)):
         try:
-            signal = run_page(site, "127.0.0.1", tried, ready)
+            signal = run_page(site, "127.0.0.1", tried_port, ready)
         except AddressInUse:
             if port is not None:
                 raise
         else:
             return CTRL_C_EXIT_CODE if signal == SIGINT else 0
-    raise click.UsageError(f"The ports {first} to {first + TRIED_PORTS - 1} are in use: choose one with --port.")
+    last_port = first_port + TRIED_PORTS - 1
+    raise click.UsageError(f"The ports {first_port} to {last_port} are in use: choose one with --port.")
 
 
 def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:

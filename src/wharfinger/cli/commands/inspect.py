@@ -228,6 +228,6 @@ def abilities(capabilities: t.ServerCapabilities) -> list[str]:
         if name in ("extensions", "experimental"):
             continue
         table = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
-        options = [word for word, value in table.items() if value or value == {}]
+        options = [word for word, value in table.items() if value or value == {}]  # {} means without settings
         described.append(f"{name} ({', '.join(options)})" if options else name)
     return described

@@ -67,14 +67,14 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     lists = read_target_lists(ctx, targets)
     place = split_place(targets[0])[0]
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
-    shown, omitted = shown_words(targets)
+    shown, remarks = shown_words(targets)
     words, name = escape_controls(shlex.join(shown)), escape_controls(shlex.quote(str(path)))
     text = first_policy(lists.published, lists.read_only_tools, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not verbosity_of(ctx).quiet:
         click.echo(f"Wrote {escape_controls(str(path))}. Check it with: wharfinger policy check {name} {words}")
-        for remark in omitted:
+        for remark in remarks:
             click.echo(remark)
         if not lists.published.complete:
             click.echo(
@@ -90,7 +90,7 @@ def shown_words(targets: Sequence[str]) -> tuple[list[str], list[str]]:
     from wharfinger.sources.registry import parse_word, secret_remark, shown_word
 
     words: list[str] = []
-    omitted: list[str] = []
+    remarks: list[str] = []
     for target in targets:
         try:
             parsed = parse_word(target)
@@ -100,8 +100,8 @@ def shown_words(targets: Sequence[str]) -> tuple[list[str], list[str]]:
         shown = shown_word(parsed)
         words.append(shown if parsed.label is None else f"{parsed.label}={shown}")
         if remark := secret_remark(parsed):
-            omitted.append(f"{remark[0].upper()}{remark[1:]}.")
-    return words, omitted
+            remarks.append(f"{remark[0].upper()}{remark[1:]}.")
+    return words, remarks
 
 
 @policy.command(
@@ -215,8 +215,8 @@ def print_findings(findings: Sequence[Finding], public: PublicView, lists: Serve
         click.echo(escape_controls(f"Without a token, anyone may read {share}{example_list}."))
         if public.tools or public.prompts:
             click.echo(escape_controls(f"And use {', '.join((*public.tools, *public.prompts))}."))
-    problems = sum(finding.problem for finding in findings)
-    click.echo(f"{many(problems, 'problem')}." if problems else "No problems.")
+    problem_count = sum(finding.problem for finding in findings)
+    click.echo(f"{many(problem_count, 'problem')}." if problem_count else "No problems.")
 
 
 @policy.command(

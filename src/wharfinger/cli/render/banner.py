@@ -83,19 +83,19 @@ def make_banner(
         remark: a remark on `target`.
     """
     url, token_env = address.mcp, address.header_env
-    code, editor, cursor = SIGN_IN if address.issuers else ("", "", "")
+    claude_remark, vscode_remark, cursor_remark = SIGN_IN if address.issuers else ("", "", "")
     stdio = "; ".join(filter(None, ("its file takes stdio only", remark)))
     header = f' --header "Authorization: Bearer ${token_env}"' if token_env else ""
     claude = shlex.join(("claude", "mcp", "add", "--transport", "http", name, url)) + header
     client_options = ("--token-env", token_env) if token_env else ()
     rows = [
-        UsageLine("Claude Code", claude, code),
+        UsageLine("Claude Code", claude, claude_remark),
         UsageLine(
             "VS Code",
             ".vscode/mcp.json " + compact({"servers": {name: http_entry(url, token_env, {"type": "http"})}}),
-            editor,
+            vscode_remark,
         ),
-        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token_env, {})}}), cursor),
+        UsageLine("Cursor, others", compact({"mcpServers": {name: http_entry(url, token_env, {})}}), cursor_remark),
     ]
     if address.issuers and url.startswith("https:"):
         rows.append(UsageLine("Claude Desktop", url, "(add it in Settings, Connectors; it must be public)"))

@@ -36,28 +36,28 @@ class AccessLog:
 
     def follow(self, server: Server) -> None:
         """Log the reads, calls, clients and changes of a server."""
-        for method, (verb, subject) in SUBJECTS.items():
-            server.methods.add_middleware(self._call_middleware(verb, subject), (method,), outermost=True)
+        for method, (verb, describe) in SUBJECTS.items():
+            server.methods.add_middleware(self._call_middleware(verb, describe), (method,), outermost=True)
         for method in FIRST_METHODS:  # of these, `initialize` begins a session, and each session is logged
             server.methods.add_middleware(
                 self._client_middleware(again=method == "initialize"), (method,), outermost=True
             )
         server.watching.on_sent = self._log_change
 
-    def _call_middleware(self, verb: str, subject: Callable[[Any], str]) -> Middleware:
+    def _call_middleware(self, verb: str, describe: Callable[[Any], str]) -> Middleware:
         """Return middleware that logs each request after it has ended."""
 
         @transparent
         async def around(request: Request, next: Next) -> Any:
             self._log_client(request, again=False)
             started = time.perf_counter()
-            subject_text = subject(request.params)  # before the server's own middleware changes the params
+            subject = describe(request.params)  # before the server's own middleware changes the params
             try:
                 result = await next(request)
             except BaseException as error:
-                self._write_line(verb, subject_text, failure(error), elapsed(started), client_name(request))
+                self._write_line(verb, subject, failure(error), elapsed(started), client_name(request))
                 raise
-            self._write_line(verb, subject_text, outcome(result), elapsed(started), client_name(request))
+            self._write_line(verb, subject, outcome(result), elapsed(started), client_name(request))
             return result
 
         return around

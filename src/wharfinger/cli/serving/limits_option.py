@@ -26,6 +26,7 @@ FACTORS = {
     "m": 1024**2,
     "g": 1024**3,
 }
+"""The factor of each suffix. `8k` means 8 KiB, as in most programs."""
 
 
 def parse_amount(text: str) -> float:
@@ -41,8 +42,8 @@ def parse_amount(text: str) -> float:
     return amount
 
 
-def parse(words: Iterable[str]) -> dict[str, float]:
-    """Convert the values of the option."""
+def parse_limits(words: Iterable[str]) -> dict[str, float]:
+    """Return the limits in NAME=VALUE words by their names in `--limit`; raises click.BadParameter."""
     values: dict[str, float] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -76,21 +77,21 @@ def changes(kind: type[msgspec.Struct], values: dict[str, float]) -> dict[str, A
 def check_limits(words: Iterable[str]) -> None:
     """Raise click.BadParameter for an unknown name or an invalid value."""
     known_names = {name for kind in kinds() for name in defaults(kind)}
-    for name in parse(words):
+    for name in parse_limits(words):
         if name not in known_names:
             raise click.BadParameter(f"No limit is named {name!r}; `--limit help` lists them.")
 
 
 def apply_limits(limits: Limits, words: Iterable[str]) -> Limits:
     """Return the limits of the protocol with the given changes."""
-    return msgspec.structs.replace(limits, **changes(Limits, parse(words)))
+    return msgspec.structs.replace(limits, **changes(Limits, parse_limits(words)))
 
 
 def http_limits(words: Iterable[str]) -> HttpLimits:
     """Return the limits of HTTP with the given changes."""
     from wharfinger.protocol.http.rules import HttpLimits
 
-    return HttpLimits(**changes(HttpLimits, parse(words)))
+    return HttpLimits(**changes(HttpLimits, parse_limits(words)))
 
 
 def kinds() -> tuple[type[msgspec.Struct], ...]:

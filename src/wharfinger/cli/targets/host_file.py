@@ -64,19 +64,19 @@ class HostFile:
             )
             raise CommandError(f"{self.path} cannot be edited ({error}) and was left unchanged.{advice}") from None
 
-    def diff(self, new: str) -> str:
+    def diff(self, new_text: str) -> str:
         """Return the change as a unified diff."""
         import difflib
 
         lines = difflib.unified_diff(
             self.text.splitlines(keepends=True),
-            new.splitlines(keepends=True),
+            new_text.splitlines(keepends=True),
             str(self.path),
             f"{self.path} (changed)",
         )
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
-    def write(self, new: str) -> Path | None:
+    def write(self, new_text: str) -> Path | None:
         """Replace the file in one step, and keep links and mode. Returns the backup, or None if there was no file.
 
         One backup is kept: the file as it was before this change. The name of this program is in the backup's name, so
@@ -97,7 +97,7 @@ class HostFile:
         temporary = Path(out.name)
         try:
             with out:
-                out.write(new.encode("utf-8"))
+                out.write(new_text.encode("utf-8"))
                 out.flush()
                 os.fsync(out.fileno())
             temporary.chmod(mode)

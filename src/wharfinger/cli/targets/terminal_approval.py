@@ -100,10 +100,10 @@ class SamplingApproval:
             self._report_refusal(f"{review.server} may not ask the model: there is no terminal to ask you at.")
             return False
         if review.result is None:
-            lines, shown = request_lines(review.request), "question"
+            lines, subject = request_lines(review.request), "question"
             head = f"{review.server} wants to ask the model, for at most {review.request.max_tokens:,} tokens:"
         else:
-            lines, shown = text_lines("answer", text_of(review.result.content)), "answer"
+            lines, subject = text_lines("answer", text_of(review.result.content)), "answer"
             head = f"{review.server} would get this answer from the model:"
         lines = [head, *lines]
         while True:
@@ -113,7 +113,7 @@ class SamplingApproval:
             if typed in ("", "n", "no"):
                 return False
             if typed in ("e", "edit"):
-                text = await self._forms.choose([f"Type the {shown} in one line."], "> ", lower=False)
+                text = await self._forms.choose([f"Type the {subject} in one line."], "> ", lower=False)
                 return with_text(review, text) if text else False
             lines = ["Type y, n or e."]
 

@@ -143,7 +143,8 @@ class SearchIndex:
     ) -> tuple[Hits, list[Source]]:
         """Search the index. Returns the hits, and the sources that the index does not cover.
 
-        While it waits for the index, it calls `progress` with the number of documents seen so far, and a message.
+        `owner` is the caller whose share of the threads is used (`server.threads`). While the search waits for the
+        index, it calls `progress` with the number of documents seen so far, and a message.
         """
         indexing, server = self._indexing, self._server
         everything = self._sources()
