@@ -169,7 +169,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
 
 
 def author_frames(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
-    """Return the innermost frames of the author's code."""
+    """Return the innermost frames of the author's code. Of equal frames in a row, as in a recursion, one is kept."""
     own_frames = [frame for frame in frames if not frame.is_library]
     return [frame for frame, previous in zip(own_frames, [None, *own_frames], strict=False) if frame != previous][
         -SHOWN_FRAMES:

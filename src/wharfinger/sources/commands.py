@@ -55,7 +55,8 @@ _ENVIRONMENT_ON_WINDOWS = ("SYSTEMROOT", "PATHEXT", "TEMP")
 class Run(NamedTuple):
     """The result of a run. `code` is the exit code, or the negative number of the signal that ended the command.
 
-    If the source ended the command, `code` is None, and `cut` is a sentence that says why; otherwise `cut` is empty.
+    `output` is from stdout, `errors` from stderr. If the source ended the command, `code` is None, and `cut` is a
+    sentence that says why; otherwise `cut` is empty.
     """
 
     output: bytes
@@ -292,8 +293,8 @@ class _SharedRun:
 
 def _decode_output(run: Run) -> mime.Decoded | None:
     """Decode the output as text. If it was cut within a character, that character is dropped."""
-    most = min(3, len(run.output)) if run.cut else 0  # a character has at most four bytes
-    for dropped in range(most + 1):
+    max_dropped = min(3, len(run.output)) if run.cut else 0  # a character has at most four bytes
+    for dropped in range(max_dropped + 1):
         if decoded := mime.decode_text(run.output[: len(run.output) - dropped]):
             return decoded
     return None
@@ -330,15 +331,15 @@ def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
         start_new_session=True,
     ) as process:
         try:
-            output, errors, cut = _collect(process, began + timeout, max_bytes)
-            if not cut:
-                cut = _wait(process, began + timeout)
-            if cut == _TOO_LATE:
-                cut = f"Ended after {timeout:g} s; the output may be incomplete"
-            elif cut:
-                cut = f"Ended after {max_bytes:,} bytes of output"
+            output, errors, bound = _collect(process, began + timeout, max_bytes)
+            bound = bound or _wait(process, began + timeout)
         finally:
             _end(process)
+    cut = ""
+    if bound == _TOO_LATE:
+        cut = f"Ended after {timeout:g} s; the output may be incomplete"
+    elif bound == _TOO_LONG:
+        cut = f"Ended after {max_bytes:,} bytes of output"
     return Run(output, errors, None if cut else process.returncode, cut, time.monotonic() - began)
 
 

@@ -85,7 +85,10 @@ def ls(
         raise click.UsageError("--tree and --json exclude each other.", ctx)
     list_filter = ListFilter(sort, audience, mime, limit)
     narrowed = any((sort, audience, mime))
-    shown_kinds = kinds or (KINDS if tree and not narrowed else KINDS[:2] if tree else KINDS[:1])
+    default_kinds: tuple[str, ...] = KINDS[:1]
+    if tree:
+        default_kinds = KINDS[:2] if narrowed else KINDS
+    shown_kinds = kinds or default_kinds
     if narrowed and not set(shown_kinds) <= {"resources", "templates"}:
         raise click.UsageError("--sort, --audience and --mime are for resources and templates.", ctx)
     from wharfinger.cli.targets.open_client import take_connection_options, with_client

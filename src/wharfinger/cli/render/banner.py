@@ -84,7 +84,7 @@ def make_banner(
     """
     url, token_env = address.mcp, address.header_env
     claude_remark, vscode_remark, cursor_remark = SIGN_IN if address.issuers else ("", "", "")
-    stdio = "; ".join(filter(None, ("its file takes stdio only", remark)))
+    stdio_remark = "; ".join(filter(None, ("its file takes stdio only", remark)))
     header = f' --header "Authorization: Bearer ${token_env}"' if token_env else ""
     claude = shlex.join(("claude", "mcp", "add", "--transport", "http", name, url)) + header
     client_options = ("--token-env", token_env) if token_env else ()
@@ -101,7 +101,7 @@ def make_banner(
         rows.append(UsageLine("Claude Desktop", url, "(add it in Settings, Connectors; it must be public)"))
     else:
         add = shlex.join((*program, "add", "claude-desktop", *target))
-        rows.append(UsageLine("Claude Desktop", add, f"({stdio})", about_content=True))
+        rows.append(UsageLine("Claude Desktop", add, f"({stdio_remark})", about_content=True))
     login = f"{shlex.join((*program, 'auth', 'login', url))} && " if address.issuers else ""
     if live:
         watch = shlex.join((*program, "watch", *client_options, url, live))
@@ -116,10 +116,10 @@ def without_content(banner: Banner) -> Banner:
     return banner._replace(published=(), rows=tuple(row for row in banner.rows if not row.about_content))
 
 
-def http_entry(url: str, token_env: str, kind: dict[str, Any]) -> dict[str, Any]:
+def http_entry(url: str, token_env: str, type_member: dict[str, Any]) -> dict[str, Any]:
     """Return the entry for a URL in the configuration of VS Code and Cursor, which replace `${env:NAME}`."""
     headers = {"headers": {"Authorization": f"Bearer ${{env:{token_env}}}"}} if token_env else {}
-    return {**kind, "url": url, **headers}
+    return {**type_member, "url": url, **headers}
 
 
 def compact(value: Any) -> str:
