@@ -88,7 +88,9 @@ class ClientCredentials:
             )
         methods = auth_server.metadata.auth_methods
         basic = "client_secret_basic" in methods or "client_secret_post" not in methods
-        method = "private_key_jwt" if self._sign else "client_secret_basic" if basic else "client_secret_post"
+        method = "client_secret_basic" if basic else "client_secret_post"
+        if self._sign is not None:
+            method = "private_key_jwt"
         client = RegisteredClient(
             issuer=auth_server.issuer, client_id=self._client_id, client_secret=self._secret, method=method
         )

@@ -24,7 +24,7 @@ _REGISTRATIONS = {
 async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Trace, bool]:
     """Do the parts of a sign-in that need no person. Returns the steps, and whether a person could sign in.
 
-    It registers nothing, and opens no page.
+    Registers nothing, and opens no page.
     """
     trace: Trace = []
     try:

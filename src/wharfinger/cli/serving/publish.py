@@ -77,21 +77,23 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     from wharfinger.sources.resource_tool_set.uri_queries import explained
 
     sources = [prepared for prepared in sources if reads_source(prepared.source.uri)]
-    use = "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
+    advice = (
+        "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
+    )
     if not sources:
-        return f"{use} it changes."
-    explained_kinds: set[tuple[type[Source], str]] = set()
+        return f"{advice} it changes."
+    explained_families: set[tuple[type[Source], str]] = set()
     lines: list[str] = []
     for prepared in sources[:NAMED_SOURCES]:
         source = prepared.source
-        kind = (type(source), source.uri.partition(":")[0])
+        family = (type(source), source.uri.partition(":")[0])
         remark = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.description})"
-        lines.append(f"- {explained(source, parameters=kind not in explained_kinds)}{remark}")
-        explained_kinds.add(kind)
+        lines.append(f"- {explained(source, parameters=family not in explained_families)}{remark}")
+        explained_families.add(family)
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
-    files = all(prepared.parsed.kind is FILES for prepared in sources)
-    head = f"{'Files, as they are' if files else 'Live data, as it is'} now. {use} it changes."
+    only_files = all(prepared.parsed.kind is FILES for prepared in sources)
+    head = f"{'Files, as they are' if only_files else 'Live data, as it is'} now. {advice} it changes."
     return "\n".join([f"{head} To read less, add a query, as in:", *lines])
 
 

@@ -111,7 +111,7 @@ def host_arguments(
 
     # The copy that --demo makes is temporary: publish the folder itself.
     original = [parse_word(word) for word in params["words"]] if params["demo"] else []
-    words = [absolute_word(word) for word in original or [source.parsed for source in sources]]
+    words = [absolute_word(word) for word in original or [prepared.parsed for prepared in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = ["-f", str(server_file.absolute())] if server_file else []
     if params["policy"]:
@@ -128,7 +128,7 @@ def host_arguments(
             options += [word for text in values for word in (flag, text)]
     if not options and not any(word.startswith(("https:", "http:")) for word in words):
         return (*name, *words)
-    label = params["name"] or slug(*(source.name for source in sources))
+    label = params["name"] or slug(*(prepared.name for prepared in sources))
     return ("--name", label, "--", *own_command(), "serve", "--stdio", *name, *options, *words)
 
 
@@ -136,8 +136,9 @@ def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
     """Return how to pass the passwords and environment variables that the command omits, or an empty string."""
     from wharfinger.sources.registry import secret_remark
 
-    remarks = [remark for source in sources if (remark := secret_remark(source.parsed))]
-    prefixes = tuple(source.parsed.kind.environment for source in sources if source.parsed.kind.environment)
+    parsed_words = [prepared.parsed for prepared in sources]
+    remarks = [remark for parsed in parsed_words if (remark := secret_remark(parsed))]
+    prefixes = tuple(parsed.kind.environment for parsed in parsed_words if parsed.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(prefixes)) if prefixes else ()
     if needed:
         remarks.append(f"some hosts do not pass on {', '.join(needed)}: add --env NAME=VALUE for each")

@@ -3,7 +3,7 @@
 Input: for each document its length as 8 bytes (big-endian), then its bytes. Output: for each document the length of the
 answer in the same form, then an `ExtractedText` as MessagePack.
 
-A document may exploit an error of its parser. So before the process reads one, it gives up what it does not need:
+A document may exploit an error of its parser. So before the process reads documents, it gives up what it does not need:
 memory beyond a bound, processor time, files, sockets and other programs. It has no environment. If the server ends in
 any way, even by SIGKILL, stdin is closed, and the process ends at once, even during a parse. On Windows there are no
 such limits, and the process ends only after the document that it is parsing.

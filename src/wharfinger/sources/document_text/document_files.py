@@ -164,7 +164,10 @@ class DocumentFiles:
         return TextPlace(pages_uri(uri, page), f"{pages.format.page} {page}", first, last)
 
     def complete_pages(self, uri: str, value: str) -> list[str]:
-        """Return ranges of pages that begin with `value`: all pages, then each, or the ends of a range."""
+        """Return ranges of pages that begin with `value`.
+
+        Without a dash in `value`, these are all pages, and each page; with a dash, a range for each possible end.
+        """
         try:
             mime_type = self.files.stat(uri).mime_type or ""
             pages, _ = self._pages_at(uri, self._format(uri, mime_type), READ_PATIENCE_SECONDS)

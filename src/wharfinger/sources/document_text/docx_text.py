@@ -136,8 +136,8 @@ class _Body:
             if child.tag == _CELL:
                 properties = child.find(qn("w:tcPr"))
                 merged = None if properties is None else properties.find(qn("w:vMerge"))
-                continues = merged is not None and merged.get(qn("w:val"), "continue") == "continue"
-                yield "" if continues else " ".join([block.text for block in self.blocks(child)])
+                continues_above = merged is not None and merged.get(qn("w:val"), "continue") == "continue"
+                yield "" if continues_above else " ".join([block.text for block in self.blocks(child)])
                 span = None if properties is None else properties.find(qn("w:gridSpan"))
                 yield from [""] * (min(_number(span), MAX_COLUMNS) - 1)
             elif child.tag not in _LEFT_OUT:
@@ -162,7 +162,7 @@ class _Body:
                 is_item = not level and (number_id is None or number_id.get(qn("w:val")) != "0")
                 depth = _number(numbering.find(qn("w:ilvl")), 0)
             breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
-            if properties.find(qn("w:sectPr")) is not None:
+            if properties.find(qn("w:sectPr")) is not None:  # the last paragraph of a section of the layout
                 breaks_after = next(self.section_kinds, "continuous") != "continuous"
             mark = ""
             if level or style.is_title:

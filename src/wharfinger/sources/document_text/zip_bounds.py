@@ -24,7 +24,7 @@ MAX_RATIO = 200
 RATIO_APPLIES_ABOVE_BYTES = 4 << 20
 """A file with fewer bytes, unpacked, may have any ratio: a list of empty cells is packed very well."""
 
-_ENCRYPTED_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """The beginning of an OLE file: an office document with a password, or one of the formats before 2007."""
 
 
@@ -34,7 +34,7 @@ def open_zip(data: bytes) -> zipfile.ZipFile:
     Raises:
         Refused: it is encrypted, damaged, or exceeds a bound.
     """
-    if data.startswith(_ENCRYPTED_OFFICE):
+    if data.startswith(_OLE_SIGNATURE):
         raise Refused("it is encrypted, or has the format of Office before 2007: save a copy without a password")
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))

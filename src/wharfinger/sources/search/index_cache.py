@@ -44,13 +44,13 @@ class IndexFile:
             self._temporary.cleanup()
 
 
-def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:
-    """Open the file in `folder` for the index of these sources. The same sources always get the same file.
+def open_index_file(folder: Path, identities: Iterable[str], max_size: int) -> IndexFile:
+    """Open the file in `folder` for the index of the sources with these identities, which always get the same file.
 
     Keeps the newest indexes that fit into `max_size` bytes together, and deletes others that no server uses. If another
     server uses the file, or the folder cannot be used, this is logged, and the file is in a temporary folder.
     """
-    key = hashlib.blake2b("\0".join(sorted(sources)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    key = hashlib.blake2b("\0".join(sorted(identities)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     path = folder / f"search-{key}.sqlite"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -55,6 +55,7 @@ class IndexedSearch:
         self._limit = limit
         self._deadline = time.monotonic() + READING_SECONDS
         self._down: dict[str, Source] = {}
+        """The sources that could not be read, by their keys. No more of their documents are tried."""
         self._unreadable: set[str] = set()
         """URIs of documents whose text cannot be read now, although their source is not down."""
 

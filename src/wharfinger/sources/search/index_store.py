@@ -164,7 +164,7 @@ class IndexStore:
         self.path = path
         self._writer = self._connect()
         self._waiting: list[tuple[int, str]] = []
-        self._waiting_length = 0
+        self._waiting_characters = 0
         try:
             self._prepare()
         except BaseException:
@@ -180,7 +180,7 @@ class IndexStore:
             self.path.chmod(0o600)
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")
-        execute("PRAGMA journal_size_limit = 16777216")
+        execute("PRAGMA journal_size_limit = 16777216")  # bytes of the write-ahead log that stay after a checkpoint
         if not execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             self._writer.executescript(_TABLES)
         application, layout = (execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
@@ -247,8 +247,8 @@ class IndexStore:
         """Index one part, and return its id. No id is used twice, so the rows of old parts belong to no document."""
         self._parts_made += 1
         self._waiting.append((self._parts_made, _clean(part) + END))
-        self._waiting_length += len(part)
-        if self._waiting_length > BATCH_CHARACTERS:
+        self._waiting_characters += len(part)
+        if self._waiting_characters > BATCH_CHARACTERS:
             self._flush()
         return self._parts_made
 
@@ -256,7 +256,7 @@ class IndexStore:
         """Index all waiting parts at once. FTS5 would write a segment if another statement came between them."""
         self._writer.executemany("INSERT INTO grams (rowid, text) VALUES (?, ?)", self._waiting)
         self._waiting.clear()
-        self._waiting_length = 0
+        self._waiting_characters = 0
         self._size = self._measure()
 
     def remove(self, ids: Iterable[int]) -> None:
@@ -304,7 +304,7 @@ class IndexStore:
 
     def size(self) -> int:
         """Return the bytes in use, plus one for each character that waits to be indexed."""
-        return self._size + self._waiting_length
+        return self._size + self._waiting_characters
 
     def _measure(self) -> int:
         names = ("page_count", "freelist_count", "page_size")
@@ -430,12 +430,13 @@ class IndexStore:
 
 
 def _count_documents(
-    reader: sqlite3.Connection, words: int, where: str, filter_values: Sequence[object]
+    reader: sqlite3.Connection, word_count: int, where: str, filter_values: Sequence[object]
 ) -> tuple[int, list[int]]:
     """Return the number of documents that pass the filters, and for each word the number that may have it."""
     columns = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
-    for number in range(words):
-        joined = f"word{number} JOIN documents ON id = document" if where != "1" else f"word{number}"
+    has_filters = where != "1"
+    for number in range(word_count):
+        joined = f"word{number} JOIN documents ON id = document" if has_filters else f"word{number}"
         columns.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
     total, *counts = reader.execute(f"SELECT {', '.join(columns)}", [*filter_values] * len(columns)).fetchone()
     return total, counts
