@@ -88,9 +88,12 @@ def _completions(
     starting: list[str] = []
     containing: list[str] = []
     for names, end in ((listing.directories, "/"), (listing.files, "")):
+        is_directory = end == "/"
         for name in names:
             folded = name.casefold()
-            if (shows is not None and not shows(name)) or not (accepts is None or end or accepts(name)):
+            if shows is not None and not shows(name):
+                continue
+            if accepts is not None and not is_directory and not accepts(name):
                 continue
             if folded.startswith(typed_text):
                 starting.append(prefix + quote(name) + end)

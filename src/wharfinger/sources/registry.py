@@ -499,7 +499,8 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
         raise UnusableSource(f"{kind.form} runs a program: allow it with {flag}.")
     if kind is FILES:
         _refuse_file(parsed.rest)
-    if bool(parsed.rest) is not kind.has_rest and not kind.rest_is_optional:
+    has_rest = bool(parsed.rest)
+    if has_rest != kind.has_rest and not kind.rest_is_optional:
         raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
     argument: Any = kind.argument(parsed.scheme, parsed.rest) if parsed.rest else {}
     arguments = () if isinstance(argument, dict) else (argument,)

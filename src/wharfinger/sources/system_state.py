@@ -203,11 +203,11 @@ class _Machine:
 
 def _load(machine: _Machine) -> dict[str, Any]:
     psutil = machine.psutil
-    minutes = dict(zip(("1", "5", "15"), (round(value, 2) for value in psutil.getloadavg()), strict=True))
+    averages = dict(zip(("1", "5", "15"), (round(value, 2) for value in psutil.getloadavg()), strict=True))
     return {
         "cpus": psutil.cpu_count() or 1,
         "cpu_percent": psutil.cpu_percent(),
-        "load_average_of_minutes": minutes,
+        "load_average_of_minutes": averages,
         "up_since": iso(psutil.boot_time()),
     }
 
@@ -275,8 +275,8 @@ _ORDER: Mapping[str, str] = {"cpu": "cpu_percent", "memory": "memory"}
 def _top_processes(measured: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
     """List the processes that use the most CPU or memory."""
     by, limit = query.get("by", "cpu"), int(query.get("limit", DEFAULT_PROCESSES))
-    order = sorted(measured["processes"], key=lambda row: (-row[_ORDER[by]], -row["memory"], row["pid"]))
-    return {"running": len(order), "shown": min(limit, len(order)), "by": by, "processes": order[:limit]}
+    rows = sorted(measured["processes"], key=lambda row: (-row[_ORDER[by]], -row["memory"], row["pid"]))
+    return {"running": len(rows), "shown": min(limit, len(rows)), "by": by, "processes": rows[:limit]}
 
 
 def _parse(uri: str) -> tuple[str, dict[str, str]]:

@@ -169,9 +169,9 @@ class SignIn:
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
         """Listen for the redirect, if possible on the port of an earlier registration, whose redirect URI is fixed."""
-        port = self._port or (urlsplit(saved.redirect_uri).port or 0 if saved is not None else 0)
+        saved_port = urlsplit(saved.redirect_uri).port if saved is not None else None
         try:
-            return await stack.enter_async_context(Callback(port))
+            return await stack.enter_async_context(Callback(self._port or saved_port or 0))
         except OSError as error:
             if self._port:
                 raise NotAuthorized(f"Cannot listen on port {self._port}: {error.strerror or error}.") from None

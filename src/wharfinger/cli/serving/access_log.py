@@ -85,9 +85,9 @@ class AccessLog:
         subject = f"as {principal.subject}" if principal.key else ""
         self._write_line("client", client_name(request), request.caller.rules.name, subject)
 
-    def _log_change(self, uri: str, watchers: int) -> None:
+    def _log_change(self, uri: str, watcher_count: int) -> None:
         """Log a change and how many watchers were notified."""
-        self._write_line("changed", uri, f"notified {many(watchers, 'watcher')}")
+        self._write_line("changed", uri, f"notified {many(watcher_count, 'watcher')}")
 
     def _write_line(self, verb: str, *parts: str) -> None:
         """Write one line, with each part shortened and its control characters escaped."""

@@ -70,12 +70,12 @@ def use_file(ctx: click.Context, param: click.Parameter, value: str | None) -> N
         return
     path = Path(value)
     table = read_table(path)
-    rules = {key: table.pop(key) for key in RULES if key in table}
+    rule_tables = {key: table.pop(key) for key in RULES if key in table}
     ctx.default_map = FileValues(path, ctx.command).convert(table)
-    if not rules:
+    if not rule_tables:
         return
     if "policy" in table:
-        section = next(iter(rules))
+        section = next(iter(rule_tables))
         raise UnusableServerFile(f"{path}: policy names a file, and [[{section}]] is here too: use one of them.")
     ctx.meta[INLINE] = path, read_rules
 

@@ -48,10 +48,9 @@ _BLOCK_BYTES = 256 << 10  # bytes that are read at once from the end
 
 
 class Window(NamedTuple):
-    """A requested window. Its kind is `lines` (from 1), `bytes` (from 0), or `tail`, whose `first` is the
-    number of lines.
+    """A requested window. `kind` is `lines`, counted from 1, `bytes`, counted from 0, or `tail`.
 
-    `last` is inclusive; None leaves the end open.
+    `last` is inclusive; None leaves the end open. A tail has only `first`, the number of its lines.
     """
 
     kind: str
@@ -174,8 +173,8 @@ class WindowReader:
     def up_to_line_end(self, data: bytes, begin: int, lines: int = 0) -> bytes:
         """Return the data up to its last line end, or else its last whole character; the next window has the rest.
 
-        `lines` is the maximum number of lines; 0 is no maximum. Data that is not text, or ends the content, is not cut
-        otherwise.
+        `lines` is the maximum number of lines; 0 is no maximum. Data at the end of the content is cut only after that
+        number of lines, and data that is not text is not cut.
         """
         if not self.text_encoding.is_text:
             return data
