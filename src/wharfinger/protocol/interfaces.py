@@ -146,7 +146,7 @@ class Authorizer(Protocol):
 
     @property
     def version(self) -> str:
-        """A digest that changes with the rules. Cursors and states of another version are refused."""
+        """A digest that changes with the rules. Cursors and request states of another version are refused."""
         ...
 
     def access(self, principal: Principal) -> Access:
@@ -328,9 +328,9 @@ class Authorize(Protocol):
         ...
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        """Handle a 401 or 403 response with these headers (lower-case names); `sent` is what `headers` returned.
+        """Handle a 401 or 403 with these headers (lower-case names); `sent` is what the method `headers` returned.
 
-        Returns True if the caller should get `headers` again and repeat the request, at most `MAX_AUTH_RETRIES` times.
+        Returns True if the caller should get new headers and repeat the request, at most `MAX_AUTH_RETRIES` times.
         This may wait for a person: pause the request's deadline in the meantime.
 
         Raises:

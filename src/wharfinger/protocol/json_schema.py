@@ -1,12 +1,13 @@
-"""Compiles JSON Schemas that authors or peers provide, and validates values with them. Fetches nothing.
+"""Compiles JSON Schemas that authors or peers provide, and validates values with them. Never fetches a `$ref`.
 
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
 - The schema: its size, depth and number of subschemas. References must stay inside the schema.
-- One value: references multiply, so a few subschemas can be applied to one value a very large number of times. This
-  number, the *weight*, is computed in advance, once for each subschema. A reference may lead back to a subschema that
-  is being counted. If it leads back through a member or an item, it counts as 1, because the validator caches results
-  there: tools do have recursive output schemas. If it stays at the same value, the schema is refused.
+- One value: references multiply, so a few subschemas can be applied to one value, and to those that contain it, a very
+  large number of times. This number, the *weight*, is computed in advance, once for each subschema. A reference may
+  lead back to a subschema that is being counted, as in the recursive output schemas of some tools. If it leads back
+  through a member or an item, it counts as 1, because the validator caches results there. If it stays at the same
+  value, the schema is refused.
 - Error messages: the validator does not cache results while it collects errors, so the subschemas that it visits are
   counted again, for the depth of the value. Beyond a limit, the message only says that the value does not match.
 - Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
@@ -30,7 +31,7 @@ MAX_SCHEMAS = 2000
 MAX_SCHEMA_BYTES = 256 * 1024
 """The maximum size of a schema as JSON."""
 MAX_APPLIED_SCHEMAS = 100_000
-"""The maximum number of subschemas that may apply to one value, each counted as often as it is referred to."""
+"""The maximum weight of a schema."""
 MAX_EXPLAINED_SCHEMAS = 2_000
 """The maximum number of subschemas visited to collect errors: nested alternatives multiply with each level."""
 MAX_COLLECTED_CHECKS = 10_000
@@ -94,7 +95,8 @@ class CompiledSchema:
     schema: dict[str, Any]
     """The schema, unchanged."""
     weight: int
-    """The maximum number of subschemas that may apply to one value."""
+    """The maximum number of subschemas that may apply to one value and to those that contain it, each counted as often
+    as it is referred to."""
     pattern_count: int
     """The number of regular expressions."""
 
@@ -238,7 +240,7 @@ def _leads_inside(reference: str, identifiers: frozenset[str]) -> bool:
 
 
 def _weigh(schema: dict[str, Any], what: str) -> int:
-    """Return the largest number of subschemas that may apply to one value (see the head of this module).
+    """Return the weight of a schema (see the head of this module).
 
     Raises:
         InvalidSchema: the number is over the limit, or a subschema leads back to itself for the same value.

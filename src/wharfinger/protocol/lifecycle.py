@@ -22,7 +22,7 @@ def handlers(service: Service) -> dict[str, Handler]:
     """Return the handlers by method. They read the capabilities of the service at each request."""
 
     async def initialize(request: Request) -> t.InitializeResult:
-        # `open_request` has opened the session, so that a request sent together with this one finds it open.
+        # `open_request` has agreed on the revision, so that a request sent together with this one is served by it.
         rules = request.caller.rules
         return t.InitializeResult(
             protocol_version=rules.name,

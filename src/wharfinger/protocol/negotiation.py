@@ -3,9 +3,9 @@
 For a server that it does not know yet, a client proceeds like this:
 
 1. `first_step`: send `server/discover` in the newest stateless revision.
-2. `decide_discover`: a `DiscoverResult`, or an error that only a stateless server sends, means the stateless era. An
-   error -32022 lists the server's revisions: one that both support is tried once. Anything else, even no answer in
-   time, means a server of the handshake era.
+2. `decide_discover`: a `DiscoverResult` means the stateless era. After an error that only a stateless server sends, the
+   client gives up. An error -32022 lists the server's revisions: one that both support is tried once. Anything else,
+   even no answer in time, means a server of the handshake era.
 3. Handshake: send `initialize`. `decide_initialize` checks the revision that the server chose; `decide_refusal` handles
    an error, which may reveal a stateless server after all.
 

@@ -118,7 +118,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpRefusal(InvalidRequest):
-    """An HTTP request is refused before its message is read. A `Verify` function raises this with status 401 or 403.
+    """Refuses an HTTP request with this status. A `Verify` function raises it with 401 or 403.
 
     `headers` are sent with the response, such as the WWW-Authenticate challenge of a 401.
     """

@@ -242,7 +242,7 @@ class UriTemplate:
         return absolute or any(is_unsafe(text) for text in _texts(found))
 
     def overlaps(self, other: UriTemplate) -> bool:
-        """Return whether some URI can match both. May be True if they differ only in the names in a query."""
+        """Return whether some URI can match both. The names in a query are not compared."""
         return may_meet(self.atoms, other.atoms)
 
 
