@@ -27,7 +27,7 @@ class Explanation(NamedTuple):
 
     allowed: bool
     rule: str
-    """The rule that decides; empty if no rule allows the action."""
+    """The rule that decides; empty if none does."""
     missing_scopes: tuple[str, ...]
     """The scopes that the server names to the caller, because of a rule with `reveal`."""
     near_misses: tuple[NearMiss, ...]

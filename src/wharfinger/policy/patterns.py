@@ -114,7 +114,7 @@ def _split(text: str) -> Segments | None:
 
 
 def _is_canonical_authority(scheme: str, authority: str) -> bool:
-    """Return whether an authority can be written in one way only.
+    """Return whether an authority is in its canonical spelling.
 
     The authorities of most schemes here are labels, which are compared as they are.
     """

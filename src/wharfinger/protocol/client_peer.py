@@ -126,7 +126,7 @@ class ClientPeer(Generic[W]):
     )
 
     def __init__(self, limits: Limits, ids: Iterator[int] | None = None) -> None:
-        """`ids` is shared by the peers of one session if each request has its own stream (HTTP)."""
+        """Over HTTP, each request has a `ClientPeer` of its own; those of one session share `ids`."""
         self.awaited: dict[Id, W] = {}
         """The waiters of requests that have no response yet, oldest first."""
         self.rules: Revision | None = None

@@ -115,11 +115,11 @@ class Access(Protocol):
         ...
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide about one action. A URI that is not canonical is refused. Called for each entry of a list."""
+        """Decide about one action. A URI that is not canonical is refused."""
         ...
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows the action."""
+        """Return whether `decide` allows the action. Called for each entry of a list."""
         ...
 
     def may_read_below(self, prefix: str) -> bool:

@@ -24,8 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 256
     """Messages of one batch (2025-03-26)."""
     in_flight: int = 4096
-    """Requests of one connection or session that are being served. Over HTTP, all requests without a session together
-    have the same limit. Beyond it, only callers with less than an equal share may send more."""
+    """Requests of one connection or session that are being served. Over HTTP, also requests without a session, of all
+    clients together: beyond the limit, only callers with less than an equal share may send more of these."""
     listens: int = 64
     """Open `subscriptions/listen` requests of one connection."""
     watched: int = 10_000

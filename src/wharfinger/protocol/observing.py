@@ -94,7 +94,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
 
 
 class Refusal(NamedTuple):
-    """A message that was answered with an error before it became a request, such as an HTTP request without a token."""
+    """A message that was answered with an error before it became a `Request`, such as one over HTTP without a token."""
 
     error: ProtocolError
     method: str = ""

@@ -1,4 +1,4 @@
-"""Counts each owner's use of a bounded table, so that no owner can fill it alone."""
+"""Counts each owner's use of something bounded, so that no owner can keep the others out."""
 
 from __future__ import annotations
 

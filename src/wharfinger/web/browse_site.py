@@ -59,9 +59,6 @@ class BrowseSite:
 
     `configs_for` returns the servers for each visitor. If `shared`, all visitors use the same connections, which are
     opened when the site starts; otherwise each tab has connections of its own.
-
-    Raises:
-        MissingExtra: NiceGUI is not installed.
     """
 
     def __init__(

@@ -220,7 +220,7 @@ class CallPanel:
         form = CallForm([field.for_browser() for field in fields], ["Answer", "Decline", "Cancel"], submit)
 
     def _ask_to_open(self, url: str, answer: asyncio.Future[Any]) -> None:
-        """Show the whole URL. It becomes a link only if it is of http or https and names a host."""
+        """Show the URL. It becomes a link only if it is of http or https and names a host."""
         node("p", name_text(url, 4000), classes="uri")
 
         def set_answer(value: bool) -> None:

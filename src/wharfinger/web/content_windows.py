@@ -84,7 +84,7 @@ class TableWindows:
 
 
 def _json_rows(text: str) -> list[list[Any]]:
-    """Return JSON Lines as rows, with the names that the first `WINDOW_ROWS` objects have as the header.
+    """Return JSON Lines as rows. The header has the names of members of the first `WINDOW_ROWS` objects.
 
     Raises:
         ValueError: a line is not an object, or there are no lines.

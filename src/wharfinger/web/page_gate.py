@@ -3,7 +3,7 @@
 NiceGUI lets every origin connect to its socket.io, has no notion of a visitor, and serves more paths than this page
 needs. So nothing reaches it unless
 
-- its path is one of the page's (`_NICEGUI_PATHS`);
+- its path is `/`, or begins with one of `_NICEGUI_PATHS`;
 - it does not come from another site (Origin, and `Sec-Fetch-Site`, which a script cannot set);
 - it has the cookie of a visitor, whose credentials are still valid;
 - its body is at most `MAX_BODY_BYTES`.

@@ -1,4 +1,4 @@
-"""The connections to the servers of one caller, with the catalogue and the questions that the page shows."""
+"""The connections to servers, with the catalogue and the questions that the page shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ServerConnections"]
 
 
 class ServerConnections:
-    """The servers of one caller. `async with` connects to them, and ends the connections."""
+    """Connections to servers, for one tab or for all. `async with` opens and ends them."""
 
     def __init__(
         self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None

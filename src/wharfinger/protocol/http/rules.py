@@ -84,7 +84,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Open connections. Beyond it, the caller with the most loses one, an idle one if possible."""
     sessions: int = 10_000
     """Sessions of the handshake era. Beyond it, the caller with the most loses one, if possible the one that is idle
-    longest; or else a new session is refused."""
+    longest. A caller who has the most, all of them busy, gets no new one."""
     session_time: float = 1800.0
     """A session ends after this time without a request, a response or an open stream."""
     session_requests: int = 16_384
