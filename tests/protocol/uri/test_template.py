@@ -220,6 +220,23 @@ LOSSY: dict[str, set[str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        ("a://{x}/{y}", ("a://1/", {"x"}, False)),
+        ("a://{x}/b{?y}", ("a://1/b", {"x"}, True)),
+        ("a://{x}/b{#y}", ("a://1/b", {"x"}, True)),
+        ("a://{x}/b?c={y}", ("a://1/b", {"x"}, True)),
+        ("a://{x}/b?c={x}&d={y}", ("a://1/b", {"x"}, True)),
+        ("a://{x}/b", ("a://1/b", {"x"}, True)),
+    ],
+)
+def test_the_beginning_of_a_uri_ends_before_a_missing_variable_or_the_query(text: str, beginning: object) -> None:
+    """We: a completer's values are filtered by this beginning, and policies ignore queries. A bug: a missing variable
+    after a literal "?" made it end in the query."""
+    assert UriTemplate(text).expand_beginning({"x": "1"}) == beginning
+
+
 def test_numbers_are_expanded_and_other_types_are_refused() -> None:
     assert UriTemplate("{a}/{b}/{c}").expand({"a": 1, "b": 2.5, "c": True}) == "1/2.5/true"
     with pytest.raises(TypeError, match="variable 'a': bytes"):

@@ -176,11 +176,13 @@ class UriTemplate:
     def expand_beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
         """Return the URI up to the first variable without a value, and the names of the variables in it.
 
-        The text ends at the query or fragment at the latest. The third item is whether it reaches the query, the
-        fragment or the end.
+        The text ends before the query, or before `{#x}`, at the latest. The third item is whether it reaches one of
+        them, or the end.
         """
         text, names = "", frozenset[str]()
         for part in self.parts:
+            if "?" in text:
+                break
             if isinstance(part, str):
                 text += part
                 continue
