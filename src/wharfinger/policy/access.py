@@ -1,12 +1,12 @@
 """`RuleAccess`: the rules that apply to one principal, compiled for fast decisions.
 
 A list asks about each of its URIs, most of which are in the same few directories. The patterns that can still match
-below a directory are therefore remembered (`_Directory`), and each URI in it costs one more step:
+below a directory are therefore remembered (`_Directory`), and for each URI in it only the last segment is compared:
 
 - a pattern whose next segment is a plain name is found by that name in a dictionary;
-- a pattern that matches everything below (`file:///docs/**`) needs no step, and of several such rules only the first
+- a pattern that matches everything below (`file:///docs/**`) is not compared, and of several such rules only the first
   of each kind is kept;
-- only the others, such as `**/*.md`, take a step each.
+- only the others, such as `**/*.md`, are compared one by one.
 
 Rules about other directories cost nothing, however many there are. The directories of all accesses of a policy share
 one bounded memory: callers who ask for many URIs can make each other's decisions slower, but only by microseconds.

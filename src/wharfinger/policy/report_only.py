@@ -1,4 +1,4 @@
-"""`ReportOnly`: allows everything, and records what a policy would refuse, to try it with real requests."""
+"""`ReportOnly`: allows everything, and logs what a policy would refuse, to try it with real requests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The events that `ServerPeer` and `ClientPeer` return to their transport for each incoming message.
 
-The server's peer has two more: `Request`, and `Batch`, whose responses are sent together.
+`ServerPeer` has two more: `Request`, and `Batch`, whose responses are sent together.
 
     event              what the transport does with it
     Reply              sends its bytes back at once

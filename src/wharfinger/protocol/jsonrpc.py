@@ -66,7 +66,7 @@ _NESTING_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 def decode(data: bytes, limits: Limits, *, from_server: bool = False) -> Message:
     """Decode one message. `params`, `result` and `error` stay raw, but are checked to be well-formed JSON in UTF-8.
 
-    A member that decides how a message is routed must not occur twice: two readers could then see two different
+    A member that decides how a message is routed must not occur twice, or two readers could see two different
     messages (security: J07, J08). The checks for this cost nanoseconds on a plain message; only a message that may have
     such a member twice takes the slow path. With `from_server` these checks and the limit on members do not apply: a
     server's documents may have members of any name.

@@ -13,8 +13,8 @@ __all__ = ["FairTable", "Shares", "name_network", "name_owner", "name_principal"
 Member = TypeVar("Member")
 
 _MAX_COMPARED = 64
-"""The maximum number of owners that are compared to find the largest, and of an adding owner's members that are checked
-for an idle one."""
+"""The maximum number of owners that `find_largest` compares, and of members of the adding owner that `find_victim`
+checks."""
 
 
 def name_owner(key: str, address: str) -> str:

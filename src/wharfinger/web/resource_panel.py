@@ -99,7 +99,7 @@ class ResourcePanel:
             return
         self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
         contents = result.contents[:MAX_CONTENTS]
-        if contents == self._shown:  # keep the page of the text or table to which the visitor has turned
+        if contents == self._shown:  # keep the part of the text or table to which the visitor has turned
             return
         self._shown = contents
         self._show_window_buttons(contents[0] if contents else None)

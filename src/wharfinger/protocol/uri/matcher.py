@@ -4,10 +4,10 @@ A row is a template as the matcher gets it: `a/{name}.{ext}` is `"a/"`, a placeh
 row becomes one regular expression, which never tries more than a few ways to read a character:
 
 - A placeholder that cannot hold the first character after it takes the longest run (possessive, no backtracking).
-- A placeholder that can hold it, such as `{name}` above, takes as little as it can, while the placeholders after it
-  never hold the text that separates them from it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator
-  counts. These placeholders and their separators form a *chain*. It ends at the first character that its first
-  placeholder cannot hold, and is atomic: the expression never backtracks into it.
+- A placeholder that can hold it, such as `{name}` above, takes as little as it can, while each later placeholder never
+  contains the separator just before it. So `a.tar.gz` is read as `a.tar` and `gz`: the last separator counts. These
+  placeholders and their separators form a *chain*. It ends at the first character that its first placeholder cannot
+  hold, and is atomic: the expression never backtracks into it.
 - If these rules do not say where a placeholder ends (`{a}{b}`, `{v}-{+w}`), the row is refused when it is built.
 """
 
