@@ -56,7 +56,7 @@ def first_policy(
 #
 # who:  anyone, signed-in, local (over stdio), sub:NAME, group:NAME, scope:NAME, client:ID, email:ADDRESS,
 #       claim.NAME:VALUE; * stands for any characters, as in "email:*@example.com"
-# do:   read (with list, complete, search and watch), call, prompt, query; all if it is left out
+# do:   read (with list, complete, search and watch), call, prompt, query, inspect; all if it is left out
 # what: URIs by segment (* for one, ** for any number), tool:NAME, prompt:NAME
 """,
         _format_rule("allow", readers, do="read", what=[f"{patterns[top]}/**" for top in tops] or ["**"]),

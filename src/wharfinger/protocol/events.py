@@ -87,8 +87,9 @@ class Malformed(msgspec.Struct, Generic[W], frozen=True, gc=False):
 class UnattributedError(msgspec.Struct, Generic[W], frozen=True, gc=False):
     """An error without an id, so that it is unclear which request it answers.
 
-    `suspect` is the one request that it can be about: the error says that a message could not be read (JSON-RPC 2.0,
-    §5), and the server has shown that it read every other message. None if there is no such request, or several.
+    `suspect` waits for the response to the one request that it can be about: the error says that a message could not be
+    read (JSON-RPC 2.0, §5), and the server has shown that it read every other message. None if there is no such
+    request, or several.
     """
 
     suspect: W | None

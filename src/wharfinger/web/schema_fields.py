@@ -1,7 +1,8 @@
 """The fields of a form for a JSON Schema of an object, and the arguments that its values make.
 
 A property of a simple type gets a field for that type; the value of any other property is written as JSON. The server
-that gets the arguments checks them against its whole schema; this module only finds values that cannot be sent.
+that gets the arguments checks them against its whole schema; this module only finds values that are missing, or that
+cannot be sent.
 """
 
 from __future__ import annotations

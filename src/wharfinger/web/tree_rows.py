@@ -33,7 +33,7 @@ MAX_BADGES = 1_000
 
 Row = dict[str, Any]
 RowKey = tuple[str, str, str]
-"""The kind of a row, its server, and the URI or name of its item at this server."""
+"""The kind of a row, its server, and the URI, path or name of its item at this server."""
 
 _BADGES = {"added": "new", "changed": "changed"}
 
