@@ -1,19 +1,19 @@
-"""A circuit breaker: callers skip a peer that has just failed, instead of each waiting for it. No I/O.
+"""A circuit breaker: calls skip a source that has just failed, instead of each waiting for it. No I/O.
 
     CLOSED --- failed ---> OPEN --- delay is over, try_probe ---> HALF_OPEN
       ^                     ^                                       |   |
       |                     +---------------- failed ---------------+   |
       +------------------------------ succeeded ------------------------+
 
-While the breaker is closed, all calls are allowed. After a failure, no call is allowed until the delay is over. Then
-`try_probe` allows one call, the probe; the other callers still skip the peer. If the probe fails, the delay doubles, up
-to a maximum. If any call succeeds, the breaker closes.
+While the breaker is closed, all calls are allowed. After a slow failure, no call is allowed until the delay is over.
+Then `try_probe` allows one call, the probe; other calls still skip the source. If the probe fails, the delay doubles,
+up to a maximum. If any call succeeds, the breaker closes.
 
-Calls that fail together count as one failure: a hundred callers that waited for the same silent peer must not double
+Calls that fail together count as one failure: a hundred calls that waited for the same silent source must not double
 the delay a hundred times. So a failure counts only if its call began after the last failure that counted.
 
-Calls are still allowed after a quick failure, one that took less than `quick_below` seconds: skipping the peer would
-save no waiting, and it may be back soon. The breaker opens and the peer is probed as usual.
+A failure that took less than `quick_below` seconds is quick. The breaker opens and the source is probed as usual, but
+calls are still allowed: skipping the source would save no waiting, and it may be back soon.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Breaker", "BreakerState"]
 
 
 class BreakerState(Enum):
-    """The state of the peer, according to its breaker."""
+    """The state of a source, according to its breaker."""
 
     CLOSED = "it answered last time, or was never called"
     OPEN = "it failed, and may be probed after a delay; until then, `Breaker.admits` says whether calls are allowed"
@@ -35,7 +35,7 @@ class BreakerState(Enum):
 
 
 class Breaker:
-    """Records how calls to one peer end, and says whether to call it.
+    """Records how calls to one source end, and says whether to call it.
 
     Args:
         clock: Returns seconds that never go back, such as `time.monotonic`.
@@ -97,7 +97,7 @@ class Breaker:
         return max(0.0, self._probe_at - self.clock()) if self.down else 0.0
 
     def try_probe(self) -> bool:
-        """Return whether the caller may probe the peer now.
+        """Return whether the caller may probe the source now.
 
         If so, the caller must then call `failed`, `succeeded` or `give_up_probe`.
         """

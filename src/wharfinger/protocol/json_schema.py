@@ -1,4 +1,4 @@
-"""Compiles JSON Schemas that authors or peers provide, and validates values with them. Never fetches a `$ref`.
+"""Compiles JSON Schemas that authors or strangers provide, and validates values with them. Never fetches a `$ref`.
 
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
@@ -10,7 +10,7 @@ jsonschema-rs does the validation. This module bounds its work for any schema:
   value, the schema is refused.
 - Error messages: the validator does not cache results while it collects errors, so the subschemas that it visits are
   counted again, for the depth of the value. Beyond a limit, the message only says that the value does not match.
-- Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
+- Patterns: those of strangers take linear time; those of authors may backtrack, with a limit.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLarge(WharfingerError):
-    """The peer sent an event over the limit."""
+    """An event of a stream is over the limit."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class EventDecoder:
     def _add_bytes(self, size: int) -> None:
         self._buffered_bytes += size
         if self._buffered_bytes > self._limit:
-            raise EventTooLarge(f"the peer sent an event larger than {self._limit} bytes")
+            raise EventTooLarge(f"the server sent an event larger than {self._limit} bytes")
 
     def _take(self, line: bytes) -> Event | None:
         """Process one line. Returns the event that an empty line ends; None for any other line, or without data."""

@@ -104,7 +104,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     comment_time: float = 15.0
     """An idle stream gets a comment line after this time, so that proxies keep it open."""
     stalled_time: float = 60.0
-    """A connection is closed if its peer reads so slowly that nothing more can be written for this time."""
+    """A connection is closed if its client reads so slowly that nothing more can be written for this time."""
     keep_alive: float = 65.0
     """An idle connection is closed after this time. It is longer than common client pools keep connections."""
     watch_after: float = 0.05
