@@ -1,11 +1,12 @@
-"""Counts what each caller uses, and refuses calls over the limits of the policy. Does no I/O.
+"""Counts what each caller uses, and refuses requests over the limits of the policy. Does no I/O.
 
-A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 calls at once, and then one every 0.6 s. A bucket is
-one number, the time at which it will be full again; a call moves it 0.6 s into the future, and is refused if that would
-be more than a minute away. So a caller never gets twice the amount at once, which fixed windows allow at their edges.
+A rate such as `100/min` is a token bucket (GCRA, ITU-T I.371): 100 requests at once, and then one every 0.6 s. A bucket
+is one number, the time at which it will be full again; a request moves it 0.6 s into the future, and is refused if that
+would be more than a minute away. So a caller never gets twice the amount at once, which fixed windows allow at their
+edges.
 
-Bytes are known only after a call. An answer may take a bucket below empty; then calls are refused until the debt is
-paid, so that one large answer costs as much as many small ones.
+Bytes are known only after a request. An answer may take a bucket below empty; then requests are refused until the debt
+is paid, so that one large answer costs as much as many small ones.
 
 Buckets belong to the caller: a principal, with any token and in any number of sessions, or an address. A full bucket is
 forgotten. If there are too many buckets that are not full, all callers without a bucket share a single one, so that a
@@ -96,7 +97,7 @@ def _forget_full(buckets: _Buckets, now: float) -> None:
 
 
 class Parallel:
-    """The calls of each caller that run now."""
+    """The requests of each caller that run now."""
 
     __slots__ = ("_limit", "_running", "name")
 
@@ -109,15 +110,15 @@ class Parallel:
         return len(self._running)
 
     def is_full(self, caller: str) -> bool:
-        """Return whether the caller may not begin another call."""
+        """Return whether the caller may not begin another request."""
         return self._running.get(caller, 0) >= self._limit
 
     def begin(self, caller: str) -> None:
-        """Count a call that begins."""
+        """Count a request that begins."""
         self._running[caller] = self._running.get(caller, 0) + 1
 
     def end(self, caller: str) -> None:
-        """Stop counting a call that has ended."""
+        """Stop counting a request that has ended."""
         remaining = self._running[caller] - 1
         if remaining:
             self._running[caller] = remaining
@@ -161,7 +162,7 @@ class Use:
         self._bytes: list[Rate] = []
 
     def begin(self, meters: _Meters, *, parallel: bool = True) -> Callable[[], None] | None:
-        """Count a call, once by each limit. Returns the function to call when it has ended, or None.
+        """Count a request, once by each limit. Returns the function to call when it has ended, or None.
 
         Raises:
             RateLimited: a limit is reached; nothing was counted.
@@ -227,7 +228,7 @@ class Limiter:
         """Count a request. Returns the function to call when it has ended, or None.
 
         A handler's own requests pass the use of its client's request: each limit counts all of them together once.
-        `parallel` says whether the request counts as one of the calls that run at the same time.
+        `parallel` says whether the request counts as one of those that run at the same time.
 
         Raises:
             RateLimited: a limit is reached.
@@ -236,7 +237,7 @@ class Limiter:
         return None if meters is None else use.begin(meters, parallel=parallel)
 
     def _meters_for(self, principal: Principal, action: str) -> _Meters | None:
-        """Return the first meters of calls, of bytes and of parallel calls that apply; None if none of them exists."""
+        """Return the first meters of requests, bytes and parallel requests that apply; None if none of them exists."""
         known = self._remembered.get(id(principal))
         if known is None or known[0] is not principal:
             known = self._remembered[id(principal)] = principal, {}

@@ -97,11 +97,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     do: Words | None = None
     """The counted actions: `read`, `call` or `prompt`; all requests by default."""
     calls: str | None = None
-    """The maximum rate of calls, such as `100/min`."""
+    """The maximum rate of requests, such as `100/min`."""
     bytes: str | None = None
-    """The maximum rate of bytes in answers, such as `50MiB/min`. They are counted after each call."""
+    """The maximum rate of bytes in answers, such as `50MiB/min`. They are counted after each request."""
     parallel: int | None = None
-    """The maximum number of calls at the same time."""
+    """The maximum number of requests at the same time."""
     issuer: str | None = None
     name: str = ""
 

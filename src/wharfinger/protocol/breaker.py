@@ -97,9 +97,9 @@ class Breaker:
         return max(0.0, self._probe_at - self.clock()) if self.down else 0.0
 
     def try_probe(self) -> bool:
-        """Return whether the caller may probe the source now.
+        """Begin a probe, if one may be sent now. Returns whether it began.
 
-        If so, the caller must then call `failed`, `succeeded` or `give_up_probe`.
+        If so, `failed`, `succeeded` or `give_up_probe` must be called when it ends.
         """
         if self._down_since is None or self._probing or self.clock() < self._probe_at:
             return False
@@ -107,7 +107,7 @@ class Breaker:
         return True
 
     def give_up_probe(self) -> None:
-        """End a probe without a result, because its caller was cancelled. Another probe may be sent at once."""
+        """End a probe without a result, because it was cancelled. Another probe may be sent at once."""
         self._probing = False
 
     def failed(self, reason: str = "", began: float | None = None) -> None:

@@ -330,8 +330,8 @@ class Authorize(Protocol):
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         """Handle a 401 or 403 with these headers (lower-case names); `sent` is what the method `headers` returned.
 
-        Returns True if the caller should get new headers and repeat the request, at most `MAX_AUTH_RETRIES` times.
-        This may wait for a person: pause the request's deadline in the meantime.
+        Returns True if the request should be repeated with new headers, at most `MAX_AUTH_RETRIES` times. This may wait
+        for a person: pause the request's deadline in the meantime.
 
         Raises:
             NotAuthorized: authorization failed; the message says at which step, and what to do.

@@ -142,7 +142,7 @@ class BrowseSite:
         await self._stack.aclose()
 
     async def view_as(self, viewer: Principal, principal: Principal) -> ServerConnections:
-        """Return the server as another principal sees it. The caller ends the connections by `__aexit__`.
+        """Return the server as another principal sees it. Call `__aexit__` of the result to end the connections.
 
         Raises:
             PermissionDenied: the viewer may not inspect the server, or the servers run in other processes.

@@ -220,7 +220,7 @@ def _show_windows(container: HtmlElement, count: int, show: Callable[[int], str]
 async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any], previews: list[ContentPreview]) -> None:
     """Show the content blocks of a tool's result or a prompt's message.
 
-    Each preview is added to `previews` before it is shown. The caller closes them later, also after a cancellation.
+    Each preview is added to `previews` before it is shown. Close them later, also after a cancellation.
     """
     for block in blocks[:MAX_BLOCKS]:
         preview = ContentPreview(shelf, visitor, name=str(getattr(block, "uri", "") or type(block).__name__))
