@@ -96,7 +96,7 @@ class Decision(NamedTuple):
 
     allowed: bool
     rule: str = ""
-    """The rule that decided, for the log; empty if none did. A policy refuses an action to which no rule applies."""
+    """The rule that decided, for the record; empty if none did. A policy refuses an action to which no rule applies."""
     missing_scopes: tuple[str, ...] = ()
     """All scopes that the action needs, if the caller lacks only scopes and may be told so."""
 

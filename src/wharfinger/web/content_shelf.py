@@ -24,7 +24,7 @@ class ShelfItem(NamedTuple):
 
 
 class ContentShelf:
-    """Keeps the contents that open pages show."""
+    """Keeps the contents that open tabs show."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[str, ShelfItem] = OrderedDict()
@@ -40,7 +40,7 @@ class ContentShelf:
         return f"/content/{key}"
 
     def take_away(self, path: str) -> None:
-        """Forget content that no page shows any more."""
+        """Forget content that no tab shows any more."""
         item = self._items.pop(path.removeprefix("/content/"), None)
         if item is not None:
             self._bytes -= len(item.body)

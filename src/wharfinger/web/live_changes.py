@@ -1,4 +1,4 @@
-"""`LiveChanges`: watches the resources that a page shows, and reports which have changed."""
+"""`LiveChanges`: watches the resources that a tab shows, and reports which have changed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["MAX_WATCHED", "LiveChanges"]
 log = logging.getLogger("wharfinger.web")
 
 MAX_WATCHED = 200
-"""Maximum number of resources of one server that one page watches: those in open folders, and the one that is shown."""
+"""Maximum number of resources of one server that one tab watches: those in open folders, and the one that is shown."""
 SETTLE_SECONDS = 0.2
 """Time after the last action of the visitor before the watched resources are replaced."""
 RETRY_SECONDS = 5.0
 
 
 class LiveChanges:
-    """The watches of one page.
+    """The watches of one tab.
 
     `changed` is called with the server and the URI of a change. `began` is called with the server whenever a watch on
     that server has begun: changes before that, including those between two watches, are not reported.

@@ -57,7 +57,7 @@ class ContentPreview:
         """The way that the visitor chose, such as `Table`."""
 
     def close(self) -> None:
-        """Forget the content: no page shows it any more."""
+        """Forget the content: no tab shows it any more."""
         for path in self._paths:
             self._shelf.take_away(path)
         self._paths.clear()

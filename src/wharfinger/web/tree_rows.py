@@ -59,7 +59,7 @@ class _OpenFolder:
 
 
 class TreeRows:
-    """The tree of one page."""
+    """The tree of one tab."""
 
     def __init__(self, connections: ServerConnections) -> None:
         self._connections = connections

@@ -70,7 +70,7 @@ class Workbench:
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
         self._closed_views = 0
-        """The number of views that were closed. A view that loads slowly is shown only if none was closed meanwhile."""
+        """How often the right side was closed. A view that loads slowly is shown only if that did not happen since."""
         self._found_rows: list[TreeRow] | None = None
         self._searches = 0
         self._background = BackgroundTasks(report_failures=True)
