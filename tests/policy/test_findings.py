@@ -108,6 +108,13 @@ def test_the_public_view_has_all_that_a_caller_without_a_token_may_do() -> None:
     assert view == (("allow 1", "searching"), 2, ("file:///docs", "file:///docs/a.md"), ("search",), ())
 
 
+@pytest.mark.parametrize("condition", ['scopes = ["docs.read"]', 'scopes = "docs.read"\nreveal = true', 'issuer = "x"'])
+def test_a_rule_that_needs_a_token_is_not_in_the_public_view(condition: str) -> None:
+    """A bug: `policy check` said that anyone may do what such a rule allows."""
+    policy = Policy.from_toml(allow("file:///docs/**", extra=condition))
+    assert public_view(policy, PUBLISHED) == ((), 0, (), (), ())
+
+
 EXPLAINED_POLICY = Policy.from_toml(
     """
     [[allow]]

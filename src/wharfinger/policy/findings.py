@@ -61,6 +61,7 @@ class PublicView(NamedTuple):
     """The access of callers without a token."""
 
     rules: tuple[str, ...]
+    """The rules that allow them something."""
     number: int
     """The number of listed resources that anyone may read."""
     examples: tuple[str, ...]
@@ -202,9 +203,7 @@ def public_view(policy: Policy, published: Published | None = None) -> PublicVie
     """Return the access of callers without a token."""
     access = policy.access(ANONYMOUS)
     rules = tuple(
-        parsed.id
-        for parsed in policy.rules
-        if not parsed.denies and any(selector.applies_to(ANONYMOUS) for selector in parsed.selectors)
+        parsed.id for parsed in policy.rules if not parsed.denies and parsed.compile(ANONYMOUS, {}) is not None
     )
     if published is None:
         return PublicView(rules, 0, (), (), ())
