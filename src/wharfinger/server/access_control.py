@@ -61,7 +61,7 @@ class AccessControl:
         self._limiter: Limiter | None = None
 
     def set(self, authorizer: Authorizer | None) -> None:
-        """Enforce another policy from the next request and notice on; None allows everything.
+        """Enforce another policy from the next request and notice on; None removes the policy.
 
         Watchers are notified if the part that they may see of a list or resource has changed, or may have changed.
         """
@@ -154,7 +154,7 @@ class AccessControl:
         return count_and_serve
 
     def _count(self, limiter: Limiter, request: Request, action: str) -> Callable[[], None] | None:
-        """Count a request by the limits of its caller. Returns the function to call when it has ended, or None.
+        """Count a request towards the limits of its caller. Returns the function to call when it has ended, or None.
 
         Raises:
             RateLimited: a limit is reached.

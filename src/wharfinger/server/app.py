@@ -78,8 +78,8 @@ class Server(FeatureService):
     `task_poll` is the time (seconds) after which clients should ask for the status of a task again.
 
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
-    read again when it changes. Without a policy everyone may do everything. `audit` records every request: a file, or
-    an `AuditLog` with its options.
+    read again when it changes. Without a policy, only the `scopes` of features limit what callers may do. `audit`
+    records every request: a file, or an `AuditLog` with its options.
 
     Raises:
         ValueError: `page_size`, `task_ttl` or the URL in `task_store` is not valid.
@@ -196,7 +196,7 @@ class Server(FeatureService):
 
     @property
     def policy(self) -> Authorizer | None:
-        """Who may read, call and query what; None if everyone may do everything.
+        """Who may read, call and query what; None if there is no policy.
 
         Replace it on the event loop at any time. While the server runs, a policy with a failing test is refused.
         """
@@ -270,8 +270,8 @@ class Server(FeatureService):
 
         With a `prefix`, another server's tools and prompts are named `prefix_name` here; its URIs stay the same.
         Features that it adds or removes later are added or removed here too. The other server starts and ends with this
-        one. Its functions and middleware run as if it were served alone: with its own `state`, dependencies and
-        secrets.
+        one. Its functions and middleware run as if it were served alone, with its own `state` and dependencies. Without
+        a `secret` of its own, it seals with that of this server.
 
         Raises:
             ValueError: a name or a URI is taken (both servers are named) or is not valid; a server is included a second
@@ -303,7 +303,7 @@ class Server(FeatureService):
         self.watching.updated(uri)
 
     def list_changed(self, name: ListName) -> None:
-        """Report to every client that watches a list that it has changed. Call this from any thread at any time.
+        """Report a change of a list to every client that watches it. Call this from any thread at any time.
 
         Raises:
             ValueError: there is no such list.

@@ -355,7 +355,7 @@ class Context(RequestContext, Generic[State]):
         """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
         The result must be encodable as JSON: in the stateless era, it goes to the client and back. The client cannot
-        change it, but can read it, unless the server has a policy. In every run, also in the first, it is converted
+        change it. It can read it, unless the server has a policy. In every run, also in the first, it is converted
         to `kind` or, without `kind`, to the return annotation of `function`. A result that cannot be converted is
         returned as plain JSON values. `function` may be async; a plain one runs on the event loop and must not block.
         Exceptions are not kept. `key` must be unique within the handler.

@@ -4,11 +4,12 @@ The mounted server is called the part here, and the server that it is mounted in
 later changes of the part show at once: its features stay in its own sets, and the sets of the parent show them under a
 prefix (`features.feature_set`); its sources are listed, read and completed by the part, and searched by the parent.
 
-A part's middleware applies to its features: if it has middleware for a method, the parent calls the part's handler with
-the part's own names; if not, the parent calls the feature directly, however deep it is mounted (`direct`).
-The part starts with the parent, and runs until its last holder closes it. Its changes are reported to the watchers of
-the parent. While the parent has a watcher, it keeps a watcher at the part, so that the part's sources work only while a
-client watches. The parent also serves the part's extension methods, by calling the part's handlers.
+A part's middleware, policy and observers apply to its features: if it has any for a method, the parent calls the part's
+handler with the part's own names; if not, the parent calls the feature directly, however deep it is mounted (`direct`).
+
+The part starts with the parent, and runs until its last holder (see `lifespan`) closes it. Its changes are reported to
+the watchers of the parent. While the parent has a watcher, it keeps a watcher at the part, so that the part's sources
+work only while a client watches. The parent also serves the part's extension methods, by calling the part's handlers.
 """
 
 from __future__ import annotations
@@ -97,12 +98,12 @@ class Mount:
         part.watching.observers.append(parent.watching)
 
     def refresh(self) -> None:
-        """Recompute which methods may be called directly, since middleware may be added at any time."""
+        """Recompute which methods may be called directly: middleware, a policy and observers may come at any time."""
         part = self.part
         for method in _FEATURE_METHODS:
             self.direct[method] = not (
                 part.services.replay
-                or part.methods.has_middleware(method)
+                or part.methods.is_wrapped(method)
                 or any(not mount.direct[method] for mount in part.mounts)
             )
         for mount in self.parent.parents:

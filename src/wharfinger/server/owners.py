@@ -22,7 +22,7 @@ def share_owner_of(request: Request) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """Return the owner of a request's threads: `share_owner_of`, with the session within that principal or address.
+    """Return the owner of a request's threads: its session, as a member of the group that is its `share_owner_of`.
 
     For requests without a session, the client's name takes its place. The connection does not identify an application,
     since HTTP/1.1 needs a connection for each concurrent call.

@@ -20,7 +20,7 @@ class Part(Protocol):
 
     @property
     def direct(self) -> Mapping[str, bool]:
-        """By method, whether the parent may call a feature directly: only if the part has no middleware for it."""
+        """By method, whether the parent may call a feature directly: nothing in the part is around the handler."""
         ...
 
     async def serve(self, request: Request, **own: object) -> Any:

@@ -53,7 +53,7 @@ class ServerPolicy:
         return self._file is not None
 
     def set(self, policy: Authorizer | PolicyFile | str | os.PathLike[str] | None) -> None:
-        """Enforce another policy from the next request on; None allows everything.
+        """Enforce another policy from the next request on; None removes the policy.
 
         A path is read now; a `PolicyFile` was read when it was created. While the server runs, both are read again
         whenever the file changes.
@@ -123,7 +123,7 @@ class ServerPolicy:
     def bind_auth(
         self, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None, store: Store | None = None
     ) -> TokenAuth | None:
-        """Return `auth` as a `TokenAuth`, which verifies all tokens again when the policy changes, or None.
+        """Return `auth` as a `TokenAuth`; None if it is None. When the policy changes, it verifies all tokens again.
 
         Checks first that the policy fits the issuers. `store` keeps the ids of used DPoP proofs, unless `auth` is a
         `TokenAuth`, which has its own.

@@ -57,7 +57,7 @@ class Services:
     overrides: Overrides = field(default_factory=Overrides)
     """Functions that replace dependencies."""
     authorizer: Authorizer | None = None
-    """Decides what each caller may do; None allows everything. Change it with `AccessControl.set`."""
+    """Decides what each caller may do; None if there is no policy. Change it with `AccessControl.set`."""
     feature_scopes: FeatureScopes | None = None
     """Finds the scopes that features need; None if no feature needs any."""
     elicitation_sessions: dict[str, Session] = field(default_factory=dict[str, Session])

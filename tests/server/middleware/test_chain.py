@@ -100,8 +100,8 @@ async def test_middleware_for_some_methods_does_not_affect_others() -> None:
     await ask(server, "resources/read", {"uri": "a:b"})
     await ask(server, "prompts/list")
     assert seen == ["resources/read hook"]
-    assert server.methods.has_middleware("tools/call")
-    assert not server.methods.has_middleware("prompts/list")
+    assert server.methods.is_wrapped("tools/call")
+    assert not server.methods.is_wrapped("prompts/list")
 
 
 async def test_middleware_also_applies_to_features_registered_later() -> None:
@@ -208,8 +208,8 @@ def test_a_function_and_methods_may_be_given_together() -> None:
         return await next(call)
 
     assert server.middleware(around, "tools/call") is around  # type: ignore[call-overload]
-    assert server.methods.has_middleware("tools/call")
-    assert not server.methods.has_middleware("tools/list")
+    assert server.methods.is_wrapped("tools/call")
+    assert not server.methods.is_wrapped("tools/list")
 
 
 async def test_notifications_do_not_pass_through_middleware() -> None:
@@ -344,10 +344,10 @@ async def test_stored_blobs_pass_only_transparent_middleware_without_being_loade
 def test_a_method_without_middleware_has_no_wrapper() -> None:
     server = make_server()
     methods, handler = server.methods, server.handlers["tools/call"]
-    assert not methods.has_middleware("tools/call")
+    assert not methods.is_wrapped("tools/call")
     record_calls(server, "tools/list")
     assert server.handlers["tools/call"] is handler
-    assert methods.has_middleware("tools/list") and not methods.has_middleware("tools/call")
+    assert methods.is_wrapped("tools/list") and not methods.has_middleware("tools/call")
     assert methods.may_differ("tools/list") and not methods.may_differ("tools/call")
     record_calls(server, "tools/call")
     assert server.handlers["tools/call"] is not handler

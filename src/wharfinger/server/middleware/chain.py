@@ -92,7 +92,7 @@ class MethodTable:
         """Return whether the method has middleware that may answer callers differently."""
         return bool(self._middleware) and not all(map(is_transparent, self._middleware_of(method)))
 
-    def has_middleware(self, method: str) -> bool:
+    def is_wrapped(self, method: str) -> bool:
         """Return whether the method has any middleware, a guard or an observer."""
         return self._guard is not None or self._observer is not None or bool(self._middleware_of(method))
 
