@@ -1289,6 +1289,31 @@ async def test_once_restores_pydantic_models_and_returns_other_values_as_json() 
     assert seen == [[Model(full_name="Ann"), {"a": [1]}, [1, "x"]]] * 2
 
 
+class AliasedModel(pydantic.BaseModel):
+    full_name: str = pydantic.Field(alias="fullName")
+
+
+async def test_once_restores_models_with_aliases_and_returns_what_is_no_model_as_json() -> None:
+    """A bug: both raised a validation error of pydantic."""
+    seen: list[Any] = []
+
+    def aliased() -> AliasedModel:
+        return AliasedModel(fullName="Ann")
+
+    def unchecked() -> Model:
+        return {"a": [1]}  # type: ignore[return-value]
+
+    @server_with_tool()
+    async def server(ctx: Context) -> str:
+        seen.append([await ctx.once("a", aliased), await ctx.once("b", unchecked)])
+        await ctx.elicit("?", str)
+        return ""
+
+    async with FakeClient(server, STATELESS, accept_all) as client:
+        await client.call("it")
+    assert seen == [[AliasedModel(fullName="Ann"), {"a": [1]}]] * 2
+
+
 async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

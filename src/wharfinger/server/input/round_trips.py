@@ -116,7 +116,7 @@ def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Rev
 
 
 def _earlier_answer(state: RequestState, prepared: _PreparedQuery) -> Any:
-    """Return the value of an earlier answer, or its refusal; UNSET if there is no valid one."""
+    """Return the value of an earlier answer, or the error to raise for it; UNSET if there is no valid answer."""
     try:
         raw = state.answer(prepared.key, prepared.digest, prepared.own_key)
     except NoAnswer as failure:
@@ -286,7 +286,7 @@ async def once(services: Services, request: Request, key: str, function: Callabl
 
 def _encode_result(key: str, value: Any) -> Raw:
     if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
-        return Raw(value.model_dump_json().encode())
+        return Raw(value.model_dump_json(by_alias=True).encode())
     try:
         return Raw(msgspec.json.encode(value))
     except (TypeError, ValueError) as error:
@@ -294,11 +294,11 @@ def _encode_result(key: str, value: Any) -> Raw:
 
 
 def _decode_result(raw: Raw, kind: Any) -> Any:
-    if hasattr(kind, "model_validate_json"):
-        return kind.model_validate_json(bytes(raw))
     try:
+        if hasattr(kind, "model_validate_json"):
+            return kind.model_validate_json(bytes(raw))
         return msgspec.json.decode(raw, type=kind)
-    except (TypeError, msgspec.ValidationError):
+    except (TypeError, ValueError, msgspec.ValidationError):  # pydantic's errors are of type ValueError
         if kind is Any:
             raise
         return msgspec.json.decode(raw)  # JSON cannot be converted to this type
