@@ -391,9 +391,13 @@ async def test_models_and_raw_json_are_valid_results_but_lists_and_text_are_not(
     class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined]
         port: str
 
+    class AliasedModel(pydantic.BaseModel):  # type: ignore[misc,name-defined]
+        town: str = pydantic.Field(alias="port")
+
     server = Server("harbour")
     results: list[Any] = [
         Model(port="Hull"),
+        AliasedModel(port="Hull"),
         msgspec.Raw(b'{"port":"Hull"}'),
         {"port": "Hull"},
         types.Result(),
@@ -406,7 +410,7 @@ async def test_models_and_raw_json_are_valid_results_but_lists_and_text_are_not(
     async def forecast(params: ForecastParams) -> Any:
         return results.pop(0)
 
-    for _ in range(3):
+    for _ in range(4):
         assert (await ask(server, "tides/anything", {"port": "x"}))["result"]["port"] == "Hull"
     assert "result" in await ask(server, "tides/anything", {"port": "x"})
     for _ in range(3):

@@ -302,7 +302,7 @@ def _to_result(request: Request, value: Any) -> Any:
     if isinstance(value, t.Result):
         return value
     if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
-        encoded = str(value.model_dump_json()).encode()
+        encoded = str(value.model_dump_json(by_alias=True)).encode()
     else:
         encoded = bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
     try:
