@@ -1,7 +1,6 @@
 """Cursors and states that clients send back to the server, sealed so that clients can neither forge nor change them.
 
-The server stores nothing. `features.listing` defines the content of a list's cursor, which may include a source's own
-key.
+The server stores nothing. `features.listing` defines the content of a list's cursor.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ PADDING_BYTES = 256
 
 
 class _PrivateKeys(Keys):
-    """Keys for one binding: the digest of what a caller may do, with the policy's version, and the principal."""
+    """Keys for one binding: what a caller may do, under which version of the policy, and who the caller is."""
 
     def __init__(self, secret: bytes, binding: str) -> None:
         super().__init__(secret)

@@ -1,8 +1,8 @@
 """Searches the documents of one source, and calls sources from a thread.
 
-Every source is searched in the same way, through its `documents` and `text`: the documents whose names fit best are
-read first, then the others in the order of the list. `search_ranking` ranks the results. The index of `sources.search`
-ranks in the same way, but knows which documents to read.
+A source without a search of its own is searched through its `documents` and `text`: the documents whose names fit best
+are read first, then the others in the order of the list. `search_ranking` ranks the results. The index of
+`sources.search` ranks in the same way, but knows which documents to read.
 """
 
 from __future__ import annotations

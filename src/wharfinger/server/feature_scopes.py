@@ -66,7 +66,7 @@ class FeatureScopes:
         return () if feature is None else feature.scopes
 
     def of_template(self, text: str) -> tuple[str, ...]:
-        """Return the scopes that all resources of a template need."""
+        """Return the scopes that each resource of a template needs."""
         return next((scopes for features in self._resources if (scopes := _scopes_in(features, text))), ())
 
     def below(self, prefix: str) -> Mapping[str, tuple[str, ...]]:
@@ -104,7 +104,7 @@ class ScopedAccess:
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide by the rules, then by the feature's scopes. `missing_scopes` has the scopes that both require."""
+        """Decide by the rules, then by the feature's scopes. `missing_scopes` has the scopes of each that refuses."""
         decision = ALLOWED if self._rules is None else self._rules.decide(action, target)
         if not decision.allowed and not decision.missing_scopes:
             return decision

@@ -2,7 +2,7 @@
 
 Only listed URIs that the caller may read are suggested, so the error reveals nothing: a withheld file looks like one
 that does not exist. If middleware may let one caller read what another may not, nothing is suggested. The cost is
-bounded in documents, in time, and in the number of requests that search for suggestions at a time; other requests get
+bounded in URIs, in time, and in the number of requests that search for suggestions at a time; other requests get
 the error without them.
 """
 

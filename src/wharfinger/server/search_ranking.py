@@ -101,7 +101,7 @@ class FoundDocument(NamedTuple):
     name_matches: tuple[float, ...]
     """How well each word of the query fits the name."""
     match: TextMatch | None
-    """The words in the text; None if it was not read."""
+    """The words in the text; None if it has none of them, lacks a phrase, or was not read."""
     changed: int = 0
     """A counter of the index at the last change; 0 without an index. Of equal scores, the latest change comes first."""
 

@@ -6,11 +6,13 @@ rules are:
 - A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
   reported as changed, and the next lists of the same caller use this page for a while, or until the source changes. So
   a source that is always slow is listed too.
-- No other call has a time limit of its own, since a large read may be slow for good reasons. If one takes longer than
-  the patience, the source is probed (`Source.probe`). If the probe does not return within the patience either, the
-  breaker opens, and all calls that wait for the source fail at once, with the reason.
-- While the breaker is open, calls fail at once. After a quick failure they are still tried, since another one would
-  keep nobody waiting. A task probes the source after 1, 2, 4, … and finally every 60 seconds.
+- A search fails after the patience. Other calls have no time limit of their own, since a large read may be slow for
+  good reasons. If a call takes longer than the patience, the source is probed (`Source.probe`). If the probe does not
+  return within the patience either, the breaker opens, and all calls that wait for the source fail at once, with the
+  reason.
+- While the breaker is open, calls fail at once if the last failure was slow. If it was quick, they are still tried,
+  since another quick failure would keep nobody waiting. A task probes the source after 1, 2, 4, … and finally every
+  60 seconds.
 - When the breaker opens and when it closes, watchers of the list and of the source's resources are notified.
 
 Threads cannot be stopped. A probe without an answer keeps its thread, and no other probe starts until it has returned.

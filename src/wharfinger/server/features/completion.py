@@ -140,7 +140,7 @@ def _value_filter(request: Request, template_text: str) -> Callable[[str], bool]
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
     The caller must be able to read the URI with this value. If other variables are missing, only the beginning of the
-    URI is known. The caller must be able to read some URI that begins so or, if the value comes later, all of them.
+    URI is known. If the value is in it, the caller must be able to read some URI that begins so, otherwise all of them.
     """
     access: Access | None = request.access
     if access is None:

@@ -218,25 +218,25 @@ class PagedList(Generic[F]):
     ) -> tuple[Sequence[Any], Any]:
         """Return at most `limit` entries that the caller sees, from one provider, and the key of the next page."""
         if view is None:
-            return await self._take_all(number, after, limit, owner, full)
+            return await self._take_any(number, after, limit, owner, full)
         shown: list[Any] = []
         examined = 0
         while True:
             start = after
-            entries, after = await self._take_all(number, start, max(limit - len(shown), MIN_EXAMINED), owner, full)
+            entries, after = await self._take_any(number, start, max(limit - len(shown), MIN_EXAMINED), owner, full)
             visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
             if len(shown) + len(visible) > limit:
                 # Only the provider knows the key after an entry: call it again with a lower limit.
                 last = visible[limit - len(shown) - 1]
-                entries, after = await self._take_all(number, start, last + 1, owner, full)
+                entries, after = await self._take_any(number, start, last + 1, owner, full)
                 visible = [index for index, entry in enumerate(entries) if view.shows(entry)]
             shown += [entries[index] for index in visible]
             examined += len(entries)
             if after is None or len(shown) >= limit or examined >= MAX_EXAMINED:
                 return shown, after
 
-    async def _take_all(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
-        """Return at most `limit` entries of one provider, and the key of the next page."""
+    async def _take_any(self, number: int, after: Any, limit: int, owner: str, full: bool) -> tuple[Sequence[Any], Any]:
+        """Return at most `limit` entries of one provider, hidden ones too, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
         definition_of = (self.full_definition_of if full else None) or self.definition_of

@@ -63,7 +63,7 @@ log = logging.getLogger("wharfinger.server.features.resources")
 
 
 class Content:
-    """One of several contents that a resource function returns; `data` is text, bytes, or a JSON value.
+    """Content that a resource function returns, alone or in a list; `data` is text, bytes, or a JSON value.
 
     By default `uri` and `mime_type` are those of the resource; if it has no `mime_type`, the type is detected.
     """

@@ -1,4 +1,4 @@
-"""Converts the return value of a tool or prompt to content blocks and structured content. Calls no tool or prompt."""
+"""Converts the return value of a tool or prompt to content blocks and structured content."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class RequestState:
         self.progress: float | None = None
         """The highest progress that was reported; None before the first report."""
         self.logged = 0
-        """Log messages of this run so far, including those that an earlier run has sent."""
+        """Log messages of this run so far, including those that were not sent because an earlier run has sent them."""
         if resumed and request.caller.rules.asks_by_result:
             params = request.params
             self.resume(getattr(params, "request_state", UNSET), getattr(params, "input_responses", UNSET))

@@ -36,7 +36,7 @@ def develop(server: Server) -> None:
 
 
 class Watchdog:
-    """Warns, once for each line, when an async function blocks the event loop and so all calls."""
+    """Warns, once for each line, when a handler blocks the event loop and so all calls."""
 
     transparent = True
 

@@ -238,7 +238,7 @@ class Signature:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
         if parameter.description:
             schema["description"] = parameter.description
-            if "anyOf" in schema:  # the description of the only type in a union with None is not repeated in it
+            if "anyOf" in schema:  # in a union with None, the only other type has this description too
                 repeated = ("description", parameter.description)
                 schema["anyOf"] = [dict(item for item in arm.items() if item != repeated) for arm in schema["anyOf"]]
         if not parameter.required and parameter.default is not None:

@@ -129,7 +129,7 @@ class VisibleChanges:
     def policy_changed(self, *, only_restricted: bool = False) -> None:
         """Notify the watchers for whom a new policy changes what they see, or may change it.
 
-        With `only_restricted`, the lists of callers who may do everything have not changed.
+        With `only_restricted`, watchers who may do everything get no notice: for them nothing has changed.
         """
         states = self._known
         if not self._services.restricts:

@@ -233,7 +233,7 @@ class Tasks:
         self._start_heartbeat()
 
     async def start_deferred(self, request: Request) -> bool:
-        """Answer a call of a tool with `task="later"` with a task. Returns False if the client does not know tasks.
+        """Turn the call of a tool with `task="later"` into a task. Returns False if the client does not know tasks.
 
         Raises:
             Overloaded, StoreUnusable: as for `begin`.
