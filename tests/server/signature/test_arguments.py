@@ -810,3 +810,14 @@ def test_only_valid_json_strings_are_decoded() -> None:
     assert result_text(numbers, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
     for value in ("[1", "1", '"[1]"', 5):
         assert result_text(numbers, {"a": value}, decode_json_strings=True).startswith("Invalid arguments:\na: ")
+
+
+def test_names_in_annotations_are_those_of_the_function_and_not_of_its_decorator() -> None:
+    """A bug: a class of the decorator's module was taken if it had the same name."""
+    module: dict[str, Any] = {"functools": functools, "Berth": Ship}
+    exec("def decorate(function):\n    return functools.wraps(function)(lambda **arguments: None)", module)
+
+    def moor(berth: Berth) -> str:
+        return str(berth)
+
+    assert Signature(module["decorate"](moor)).parameters["berth"].kind is Berth

@@ -78,7 +78,7 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _class_annotations(function: Any) -> dict[str, Any] | None:
     """Return the annotations if each one is or names a class, which is usual; `typing` takes ten times as long."""
-    scope = getattr(function, "__globals__", {})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})  # not those of a decorator
     annotations: dict[str, Any] = {}
     for name, value in getattr(function, "__annotations__", {}).items():
         kind = scope.get(value) or getattr(builtins, value, None) if isinstance(value, str) else value
