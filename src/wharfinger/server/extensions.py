@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.server.mounting import Mount
     from wharfinger.server.services import Services
 
-__all__ = ["Extensions", "MethodOptions", "check_id", "check_settings", "method_of", "notification_of", "require"]
+__all__ = ["Extensions", "MethodOptions", "check_id", "check_settings", "require"]
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -146,7 +146,7 @@ class Extensions:
         extension = options.get("extension", "")
         if extension:
             check_id(extension)
-        self._services.methods.set(name, method_of(self._services, name, function, options))
+        self._services.methods.set(name, _make_method(self._services, name, function, options))
         if extension:
             self.declared.setdefault(extension, {})
         self._publish()
@@ -167,7 +167,7 @@ class Extensions:
         if name in self._notification_handlers:
             raise ValueError(f"The notification {name!r} is taken already.")
         self._check_parents(name)
-        self._notification_handlers[name] = notification_of(name, function, params=params)
+        self._notification_handlers[name] = _make_notification(name, function, params=params)
         self._publish()
 
     def _check_parents(self, name: str) -> None:
@@ -181,7 +181,7 @@ class Extensions:
             mount.publish_extensions()
 
 
-def method_of(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:
+def _make_method(services: Services, name: str, function: Callable[..., Any], options: MethodOptions) -> Handler:
     """Make the handler of a new method, and add its row to the table of methods.
 
     Raises:
@@ -231,10 +231,10 @@ def method_of(services: Services, name: str, function: Callable[..., Any], optio
     return serve
 
 
-def notification_of(
+def _make_notification(
     name: str, function: Callable[[Any], Any], *, params: type[t.NotificationParams] | None = None
 ) -> NotificationHandler:
-    """Make the handler of a client's new notification, and add its row to the table of methods.
+    """Make the handler of a new notification from clients, and add its row to the table of methods.
 
     Raises:
         TypeError: the function is async, or the params do not derive from `types.NotificationParams`.

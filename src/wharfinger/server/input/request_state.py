@@ -66,12 +66,12 @@ class RequestState:
 
     __slots__ = (
         "_answers",
+        "_asked_digests",
         "_came_without_state",
         "_key_counts",
         "_keys_to_recall",
         "_logged_before",
         "_open",
-        "_open_digests",
         "_request",
         "_responses",
         "_round",
@@ -92,7 +92,8 @@ class RequestState:
         self._round = 0
         self._came_without_state = True
         """Whether the request came without a state, so that it is unknown which requests its answers belong to."""
-        self._open_digests: dict[str, str] = {}
+        self._asked_digests: dict[str, str] = {}
+        """The digests of the requests that stopped the previous run, by key."""
         self._responses: Mapping[str, Raw] = {}
         self._answers: dict[str, tuple[str, Raw]] = {}
         self._open: dict[str, tuple[str, Any]] = {}
@@ -138,7 +139,7 @@ class RequestState:
             raise InvalidParams("This requestState has expired: send the request again without it.")
         self._came_without_state = False
         self._round = sealed.round
-        self._open_digests, self._answers = sealed.open_digests, sealed.answers
+        self._asked_digests, self._answers = sealed.open_digests, sealed.answers
         self.once_results, self._keys_to_recall = sealed.once, set(sealed.once)
         self.progress, self._logged_before = sealed.progress, sealed.logs
 
@@ -181,7 +182,9 @@ class RequestState:
         known = self._answers.get(key)
         if known is not None and known[0] == digest:
             return known[1]
-        if key in self._responses and (self._open_digests.get(key) == digest or (self._came_without_state and own_key)):
+        if key in self._responses and (
+            self._asked_digests.get(key) == digest or (self._came_without_state and own_key)
+        ):
             return self._responses[key]
         return None
 

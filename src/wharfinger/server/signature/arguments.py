@@ -92,7 +92,7 @@ class Signature:
     __slots__ = (
         "_decoder",
         "_default_factories",
-        "_optional",
+        "_has_optional",
         "_unions",
         "context",
         "name",
@@ -142,7 +142,7 @@ class Signature:
                 argument = self.parameters[parameter.name] = self._analyse(parameter, annotation, descriptions)
                 _check_default(function, argument)
         self._decoder = self._make_decoder()
-        self._optional = not all(parameter.required for parameter in self.parameters.values())
+        self._has_optional = not all(parameter.required for parameter in self.parameters.values())
         self._unions = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
         self._default_factories = tuple(p for p in self.parameters.values() if p.default_factory is not None)
         self.schema = self._make_schema()
@@ -155,7 +155,7 @@ class Signature:
     @property
     def struct_decoder(self) -> Callable[[Any], Any] | None:
         """Decodes the arguments to a struct that has all of them; None if they need more than decoding."""
-        return None if self._optional or self._unions else self._decoder.decode
+        return None if self._has_optional or self._unions else self._decoder.decode
 
     def _analyse(self, parameter: inspect.Parameter, annotation: Any, descriptions: Mapping[str, str]) -> Parameter:
         name = parameter.name
@@ -263,7 +263,7 @@ class Signature:
             values = msgspec.structs.asdict(self._decoder.decode(raw))
         except (msgspec.MsgspecError, RecursionError):
             values = self._decode_each(raw, json_strings)
-        if self._optional:
+        if self._has_optional:
             values = {name: value for name, value in values.items() if value is not UNSET}
         for parameter in self._unions:
             if parameter.name in values:

@@ -228,7 +228,7 @@ class Tasks:
         """Start the task with `runner`, the asyncio task that runs `capture`."""
         task.runner = runner
         runner.add_done_callback(lambda done: self._jobs.start(self._finish(task, done)))
-        if task.stop_reason:  # the server has ended in the meantime
+        if task.stop_reason:  # it was stopped in the meantime, for example by the end of the server
             runner.cancel()
         self._start_heartbeat()
 
@@ -262,7 +262,7 @@ class Tasks:
             return
         result, error = (None, asyncio.CancelledError()) if runner.cancelled() else runner.result()
         if error is None:
-            error = await self._store_result(task, result)
+            error = await self._complete_with(task, result)
         if error is not None:
             self._end_with(task, error)
         if task.ttl_ms is not None:
@@ -277,8 +277,8 @@ class Tasks:
         self._notify(task.key, task.state())
         self._remove_listeners(task.key)
 
-    async def _store_result(self, task: RunningTask, result: Any) -> BaseException | None:
-        """End the task with a result. Returns the error if the result cannot be sent or stored."""
+    async def _complete_with(self, task: RunningTask, result: Any) -> BaseException | None:
+        """End the task with a result. Returns the error if the result cannot be sent, or has no room in the store."""
         try:
             body = _encode_result(result)
             limit = self._services.limits.task_result
