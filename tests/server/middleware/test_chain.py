@@ -347,7 +347,7 @@ def test_a_method_without_middleware_has_no_wrapper() -> None:
     assert not methods.is_wrapped("tools/call")
     record_calls(server, "tools/list")
     assert server.handlers["tools/call"] is handler
-    assert methods.is_wrapped("tools/list") and not methods.has_middleware("tools/call")
+    assert methods.is_wrapped("tools/list") and not methods.is_wrapped("tools/call")
     assert methods.may_differ("tools/list") and not methods.may_differ("tools/call")
     record_calls(server, "tools/call")
     assert server.handlers["tools/call"] is not handler
