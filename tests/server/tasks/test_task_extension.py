@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -804,6 +805,20 @@ async def test_a_task_that_starts_after_the_cancellation_of_its_call_ends_with_i
         async with asyncio.timeout(40):
             while tasks_of(server).calls or tasks_of(server).running:
                 await client.ask("tasks/get", {"taskId": "x"})
+
+
+async def test_concurrent_calls_of_start_task_start_one_task(tmp_path: Path) -> None:
+    """A bug: with a store that takes time, each began a task, and nothing ended the others."""
+    server = Server("later", task_store=f"sqlite:///{tmp_path}/tasks.db")
+
+    @server.tool(task="later")
+    async def survey(ctx: Context[Any]) -> str:
+        return str(await asyncio.gather(ctx.start_task(), ctx.start_task()))
+
+    async with client_of(server) as client:
+        task = await client.call("survey")
+        assert (await client.final_state(task["taskId"]))["result"]["content"][0]["text"] == "[True, True]"
+        assert not tasks_of(server).running
 
 
 async def test_input_requests_before_start_task_return_input_required_and_later_ones_belong_to_the_task() -> None:

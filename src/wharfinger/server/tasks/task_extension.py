@@ -116,11 +116,13 @@ class TaskMessage(msgspec.Struct, kw_only=True):
 class DeferredTask:
     """A call whose function decides whether and when it becomes a task (`task="later"`)."""
 
-    __slots__ = ("started", "task", "ttl")
+    __slots__ = ("lock", "started", "task", "ttl")
 
     def __init__(self, ttl: float | None) -> None:
         self.ttl = ttl
         self.task: RunningTask | None = None
+        self.lock = asyncio.Lock()
+        """Held while the task begins, so that concurrent calls of `start_task` begin only one."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -243,10 +245,12 @@ class Tasks:
             deferred = self.calls[request]
         except KeyError:
             raise RuntimeError('Register the tool with task="later" to start tasks in it.') from None
-        if isinstance(deferred, DeferredTask) and deferred.task is None:
-            task = await self.begin(request, deferred.ttl)
-            deferred.task = self.calls[request] = request.channel = task
-            deferred.started.set_result(None)
+        if isinstance(deferred, DeferredTask):
+            async with deferred.lock:
+                if deferred.task is None:
+                    task = await self.begin(request, deferred.ttl)
+                    deferred.task = self.calls[request] = request.channel = task
+                    deferred.started.set_result(None)
         return deferred is not None
 
     def set_message(self, request: Request, message: str) -> None:
