@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -391,6 +392,23 @@ async def test_a_subscription_before_initialized_is_dropped_with_the_connection(
     wire.stream.connection_lost(None)
     assert server.watching.watched() == []
     assert server.watching._by_watcher == {}
+
+
+async def test_a_subscription_that_ends_after_its_session_watches_nothing() -> None:
+    """A bug: nothing dropped it, so its source watched for ever."""
+    server, begun = Server("s"), asyncio.Event()
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return name
+
+    async with Wire(server, "2025-11-25") as wire:
+        wire.send_request("resources/subscribe", {"uri": "note://a"})
+        await begun.wait()
+    assert server.watching.watched() == []
 
 
 # -- sources

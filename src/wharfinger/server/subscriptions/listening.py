@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, Overloaded, ResourceNotFound
 from wharfinger.protocol import subscriptions
-from wharfinger.protocol.handshake import Session
+from wharfinger.protocol.handshake import Phase, Session
 from wharfinger.protocol.jsonrpc import encode_notification
 from wharfinger.protocol.request import Channel, Request, notify
 from wharfinger.server.features.resource import check_uri
@@ -65,6 +65,8 @@ class Listening:
             raise InvalidParams(f"A session may watch {limit} resources: unsubscribe from some.")
         owner = share_owner_of(request)
         self._check_total(owner, 1)
+        if watcher.session.phase is Phase.CLOSED:  # it was closed while this waited, so nothing would drop the watcher
+            return t.EmptyResult()
         self._drop_on_close(watcher)
         if request.observers:
             self._first_requests.setdefault(watcher.session, request)
