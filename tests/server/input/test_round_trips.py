@@ -1216,7 +1216,7 @@ def test_a_state_restores_all_values_and_is_valid_only_for_its_principal(
 
 
 def test_invalid_urls_and_max_tokens_of_zero_are_refused() -> None:
-    for url in ("", "https", "https:"):
+    for url in ("", "https", "https:", "://example.test"):
         with pytest.raises(ValueError, match="is not a URL that a user can open"):
             ElicitUrl("Sign in", url)
     ElicitUrl("Sign in", "mailto:x")

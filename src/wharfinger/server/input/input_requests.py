@@ -132,7 +132,7 @@ class ElicitUrl:
     key_prefix: ClassVar[str] = "url"
 
     def __init__(self, message: str, url: str, *, elicitation_id: str | None = None, or_none: bool = False) -> None:
-        if not url.partition(":")[2]:
+        if not all(url.partition(":")):
             raise ValueError(f"{url!r} is not a URL that a user can open.")
         self.message = message
         self.url = url
