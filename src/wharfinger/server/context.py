@@ -371,6 +371,7 @@ class Context(RequestContext, Generic[State]):
 
         Raises:
             ResourceNotFound: it does not exist, or the caller may not read it.
+            InsufficientScope: the caller's token lacks scopes that it needs.
             InvalidParams: `uri` is not a URI.
         """
         try:
