@@ -226,7 +226,7 @@ class Server(FeatureService):
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[Function], Function]:
         """Register the decorated function as the resource `uri`, or as every resource that the template `uri` matches.
 
-        `server.resources.add` does the same without a decorator, and describes the options.
+        `server.resources.add` does the same without a decorator. `ResourceOptions` describes the options.
         """
         if callable(uri):
             raise TypeError('A resource needs its URI: @server.resource("notes://today")')
@@ -333,7 +333,7 @@ class Server(FeatureService):
     ) -> Function | Callable[[Function], Function]:
         """Register the decorated function as a tool; with or without parentheses.
 
-        `server.tools.add` does the same without a decorator, and describes the options.
+        `server.tools.add` does the same without a decorator. `ToolOptions` describes the options.
         """
         register = _decorator(self.tools.add, **options)
         return register if function is None else register(function)
@@ -347,7 +347,7 @@ class Server(FeatureService):
     ) -> Function | Callable[[Function], Function]:
         """Register the decorated function as a prompt; with or without parentheses.
 
-        `server.prompts.add` does the same without a decorator, and describes the options.
+        `server.prompts.add` does the same without a decorator. `PromptOptions` describes the options.
         """
         register = _decorator(self.prompts.add, **options)
         return register if function is None else register(function)
@@ -357,7 +357,7 @@ class Server(FeatureService):
     def method(self, name: str, **options: Unpack[MethodOptions]) -> Callable[[Function], Function]:
         """Serve a method of an extension with the decorated function.
 
-        `server.extensions.add_method` does the same without a decorator, and describes the options.
+        `server.extensions.add_method` does the same without a decorator. `MethodOptions` describes the options.
         """
         return _decorator(self.extensions.add_method, name, **options)
 

@@ -176,10 +176,10 @@ class Ranking:
             yield _Candidate(((share / (self.query.weight or 1.0)) ** 1.5 + name_bonus) * factor, self.added, found, [])
             return
         candidates: list[_Candidate] = []
-        present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
+        elsewhere = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
         large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
-            evidence = tuple(map(max, passage.evidence, present))
+            evidence = tuple(map(max, passage.evidence, elsewhere))
             score = score_of(self.query, evidence, passage.bonus, passage.factor)
             score = (score + name_bonus) * factor * LATER_HIT_FACTOR ** len(candidates)
             place = found.source.place(found.uri, passage.line)
@@ -206,15 +206,15 @@ class Ranking:
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
         """Return the best hits. A hit links to its window if the source has it; this is checked until `deadline`."""
         candidates: list[_Candidate] = []
-        top = max((candidate.score for _, windows in self._found for candidate in windows), default=0.0)
-        for has_words, windows in self._found:
+        top = max((candidate.score for _, possible in self._found for candidate in possible), default=0.0)
+        for has_words, possible in self._found:
             if any(seen and not has_word for seen, has_word in zip(self.seen, has_words, strict=True)):
                 share = self._share(has_words)
                 if share < MIN_SHARE and self._share(has_words, base=True) < MIN_BASE:
                     continue
-                windows = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in windows]
-                windows = [candidate for candidate in windows if candidate.score >= MIN_SCORE_SHARE * top]
-            candidates += windows
+                possible = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in possible]
+                possible = [candidate for candidate in possible if candidate.score >= MIN_SCORE_SHARE * top]
+            candidates += possible
         candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
         shown: set[str] = set()
