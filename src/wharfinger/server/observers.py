@@ -78,7 +78,7 @@ class Observers:
                 log.exception("%s could not be closed", type(observer).__name__)
 
     def refused(self, refusal: Refusal) -> None:
-        """Report a message that was refused before it became a request."""
+        """Report a message that was refused before its handler was called."""
         for observer in self._all:
             call_logged(observer.refused, refusal)
 
