@@ -124,8 +124,9 @@ class Resources:
 
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
-            ValueError: `uri` is taken, is not a URI, or is ambiguous with another template (both are named); or an
-                option has a value that is not valid, such as `allow_traversal` without `{+name}` and `{#name}`.
+            ValueError: `uri` is taken, is not a URI, does not say where a variable ends, or is ambiguous with another
+                template (both are named); or an option has a value that is not valid, such as `allow_traversal` without
+                `{+name}` and `{#name}`.
             TypeError: the function's parameters are not the template's variables, the function is a plain generator, or
                 an option is unknown.
         """

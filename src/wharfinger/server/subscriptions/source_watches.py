@@ -54,7 +54,8 @@ class SourceWatches:
         Raises:
             TypeError: it is not an async function.
             InvalidTemplate: it is not a template that can be parsed.
-            ValueError: the template does not begin with a scheme, or is registered already.
+            ValueError: the template does not begin with a scheme, does not say where a variable ends, or is ambiguous
+                with another.
         """
         if not is_async(function):
             raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
