@@ -732,6 +732,7 @@ def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: GitReposi
         ("zlib", "caf\\xe9"),
         ("../../x", "caf\\xe9"),
         ("idna", "caf\\xe9"),
+        ("latin-1\nencoding cp1251", "café"),  # of a repeated field, git takes the first
     ):
         person = b"A <a@b> 1 +0000\n"
         head = f"tree {tree}\n".encode() + b"author " + person + b"committer " + person

@@ -61,6 +61,16 @@ def parameter(name: str, location: str, schema: dict[str, Any] = TEXT, **members
     return {"name": name, "in": location, "required": location == "path", **schema, **members}
 
 
+async def test_an_optional_parameter_with_an_unsupported_style_is_not_offered() -> None:
+    parameters = [parameter("q", "query"), parameter("X-Trace", "header", style="matrix")]
+    server = Server("quay")
+    root = document("/a", "get", parameters=parameters)
+    server.include(openapi(root, app=Starlette(), label="quay", allow_operations=["act"]))
+    async with Client(server) as client:
+        schema = next(tool.input_schema for tool in await client.list_tools() if tool.name == "act")
+    assert list(schema["properties"]) == ["q"]
+
+
 @pytest.mark.parametrize("length", [100, 596, 597, 700])
 async def test_a_description_is_cut_at_its_limit_before_the_operation_however_long_its_path_is(length: int) -> None:
     root = document("/" + "a" * length, "get", summary="Weigh a ship", description="Long. " * 150)

@@ -124,9 +124,9 @@ def parse_commit(oid: str, data: bytes) -> Commit:
         NotParsed: these bytes are not a commit.
     """
     head, message = _fields(data)
-    encoding = dict(head).get(b"encoding")
+    fields = dict(reversed(head))  # of a repeated field, the first counts
+    encoding = fields.get(b"encoding")
     try:
-        fields = dict(reversed(head))  # of a repeated field, the first counts
         return Commit(
             oid,
             _oid(fields[b"tree"]),

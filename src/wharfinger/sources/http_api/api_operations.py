@@ -275,14 +275,19 @@ class _OperationReader:
             if not isinstance(name, str) or not name or location not in ("path", "query", "header", "cookie"):
                 raise _Unusable("a parameter has no name or no valid location")
             if location != "header" or name.lower() not in _OWN_HEADERS:
-                parameters[location, name] = self._parameter(name, location, node)
+                if (parameter := self._parameter(name, location, node)) is not None:
+                    parameters[location, name] = parameter
         return parameters
 
-    def _parameter(self, name: str, location: str, node: JsonObject) -> ApiParameter:
+    def _parameter(self, name: str, location: str, node: JsonObject) -> ApiParameter | None:
+        """Return a parameter, or None if it is optional and has a style that is not supported."""
         content = as_object(node.get("content"))
         style = node.get("style") or ("form" if location in ("query", "cookie") else "simple")
-        if (content or style not in _STYLES.get(location, (style,))) and node.get("required") is True:
+        is_supported = style in _STYLES.get(location, (style,))
+        if (content or not is_supported) and node.get("required") is True:
             raise _Unusable(f"the parameter {printable(name)} has a form that is not supported")
+        if not is_supported:
+            return None
         key = id(node)
         schema = self._schemas.get(key)
         if schema is None:
