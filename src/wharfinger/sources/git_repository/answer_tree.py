@@ -144,8 +144,8 @@ class TreeAnswer(GitAnswer):
         oid, _, number = key.partition(".")
         if len(oid) == self.repository.private_directory.oid_length and number.isdecimal() and len(number) < 10:
             try:
-                # `fromhex` refuses what is not hexadecimal, such as the name of a branch, but it skips spaces.
-                if " " not in oid and (await self.objects.info(bytes.fromhex(oid).hex())).kind == "tree":
+                # `fromhex` refuses what is not hexadecimal, such as the name of a branch, but it skips white space.
+                if oid.isalnum() and (await self.objects.info(bytes.fromhex(oid).hex())).kind == "tree":
                     return oid, int(number)
             except (LookupError, ValueError):
                 pass

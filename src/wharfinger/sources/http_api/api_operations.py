@@ -274,9 +274,10 @@ class _OperationReader:
             name, location = node.get("name"), node.get("in")
             if not isinstance(name, str) or not name or location not in ("path", "query", "header", "cookie"):
                 raise _Unusable("a parameter has no name or no valid location")
-            if location != "header" or name.lower() not in _OWN_HEADERS:
-                if (parameter := self._parameter(name, location, node)) is not None:
-                    parameters[location, name] = parameter
+            is_own = location == "header" and name.lower() in _OWN_HEADERS
+            parameter = None if is_own else self._parameter(name, location, node)
+            if parameter is not None:
+                parameters[location, name] = parameter
         return parameters
 
     def _parameter(self, name: str, location: str, node: JsonObject) -> ApiParameter | None:
