@@ -2,7 +2,8 @@
 
 The list of each server is read when it is first needed, and again after the server reports a change: at once while
 `changes()` is iterated, otherwise when the catalogue is next used. A server that does not report changes is asked again
-at the first use after a minute. If a server is slow or down, its last list is used, and `notes` says so.
+at the first use after a minute. If a server is slow or down, its last list is used. `notes` names the servers whose
+list could not be read, or is not there yet.
 
 `catalogue_lists` keeps and filters the list of one server; `catalogue_search` searches.
 """
@@ -167,9 +168,8 @@ class _ServerState:
 class Catalogue:
     """All resources and templates of a host's servers. `Host.catalogue` is one.
 
-    Every method uses the lists as they are now: it reads those that have changed, and waits for slow servers a few
-    seconds at most. A method with a parameter `server` raises InvalidArgument if no server has that name. Use
-    the catalogue in one event loop.
+    A method that looks for entries first reads the lists that have changed. It waits for slow servers a few seconds at
+    most, and raises InvalidArgument if no server has the name `server`. Use the catalogue in one event loop.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class CatalogueHit(Hit, frozen=True, kw_only=True):
 
     server: str
     score: float = 0.0
-    """A higher score is a better fit. Scores of different searches cannot be compared."""
+    """A higher score is a better fit. Only the scores of one call of `search` can be compared."""
 
     @property
     def base(self) -> str:

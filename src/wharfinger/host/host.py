@@ -112,17 +112,17 @@ class Host(FunctionCalling):
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
         Each question has to be answered within `answer_timeout` seconds, reviews included.
 
-        The catalogue is searched with the servers' own tools `search`. With `approve`, they are not used, because the
-        person would be asked each time. `search_tools` names the search tool of a server, which is used in any case, or
-        has None for a server that must not get the words. With `index`, the texts of the other servers are read once,
-        and indexed.
+        `catalogue` searches a server with its own tool `search`, but not with `approve`, because the person would be
+        asked each time. `search_tools` maps a server to the tool to use, even with `approve`, or to None if the server
+        must not get the words of searches. With `index`, the texts of the servers that are searched with no tool are
+        read once, and indexed.
 
         `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
         changed. `options` are those of `HostClientOptions`, for the clients of all servers.
 
         Raises:
-            InvalidConfiguration: a target cannot be a server, two servers have the same name or prefix, or a trusted
-                server does not exist.
+            InvalidConfiguration: a target cannot be a server, two servers have the same prefix, or a trusted server
+                does not exist.
         """
         configs = configs_of(servers)
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
@@ -322,7 +322,7 @@ class Host(FunctionCalling):
 
 
 def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
-    """Return the configurations of targets. A target without a name is named after its server, program or host.
+    """Return the configurations of targets. A target without a name gets that of its program, file, URL or server.
 
     Raises:
         InvalidConfiguration: `servers` is a path, or one of its entries cannot be used.

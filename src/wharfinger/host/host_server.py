@@ -33,7 +33,7 @@ __all__ = ["host_server"]
 log = logging.getLogger("wharfinger.host")
 
 LIST_SECONDS = 1.0
-"""Time for which the list of resources is used for further pages, and for other callers."""
+"""Time for which a list of resources is used again: for its next pages, and for other clients."""
 MAX_WATCHED = 1_000
 """Maximum number of resources that are watched at the servers at the same time."""
 WATCH_AGAIN_SECONDS = 2.0

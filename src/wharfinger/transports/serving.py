@@ -109,13 +109,13 @@ def answer_exception(
     failure = report(error, name, level)
     try:
         return encoder.fail(request, failure), failure
-    except Exception as encoding_error:  # the message or data cannot be encoded, and the caller still waits
+    except Exception as encoding_error:  # the message or data cannot be encoded, and the client still waits
         failure = report(_with_cause(RuntimeError("The error cannot be encoded."), encoding_error), name)
         return encoder.fail(request, failure), failure
 
 
 def report(error: BaseException, name: str = "Reading a message", level: int = logging.ERROR) -> ProtocolError:
-    """Log an error that was not raised on purpose. Returns the error that the caller gets."""
+    """Log an error that was not raised on purpose. Returns the error that the client gets."""
     reference = os.urandom(4).hex()
     answer = to_protocol_error(error, reference)
     if answer is not error:

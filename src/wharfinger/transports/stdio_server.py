@@ -73,7 +73,7 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
     stream = StreamServer(service)
     try:
         await _connect(loop, stream, reader, writer)
-        _end_on_signals(loop, service, stream)
+        _end_on_sigterm(loop, service, stream)
         orphaned = asyncio.ensure_future(_wait_for_parent_exit())
         await asyncio.wait([stream.ended, orphaned], return_when=asyncio.FIRST_COMPLETED)
         orphaned.cancel()
@@ -96,8 +96,8 @@ async def _wait_for_parent_exit() -> None:
         await asyncio.sleep(ORPHAN_CHECK_SECONDS)
 
 
-def _end_on_signals(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
-    """Handle SIGTERM like the end of input: long requests get their result, others a moment to finish."""
+def _end_on_sigterm(loop: asyncio.AbstractEventLoop, service: Service, stream: StreamServer) -> None:
+    """On SIGTERM, send the results of long requests, and give the others a moment to finish."""
     import signal
 
     def end() -> None:

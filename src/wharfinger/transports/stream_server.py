@@ -9,8 +9,8 @@ The path of one request:
 If the reader is slow (`pause_writing`) or a message is large, messages are queued (`enqueue`) and written in parts as
 the reader accepts them (`write_queued`). The queue is bounded in steps: above `Limits.backlog` notifications are
 dropped, above `Limits.unread` requests are refused, and a client that keeps sending requests without reading even the
-refusals is disconnected. The queued bytes of all connections are counted together in `unread`, which limits large
-answers.
+refusals is disconnected. All connections together have a bound as well, above which large answers are refused
+(`check_unread`).
 
 A connection ends in steps as well: `drain` ends the long requests and lets the others finish; `finish` cancels the
 rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.

@@ -63,7 +63,7 @@ class PausableTimeout:
 
     `seconds` may be None or `math.inf` for no limit. `max_seconds` count from the beginning of the block, pauses and
     restarts included. With `in_context` the code in the block, and the tasks that it starts, can pause the timeout
-    without holding it, by `pause_context`.
+    with `pause_context`, without a reference to it.
     """
 
     __slots__ = ("_end", "_in_context", "_last", "_max_seconds", "_pauses", "_scope", "_token", "seconds")
