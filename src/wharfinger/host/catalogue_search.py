@@ -117,7 +117,7 @@ def find_related(
                 if test(entry):
                     matches.append((entry, query.match_name(text, folded)))
     weighted = query.weighted(rarity(count, total) for count in counts)
-    # A word that no entry has (weight 0) counts in full: entries without it do not have all words of the question.
+    # A word that no entry has gets weight 0, but counts in the total: else entries would seem to have all words.
     total_weight = (
         sum(word.weight or base.weight for word, base in zip(weighted.words, query.words, strict=True)) or 1.0
     )

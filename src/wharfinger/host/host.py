@@ -110,7 +110,7 @@ class Host(FunctionCalling):
         `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are
         the folders in which the user works, as with `Client`; the questions also have the name of the `server`.
         `review` shows a request for sampling before the model is asked, and the result before the server gets it.
-        Each question has to be answered within `answer_timeout` seconds, reviews included.
+        Each question has to be answered within `answer_timeout` seconds, which `sampling` and its reviews share.
 
         `catalogue` searches a server with its own tool `search`, but not with `approve`, because the person would be
         asked each time. `search_tools` maps a server to the tool to use, even with `approve`, or to None if the server
@@ -257,8 +257,8 @@ class Host(FunctionCalling):
 
         Raises:
             InvalidArgument: several servers publish it, or there is no such server.
-            ResourceNotFound: no server publishes it.
-            UpstreamUnreachable: its server is down.
+            ResourceNotFound: no server that can be reached publishes it.
+            UpstreamUnreachable: the named server is down.
         """
         if server is None:
             upstreams = await self.upstreams.servers_of(uri)

@@ -88,7 +88,7 @@ def answer_exception(
 ) -> tuple[bytes | ChunkedMessage | None, ProtocolError | None]:
     """Return the answer to a request whose handler raised, and its error, which is None if the answer is a result.
 
-    `request` is None if a message was refused before it became one. `reason` says why the server cancelled the
+    `request` is None if a message was refused before it became a request. `reason` says why the server cancelled the
     handler; it is None if the handler's own code did. An error that was not raised on purpose is logged at `level`.
     """
     if request is not None and (stop := input_needed(error)):

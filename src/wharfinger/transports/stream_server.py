@@ -12,8 +12,9 @@ dropped, above `Limits.unread` requests are refused, and a client that keeps sen
 refusals is disconnected. All connections together have a bound as well, above which large answers are refused
 (`check_unread`).
 
-A connection ends in steps as well: `drain` ends the long requests and lets the others finish; `finish` cancels the
-rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
+A connection ends in steps as well: `drain` ends the long requests (`subscriptions/listen`) and lets the others finish;
+`finish` cancels the rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does
+not read.
 """
 
 from __future__ import annotations

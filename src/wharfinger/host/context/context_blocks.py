@@ -137,8 +137,8 @@ class ContextBlocks(Sequence[Block]):
         """Read the resources again, and return the blocks to send again: those whose content has changed.
 
         A resource that is gone, has become empty, or no longer fits into the budget is returned once, as a block
-        without text; its `cut` says why. The context keeps the new blocks, so the next call returns only later changes.
-        A resource whose server cannot be asked now is not returned.
+        without text; its `missing` says why. The context keeps the new blocks, so the next call returns only later
+        changes. A resource whose server cannot be asked now is not returned.
         """
         if self._refresh is None:
             return []

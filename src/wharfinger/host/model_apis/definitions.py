@@ -33,7 +33,7 @@ class DroppedFromTool(msgspec.Struct, frozen=True):
     """A part of a tool that an API does not accept."""
 
     tool: str
-    """The host's name of the tool."""
+    """The public name of the tool."""
     path: str
     """The place in its schema, such as `properties.when`; empty for the root or the tool itself."""
     keyword: str
@@ -53,9 +53,9 @@ class ToolDefinitions(list[dict[str, Any]]):
         super().__init__(items)
         self.format = format
         self.names = dict(names)
-        """The host's name of each tool, by its name in the definitions."""
+        """The public name of each tool, by its name in the definitions."""
         self.resource_tools: Mapping[str, str] = {}
-        """The original names of the tools that `resources=True` added, by the host's name."""
+        """The original names of the tools that `resources=True` added, by their public names."""
         self.dropped = dropped
         """The parts of the tools that the API does not accept. Restrictions of values are repeated in descriptions."""
 

@@ -30,7 +30,7 @@ from wharfinger.host.model_apis.schema_keywords import (
     ANNOTATIONS,
     KEYWORDS,
     NAMED_SCHEMAS,
-    NARROWING,
+    NEVER_KEPT,
     NOT_NOTED,
     ONE_SCHEMA,
     REFERENCES,
@@ -75,7 +75,7 @@ _TEXTS = ("title", "description")
 class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     """The keywords, values and sizes that an API accepts in a schema."""
 
-    keywords: frozenset[str] = frozenset(KEYWORDS) - NARROWING
+    keywords: frozenset[str] = frozenset(KEYWORDS) - NEVER_KEPT
     """The keywords that it accepts."""
     refused_at_root: frozenset[str] = frozenset()
     """Keywords that it refuses at the root only."""

@@ -13,7 +13,7 @@ __all__ = [
     "ANNOTATIONS",
     "KEYWORDS",
     "NAMED_SCHEMAS",
-    "NARROWING",
+    "NEVER_KEPT",
     "NOT_NOTED",
     "ONE_SCHEMA",
     "REFERENCES",
@@ -132,7 +132,7 @@ KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
 }
 """The keywords of JSON Schema 2020-12 that describe or restrict a value, each with a check of its form."""
 
-NARROWING = frozenset(
+NEVER_KEPT = frozenset(
     ("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "minContains", "maxContains", "oneOf")
 )
 """Keywords that would allow less if a part of them, or a keyword beside them, were dropped. No API needs them."""

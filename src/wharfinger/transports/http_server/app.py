@@ -1,4 +1,4 @@
-"""Streamable HTTP as an ASGI application: one path for stateless requests and for sessions of the handshake era."""
+"""Streamable HTTP as an ASGI application: one endpoint for stateless requests and for sessions of the handshake era."""
 
 from __future__ import annotations
 
@@ -139,9 +139,10 @@ class HttpApp:
     """An ASGI application for one service. It starts the service with the ASGI server (lifespan), or with the first
     message, and ends it in `aclose`.
 
-    `allow_hosts`, `allow_origins` and `public_url` are the names that the server is reached by, in addition to the
-    loopback names and `bind` (see `HostOriginPolicy`). `auth` requires a token of every caller, and publishes how to
-    get one. `verify` is for other credentials: it finds the principal in the headers.
+    `allow_hosts` and `public_url` are the names that the server is reached by, in addition to the loopback names and
+    `bind`; `allow_origins` are the other origins whose web pages may call it (see `HostOriginPolicy`). `auth` requires
+    a token of every caller, and publishes how to get one. `verify` is for other credentials: it finds the principal in
+    the headers.
 
     `sse=False` turns off HTTP+SSE (`/sse` and `/messages`), which clients of 2024-11-05 use.
 
@@ -190,7 +191,7 @@ class HttpApp:
         """The scheme, host and root path of the last request, and the URL of the endpoint for them."""
         self.limits = limits or HttpLimits()
         self.message_limits = service.limits
-        """The limits that this service has over every transport."""
+        """The limits of the service, which are the same on every transport."""
         self.separates_trailers = separates_trailers
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = {}
         self._hides_tool: Callable[[Request], bool] = lambda request: False
@@ -577,7 +578,10 @@ class HttpApp:
         await send_body(send, 200, auth.metadata(self._endpoint(scope, headers)), fields)
 
     async def _send_content(self, query: bytes, headers: Mapping[bytes, bytes], send: Send) -> None:
-        """Answer a link to a resource. A GET of any site may lack an Origin header, so Sec-Fetch-Site is required."""
+        """Answer a link to a resource.
+
+        A GET from another site may lack an Origin header, so Sec-Fetch-Site is required.
+        """
         assert self.contents is not None
         if headers.get(b"sec-fetch-site") not in _OWN_PAGE:
             raise HttpRefusal(

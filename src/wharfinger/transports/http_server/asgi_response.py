@@ -249,7 +249,7 @@ class EventStream:
             self._writer = None
 
     def _sent(self) -> None:
-        """Called when the connection has accepted the queued events. A subclass may then resume a paused writer."""
+        """Called when the connection has accepted the queued events. A subclass may then ask for more."""
 
     async def _start(self) -> None:
         if not self._started:

@@ -90,8 +90,8 @@ class HttpCall:
         self.watcher: asyncio.Task[None] | None = None
         """The task that cancels it when the client disconnects, or None."""
         self.over = False
-        """Whether the handler has returned, so that only its result is sent. For a call of a session: whether its
-        answer was taken, or its client is gone."""
+        """Whether the handler has returned, so that only its result is sent. For a call of a session: whether it no
+        longer waits for an answer or for the end of its stream."""
         self.cancel_reason: CancelReason | None = None
         """Why the server cancelled the task; None if it has not."""
         self.in_session = False
@@ -172,7 +172,7 @@ class OpenCalls:
 
     @property
     def busy(self) -> bool:
-        """Whether any call is open that was not handed over to a session."""
+        """Whether any group has a call. A call that was handed over to a session is in none, unless it is a stream."""
         return bool(self.fresh or self.slow or self.streams)
 
     def start(self, receive: Receive, reply: Send, accepted_types: int, client: Any, principal: Principal) -> HttpCall:

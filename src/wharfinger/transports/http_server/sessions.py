@@ -9,12 +9,12 @@ the HTTP call, so that a client that lost its connection can reconnect and get t
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
-    HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer,
-                     when the client disconnects, or when the session cancels it (`CancelReason.STREAM_ENDED`). A GET
-                     also ends when its token expires. The GET of the session's own stream also ends when the server
-                     stops.
+    HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer. A
+                     stream ends when its client disconnects, or when the session cancels its call
+                     (`CancelReason.STREAM_ENDED`). A GET also ends when its token expires. The GET of the session's own
+                     stream also ends when the server stops.
 
-`requests` counts the requests of each owner, because a request that asks for input may wait for a long time.
+The running requests of all sessions are bounded (`requests`), because one that asks for input may wait for long.
 """
 
 from __future__ import annotations
