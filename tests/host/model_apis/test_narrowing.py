@@ -352,6 +352,29 @@ def test_the_size_of_a_schema_is_limited() -> None:
         assert ("description" in defined) is accepted and bool(dropped) is not accepted
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"properties": {"name": {"type": "string", "description": "x" * MAX_SCHEMA_BYTES}}},
+        {"patternProperties": {"^x": {"type": "string"}}, "additionalProperties": False},
+        {"minProperties": 1},
+        {"$ref": "#/nowhere"},
+    ],
+)
+@pytest.mark.parametrize("format", STRICT_FORMATS)
+def test_arguments_that_no_property_describes_are_not_strict(format: str, members: Any) -> None:
+    """Bug: in strict mode they became an object without properties, so the model could give no argument at all."""
+    _, dropped = define({"type": "object", **members}, format, strict=True)
+    assert any("not strict: the root is an object with any members" in report for report in dropped)
+
+
+@pytest.mark.parametrize("format", STRICT_FORMATS)
+def test_a_tool_without_arguments_is_strict(format: str) -> None:
+    defined, dropped = define({"type": "object", "examples": [{}]}, format, strict=True)
+    assert defined["additionalProperties"] is False
+    assert not any("not strict" in report for report in dropped)
+
+
 def test_the_depth_of_a_schema_is_limited() -> None:
     def nested_schema(levels: int) -> Any:
         schema: Any = {"type": "string"}

@@ -482,8 +482,10 @@ class _Narrowing:
         if additional is not None and additional is not False:
             raise NotExpressible(f"{path or 'the root'} allows other members than its properties")
         properties: Schema = schema.setdefault("properties", {})
-        if not properties and additional is None and not at_root:
-            raise NotExpressible(f"{path} is an object with any members")
+        # A root without properties is a tool without arguments, unless keywords that describe them were dropped.
+        takes_nothing = at_root and all(each.keyword in ANNOTATIONS for each in self._dropped)
+        if not properties and additional is None and not takes_nothing:
+            raise NotExpressible(f"{path or 'the root'} is an object with any members")
         schema["additionalProperties"] = False
         if self._rules.all_required:
             required = names_in(schema.get("required"))
