@@ -365,6 +365,32 @@ async def test_a_request_over_its_deadline_is_cancelled_and_a_listen_request_is_
         assert handler.outcomes == ["cancelled"]
 
 
+async def test_what_a_handler_does_after_its_deadline_is_not_cancelled_again() -> None:
+    """Bug: each later check of the deadlines cancelled the handler's `finally` too."""
+    server, handler = make_server(handler_time=1.5)
+    rolling_back, rolled_back = asyncio.Event(), BlockingHandler()
+
+    @server.resource("a:transaction")
+    async def transaction() -> str:
+        try:
+            return await handler()
+        finally:
+            rolling_back.set()
+            await rolled_back()
+
+    async with Wire(server) as wire:
+        wire.send_request("resources/read", {"uri": "a:transaction"}, 1)
+        await handler.entered.wait()
+        for _ in range(4):
+            wire.stream.sweeper.cancel()
+            wire.stream.sweep()  # a second has passed
+            await asyncio.sleep(0)
+        await rolling_back.wait()
+        rolled_back.release.set()
+        assert "longer than 1.5 s" in (await wire.answer(1))["error"]["message"]
+        assert rolled_back.outcomes == ["done"]
+
+
 async def test_requests_over_the_limit_are_refused() -> None:
     """Security L22."""
     server, handler = make_server(in_flight=2)

@@ -212,7 +212,8 @@ class StreamServer(asyncio.Protocol):
         self.tick += 1
         oldest = self.tick - self.service.limits.handler_time / TICK_SECONDS
         for request in self.peer.in_flight.values():
-            if request.started_at < oldest and not (request.row is not None and request.row.long):
+            # Cancelled once only, so that the handler's `finally` can end.
+            if EXPIRED < request.started_at < oldest and not (request.row is not None and request.row.long):
                 request.started_at = EXPIRED
                 request.task.cancel()
         self.sweeper = self.loop.call_later(TICK_SECONDS, self.sweep)

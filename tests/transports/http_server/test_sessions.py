@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from tests.transports.http_support import (
 )
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.request import Request
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +302,27 @@ def test_a_request_over_its_deadline_is_cancelled_and_answered() -> None:
         session = client.initialize()
         reply = client.read_in_session(session, "wait")
         assert (reply.status, reply.error) == (200, -32603)
+
+
+def test_what_a_handler_does_after_its_deadline_is_not_cancelled_again() -> None:
+    """Bug: each later check of the deadlines cancelled the handler's `finally` too."""
+
+    class Transactions(SampleService):
+        rolled_back = False
+
+        async def read(self, request: Request) -> Any:
+            try:
+                return await super().read(request)
+            finally:
+                calls = request.channel.call.calls  # type: ignore[attr-defined]
+                calls.sweep_also(calls.now + 1)
+                await asyncio.sleep(0)
+                self.rolled_back = True
+
+    service = Transactions(Limits(handler_time=0.1))
+    with ServerThread(service, limits=HttpLimits(sweep_time=0.02)) as server, server.connect() as client:
+        reply = client.read_in_session(client.initialize(), "wait")
+        assert (reply.status, reply.error, service.rolled_back) == (200, -32603, True)
 
 
 def test_an_idle_session_expires_unless_it_has_a_stream() -> None:

@@ -140,7 +140,7 @@ def is_for_models(entry: CatalogueEntry) -> bool:
 def _reason(
     match: float, entry: CatalogueEntry, days: float | None, found: list[CatalogueHit], found_lines: tuple[int, ...]
 ) -> str:
-    """Return why an entry was chosen: `matches the question (82 % of the best match) in line 12; priority 0.7`."""
+    """Return why an entry was chosen: `matches the question (82% of the best match) in line 12; priority 0.7`."""
     parts = [f"matches the question ({match:.0%} of the best match)"]
     if found_lines:
         parts[0] += f" in {'line' if len(found_lines) == 1 else 'lines'} {', '.join(map(str, sorted(found_lines)[:5]))}"

@@ -20,6 +20,7 @@ The running requests of all sessions are bounded (`requests`), because one that 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 from wharfinger.errors import InsufficientScope, Overloaded, RateLimited
@@ -350,6 +351,7 @@ class HttpSessions:
         late = now - self.service.limits.handler_time
         for request in self.running:
             if request.started_at < late:
+                request.started_at = math.inf  # cancelled once only, so that the handler's `finally` can end
                 request.task.cancel(CancelReason.DEADLINE)
         return bool(self._table or self.running)
 
