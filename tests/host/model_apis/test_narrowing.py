@@ -375,6 +375,17 @@ def test_a_tool_without_arguments_is_strict(format: str) -> None:
     assert not any("not strict" in report for report in dropped)
 
 
+def test_what_is_too_deep_in_all_of_is_reported() -> None:
+    """Bug: it was dropped silently, and in strict mode the model could give no argument."""
+    schema: dict[str, Any] = {"properties": {"ship": {"type": "string"}}}
+    for _ in range(MAX_DEPTH + 1):
+        schema = {"allOf": [schema]}
+    for strict in (False, True):
+        defined, dropped = define({"type": "object", **schema}, "openai", strict)
+        assert defined == {"type": "object", "properties": {}}
+        assert any("40 levels" in report for report in dropped)
+
+
 def test_the_depth_of_a_schema_is_limited() -> None:
     def nested_schema(levels: int) -> Any:
         schema: Any = {"type": "string"}

@@ -57,6 +57,7 @@ MAX_DEPTH = 40
 """Maximum depth of nested schemas; deeper ones become `{}`, which allows any value."""
 MAX_SCHEMAS = 10_000
 """Maximum number of schemas in one tool's schema, with each copy of them; further ones become `{}`."""
+TOO_MANY = f"over {MAX_SCHEMAS} schemas, or {MAX_DEPTH} levels of them"
 MAX_SCHEMA_BYTES = 256 * 1024
 """Maximum size of a schema as JSON; a larger one becomes an object with any members."""
 MAX_REPORTED = 1_000
@@ -270,7 +271,10 @@ class _Narrowing:
     def _merged(self, schema: Any, path: str, seen: frozenset[int] = frozenset()) -> Schema:
         """Return a schema with its reference followed and its `allOf` merged, one level deep."""
         self._merged_count += 1
-        if not is_object(schema) or self._merged_count > MAX_SCHEMAS or len(seen) > MAX_DEPTH:
+        if self._merged_count > MAX_SCHEMAS or len(seen) > MAX_DEPTH:
+            self._drop(path, "", TOO_MANY)
+            return {}
+        if not is_object(schema):
             return {}
         own = dict(schema)
         parts: list[Any] = [part for _, part in items_of(own.pop("allOf", None))]
@@ -331,7 +335,7 @@ class _Narrowing:
     def _narrow(self, given: Any, path: str, depth: int, *, at_root: bool = False) -> Schema:
         self._narrowed_count += 1
         if self._narrowed_count > MAX_SCHEMAS or depth > MAX_DEPTH:
-            self._drop(path, "", f"over {MAX_SCHEMAS} schemas, or {MAX_DEPTH} levels of them")
+            self._drop(path, "", TOO_MANY)
             return self._anything(path)
         if not is_object(given):
             if given is not True:

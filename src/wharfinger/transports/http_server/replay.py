@@ -12,9 +12,10 @@ saw (2025-11-25, resumability).
                    that was written to least recently.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
-resume, and an id of another session is ignored. While `MAX_WAITING_MESSAGES` messages wait for a stream's reader, new
-notifications are dropped; of equal change notifications, only one waits. Answers and requests are kept even then,
-unless one alone is larger than the buffer. Kept events of any kind are dropped when newer ones need the room.
+resume, and an id of another session is ignored. While `MAX_WAITING_MESSAGES` messages wait for a stream's next
+connection, new notifications are dropped; of equal change notifications, only one waits. Answers and requests are kept
+even then, unless one alone is larger than the buffer. Kept events of any kind are dropped when newer ones need the
+room.
 """
 
 from __future__ import annotations
@@ -142,8 +143,8 @@ class ReplayStream:
     def push(self, message: bytes, now: float, *, required: bool = False) -> bool:
         """Keep one message, and send it if a connection reads the stream. Returns False if it was dropped.
 
-        A change notification that equals one that waits is not kept twice, and counts as sent. A `required` message is
-        dropped only if it can neither be sent nor kept, or if the stream is over.
+        A change notification that equals one that waits for the next connection is not kept twice, and counts as sent.
+        A `required` message is dropped only if it can neither be sent nor kept, or if the stream is over.
         """
         number, reader = self._last + 1, self.reader
         if self.over:
