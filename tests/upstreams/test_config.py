@@ -323,3 +323,5 @@ def test_targets_without_names_are_named_after_their_server_host_or_command() ->
         Host({"it": "nothing"})
     with pytest.raises(InvalidConfiguration, match=r"no server 'dcos'\. The servers are: docs\. Correct `trusted`"):
         Host({"docs": Server("docs")}, trusted=["dcos"])
+    with pytest.raises(InvalidConfiguration, match=r"no server .dcos.\. .* Correct `search_tools`"):
+        Host({"docs": Server("docs")}, search_tools={"dcos": None})  # otherwise `docs` would get the words

@@ -121,15 +121,15 @@ class Host(FunctionCalling):
         changed. `options` are those of `HostClientOptions`, for the clients of all servers.
 
         Raises:
-            InvalidConfiguration: a target cannot be a server, two servers have the same prefix, or a trusted server
-                does not exist.
+            InvalidConfiguration: a target cannot be a server, two servers have the same prefix, or a server in
+                `trusted` or `search_tools` does not exist.
         """
         configs = configs_of(servers)
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
         names = [config.name for config in configs]
-        unknown = self._trusted.difference(names)
-        if unknown:
-            raise InvalidConfiguration(f"{unknown_server(min(unknown), names)} Correct `trusted`.")
+        for option, named in (("trusted", self._trusted), ("search_tools", frozenset(search_tools or ()))):
+            if unknown := named.difference(names):
+                raise InvalidConfiguration(f"{unknown_server(min(unknown), names)} Correct `{option}`.")
         self._record = HostRecord(audit)
         self.approvals: Approvals | None = None
         """The stored answers `"always"` and `"never"`; None without `approve`."""
