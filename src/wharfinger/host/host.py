@@ -105,7 +105,7 @@ class Host(FunctionCalling):
 
         `approve` is asked before a tool runs, however it is called; without it every tool runs. The answers `"always"`
         and `"never"` are kept in `approvals`, by default in memory; `SqliteStore(path)` keeps them beyond this process.
-        The annotations of tools count only for the servers that are `trusted`.
+        For approval, the annotations of a tool count only if its server is `trusted`.
 
         `elicitation` shows a form, `consent` asks whether a URL may be opened, `sampling` asks a model, and `roots` are
         the folders in which the user works, as with `Client`; the questions also have the name of the `server`.
