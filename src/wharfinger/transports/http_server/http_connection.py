@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
         self.read_size = 0
         """Bytes of the read that is being parsed."""
         self.overhead = 0
-        """Bytes of the unfinished head, or of chunk extensions and trailers (see the head of this module)."""
+        """Bytes of the unfinished head, or of chunk extensions and trailers (see the docstring of this module)."""
         self.trailer_count = 0
         self.reading_paused = False
         self.drained: asyncio.Event | None = None
@@ -375,9 +375,9 @@ class HttpConnection(asyncio.Protocol):
         if not self.waiting:
             self.resume_reading()
 
-    def hang_up(self, unread: bool) -> None:
-        """Close. Except over TLS, first give a client that may still be sending (`unread`) time to read the answer."""
-        if unread and self.transport.can_write_eof():
+    def hang_up(self, still_sending: bool) -> None:
+        """Close. Except over TLS, first give a client that may be `still_sending` time to read the answer."""
+        if still_sending and self.transport.can_write_eof():
             self.transport.write_eof()
             self.lingering = True
             self.deadline = self.connections.now + LINGER_SECONDS
@@ -397,14 +397,14 @@ class HttpConnection(asyncio.Protocol):
             exchange.disconnected = True
             exchange.wake()
         elif self.reading is not None and self.reading.more_body:
-            self.hang_up(unread=True)  # the request whose body arrives was answered already
+            self.hang_up(still_sending=True)  # the request whose body arrives was answered already
             return
         body = encode_error(None, error)
         self.transport.write(
             b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
             % (_STATUS_LINES[error.http_status], self.connections.date, len(body), body)
         )
-        self.hang_up(unread=True)
+        self.hang_up(still_sending=True)
 
     def shut_down(self) -> None:
         """Accept no further request, because the server ends."""
