@@ -75,6 +75,20 @@ async def test_resources_and_prompts_of_all_servers_are_listed_together(revision
             assert prompt.messages[0].content.text == "Plan the visit of the Amber."
 
 
+async def test_the_meta_of_a_template_is_passed_on_without_members_about_the_connection() -> None:
+    server = Server("harbour")
+
+    @server.resource("berth://{number}", meta={"io.modelcontextprotocol/subscriptionId": 1, "quay.test/side": "north"})
+    async def berth(number: str) -> str:
+        return number
+
+    async with Host({"harbour": server}) as host:
+        await host.ready()
+        async with Client(host.as_server()) as client:
+            (template,) = await client.list_resource_templates()
+    assert template.meta == {"quay.test/side": "north"}
+
+
 async def test_a_uri_of_two_servers_is_listed_once_and_cannot_be_read() -> None:
     async with Host({"one": library(), "two": library()}) as host:
         await host.ready()

@@ -212,8 +212,9 @@ class _HostResources(Source):
         self._listed = (-LIST_SECONDS, [])
 
     async def _refresh_templates(self) -> None:
-        by_template = {offered.template.uri_template: offered.template for offered in await self._upstreams.templates()}
-        self._templates[:] = by_template.values()
+        templates = [offered.template for offered in await self._upstreams.templates()]
+        passed_on = [msgspec.structs.replace(template, meta=_passed_on(template.meta)) for template in templates]
+        self._templates[:] = {template.uri_template: template for template in passed_on}.values()
 
     async def stat(self, uri: str) -> t.Resource:
         """Return the resource as it is listed, or else as its content describes it.
