@@ -25,7 +25,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources.html_reader import page_text
-from wharfinger.sources.web_pages import PageFailed, SiteUnavailable, WebPages, crawl, web, web_site
+from wharfinger.sources.web_pages import PageFailed, SiteUnavailable, WebPages, crawl, page_lists, web, web_site
 from wharfinger.sources.web_pages.crawl import Crawl
 from wharfinger.sources.web_pages.web_site import SitePages
 from wharfinger.testing.source_suite.driver import ChangeRecorder
@@ -126,6 +126,29 @@ def test_nested_and_compressed_sitemaps_from_robots_text_are_each_read_once(site
     assert listed_uris(source) == [f"{site.origin}/docs/guide/", f"{site.origin}/docs/tides.html"]
     requested = [each["path"] for each in site.requests() if each["path"].startswith("/maps/")]
     assert sorted(requested) == ["/maps/a.xml", "/maps/b.xml.gz", "/maps/deeper.xml", "/maps/index.xml"]
+    close(source)
+
+
+def test_a_text_file_among_the_sitemaps_of_robots_text_does_not_hide_the_others(site: SiteServer) -> None:
+    """A bug: of several files, only the first was read if its name ended with .txt."""
+    site.remove("docs/llms.txt")
+    site.put("robots.txt", f"Sitemap: {site.origin}/maps/a.txt\nSitemap: {site.origin}/maps/b.xml\n")
+    site.put("maps/a.txt", f"{site.origin}/docs/guide/\n")
+    site.put("maps/b.xml", urlset("/docs/tides.html"))
+    source = web(f"{site.origin}/docs/")
+    assert listed_uris(source) == [f"{site.origin}/docs/tides.html"]
+    close(source)
+
+
+def test_a_long_index_of_sitemaps_is_not_reported_as_pages(site: SiteServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: an index of more than 1,000 sitemaps was said to list more than 50,000 pages."""
+    monkeypatch.setattr(page_lists, "MAX_SITEMAPS", 2)
+    monkeypatch.setattr(web_site, "MAX_SITEMAPS", 2)
+    site.remove("docs/llms.txt")
+    site.put("docs/sitemap.xml", sitemap_index(*(f"/docs/{number}.xml" for number in range(3))))
+    site.put("docs/0.xml", urlset("/docs/tides.html"))
+    source = web(f"{site.origin}/docs/")
+    assert source.site.listing().remarks == ("Only the first 2 sitemaps are read.",)
     close(source)
 
 

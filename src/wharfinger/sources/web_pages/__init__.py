@@ -28,7 +28,7 @@ def web(
 ) -> WebPages:
     """Publish the pages of a site: `server.include(web("https://docs.example.org/"))`.
 
-    Its `llms.txt` or, if it has none, its `sitemap.xml` lists the pages. Only URLs below `url` that robots.txt allows
+    Its `llms.txt` or, if it has none, its `sitemap.xml` lists the pages. Only pages below `url` that robots.txt allows
     are read, and no other host is contacted.
 
     Args:

@@ -28,7 +28,7 @@ REFRESH_SECONDS = 3600.0
 IDLE_SECONDS = 30.0
 """Time between two checks for pages that are new or due to be read again."""
 MAX_BYTES = 48 << 20
-"""Bytes of text after which no further page is read: less than `WebSite` keeps, so that it drops none of these."""
+"""Bytes of pages after which no further page is read: less than `WebSite` keeps, so that it drops none of them."""
 
 
 class Crawl:

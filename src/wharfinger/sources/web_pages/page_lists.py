@@ -16,7 +16,7 @@ from wharfinger.content.text import printable
 __all__ = ["ListedPage", "SiteList", "UnusableList", "is_llms_text", "read_llms_text", "read_sitemap"]
 
 MAX_PAGES = 50_000
-"""Maximum number of pages of one list: that of a sitemap (sitemaps.org)."""
+"""Maximum number of pages of one list; sitemaps.org allows as many in a sitemap."""
 MAX_SITEMAPS = 1_000
 """Maximum number of sitemaps of one index."""
 MAX_LINE_CHARACTERS = 8_000

@@ -148,9 +148,11 @@ class WebPages(Watched[Polling], Source):
             raise ResourceNotFound(uri)
         listing = self.site.listing()
         entries = self._entries(directory, listing)
-        remaining = [entry for entry in entries if _without_query(entry) > position]
+        remaining = [entry for entry in entries if _without_directory_query(entry) > position]
         resources = [self._entry_resource(directory, entry, listing) for entry in remaining[:limit]]
-        return resources, CHILD_KEY + _without_query(remaining[limit - 1]) if len(remaining) > limit else None
+        if len(remaining) <= limit:
+            return resources, None
+        return resources, CHILD_KEY + _without_directory_query(remaining[limit - 1])
 
     def _entries(self, directory: str, listing: SitePages) -> list[str]:
         """Return the readable entries of a directory, as URLs in order.
@@ -179,7 +181,7 @@ class WebPages(Watched[Polling], Source):
             )
         if not entries and directory != self.top:
             raise ResourceNotFound(directory + DIRECTORY_QUERY)
-        return sorted(entries.values(), key=_without_query)
+        return sorted(entries.values(), key=_without_directory_query)
 
     def _entry_resource(self, directory: str, entry: str, listing: SitePages) -> t.Resource:
         if entry.endswith(DIRECTORY_QUERY) and entry not in listing.pages:
@@ -373,7 +375,7 @@ def _position(after: str | None, prefix: str) -> str:
     return after[len(prefix) :]
 
 
-def _without_query(entry: str) -> str:
+def _without_directory_query(entry: str) -> str:
     return entry.removesuffix(DIRECTORY_QUERY)
 
 

@@ -62,7 +62,7 @@ ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30.0, 3600.0
 """How long the crawl pauses after an answer of 429 or 503 without `Retry-After`, and how long at most with it."""
 REUSE_SECONDS = 1.0
-"""Time for which an answer is reused without a request, so that a description and a read share one."""
+"""Time for which an answer is reused without a request, so that a `stat` and a `read` make only one."""
 MAX_FRESH_SECONDS = 300.0
 """Longest time for which an answer is reused because the site calls it fresh."""
 ROBOTS_SECONDS = 3600.0
@@ -75,7 +75,7 @@ MAX_PAGE_BYTES = 8 << 20
 MAX_ROBOTS_BYTES = 512 << 10
 """RFC 9309 §2.5 asks for at least 500 KiB."""
 MAX_LIST_BYTES = 50 << 20
-"""Largest sitemap, also after decompression (sitemaps.org)."""
+"""Largest file with a list of pages, also after decompression (sitemaps.org)."""
 MAX_SITEMAPS = 100
 """Maximum number of sitemaps of one site that are read."""
 MAX_KEPT_BYTES = 64 << 20
@@ -121,7 +121,7 @@ class WebPage(NamedTuple):
 
 
 class SitePages(NamedTuple):
-    """The pages of a site, by URL, in the order of their URLs."""
+    """The pages of a site by their URLs, which `urls` has in order."""
 
     pages: Mapping[str, ListedPage]
     urls: Sequence[str]
@@ -149,7 +149,7 @@ class _KeptFile(NamedTuple):
 
 
 def listed_type(url: str) -> str:
-    """Return the MIME type under which a page is shown, as its URL suggests: pages become Markdown."""
+    """Return the MIME type under which a page is shown, as its URL suggests: HTML becomes Markdown."""
     name = url.partition("?")[0].rpartition("/")[2]
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     type_by_name = "" if ending in _PAGE_ENDINGS else mime.by_name(name)
@@ -362,7 +362,7 @@ class WebSite:
         return pages_by_url, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
 
     async def _find_pages(self, robots: Protego) -> tuple[list[tuple[str, ListedPage]], str, list[str]]:
-        """Return the pages that the site lists, each after the URL of its file; the first file's URL; and remarks."""
+        """Return the pages, each with the URL of the file that lists it; the first of these URLs; and remarks."""
         self._seen_files.clear()
         top, root = self.scope.url, f"{self.scope.origin}/"
         named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
@@ -376,11 +376,7 @@ class WebSite:
             groups = [[self._list_url]]
         remarks: list[str] = []
         for urls in groups:
-            if urls and self._is_sitemap(urls[0]):
-                listed_pages = await self._sitemap_pages(urls, remarks)
-            else:
-                listed = await self._list_file(urls[0], remarks) if urls else None
-                listed_pages = [(urls[0], page) for page in listed.pages] if listed is not None else []
+            listed_pages = await self._pages_of_files(urls, remarks)
             if len(listed_pages) > MAX_PAGES:
                 remarks.append(f"Only the first {MAX_PAGES:,} pages are listed.")
             if listed_pages:
@@ -393,8 +389,8 @@ class WebSite:
     def _is_sitemap(self, url: str) -> bool:
         return not url.partition("?")[0].endswith(".txt")
 
-    async def _sitemap_pages(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
-        """Return the pages of sitemaps, and of the sitemaps that these name. Each is read once."""
+    async def _pages_of_files(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
+        """Return the pages that these files list, and those of the sitemaps that they name. Each file is read once."""
         sitemap_urls = list(dict.fromkeys(urls))
         listed_pages: list[tuple[str, ListedPage]] = []
         for number, url in enumerate(sitemap_urls):  # the list grows meanwhile
@@ -433,7 +429,7 @@ class WebSite:
             remarks.append(f"{url} {error}." if isinstance(error, UnusableList) else str(error))
             return None
         if page_list is not None:
-            if page_list.truncated:
+            if page_list.truncated and page_list.pages:  # for a long index there is another remark
                 remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
             headers = dict(answer.headers)
             self._files[url] = _KeptFile(headers.get("etag", ""), dated_validator(headers), page_list)
