@@ -151,6 +151,8 @@ def test_parameters_are_shown_with_the_uris_that_accept_them() -> None:
         "parameters": {"day": "such as today: that day"},
     }
     assert "parameters" not in template_entry(None, tides.templates[0])
+    without_example = type("WithoutExample", (Tides,), {"parameters": {"day": UriParameter("", "that day")}})
+    assert template_entry(without_example(), tides.templates[0])["parameters"] == {"day": "that day"}
     assert list(queries_of(Source())) == []
 
 

@@ -2,10 +2,10 @@
 
 They read through the context, so that hooks and per-user rules apply to them as to the client's own requests.
 
-`search` and `fetch` return the shapes that ChatGPT's connectors expect: a text block of JSON, and the same as
-structured content.
+`search` and `fetch` return the shapes that ChatGPT's connectors expect: a text block of JSON, and the same
+JSON as structured content.
 
-The description of `read_resource` lists the queries that the sources take, and the description of `query` lists the
+The description of `read_resource` lists the queries of the sources' URIs, and that of the tool `query` lists the
 databases. So these descriptions change when a source is included.
 """
 

@@ -1,7 +1,7 @@
 """The budget of an answer: how much text one call of a tool returns, and where a longer text is cut.
 
-An answer has at most 10,000 tokens, unless the caller sets another number. A source with windows ends them within the
-budget, and names the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph,
+An answer has at most 10,000 tokens, unless the caller sets another number. The windows of a source end within the
+budget, and name the next one (`windows.window_budget`). Everything else is cut here: a text at the end of a paragraph,
 line, JSON element or word; lists and rows after an element. An answer that was cut ends with the call that continues.
 """
 
@@ -26,7 +26,7 @@ CHARACTERS_PER_TOKEN = 4
 NOTES_CHARACTERS = 1_000
 """Characters of an answer that are reserved for the next call and other remarks, without the URIs in them."""
 CELL_CHARACTERS = 2_000
-"""Characters of one value in a row that is too long for the budget."""
+"""Maximum number of characters of one value, if the rows together are too long for the budget."""
 
 _ENDS: tuple[tuple[str, float], ...] = (
     ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),

@@ -31,7 +31,7 @@ MAX_IMAGE_BYTES = 3 << 20
 HINT_CHARACTERS = 700
 """Maximum length of a list of further queries."""
 MAX_READS = 3
-"""Maximum number of reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
+"""Maximum number of further reads, each of a smaller window, if the text of a window is too long for the answer."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
@@ -103,7 +103,8 @@ async def _read_within(
 ) -> list[t.ResourceContents]:
     """Read a resource or, if it has windows, a window that fits.
 
-    The text of a window may be longer than its bytes: characters are escaped, secrets replaced, quotes encoded.
+    The text of a window may have more characters than the window has bytes: secrets are replaced, and some characters
+    escaped, such as quotes in JSON.
     """
     size = room
     contents = await read(ctx, uri, size)

@@ -61,10 +61,11 @@ def queries_of(source: Source) -> Iterator[str]:
 
 
 def explained(source: Source, *, parameters: bool = True) -> str:
-    """Return the scheme of a source and its parameters in one line, from its own declaration (`Source.parameters`).
+    """Return the URI of a source and its queries in one line, or only the URI if `parameters` is False.
 
-    `log://app: log://app/{+path}?tail=200&level=error; log://app/…?lines=1-200`. It is at most `MAX_LINE_CHARACTERS`
-    long: examples are left out first. Parameters that only some types of resources take come last.
+    `log://app: log://app/{+path}?tail=200&level=error; log://app/…?lines=1-200`. Parameters that only some types of
+    resources take come last. A line of more than `MAX_LINE_CHARACTERS` has only the names of the parameters, and is cut
+    if it is still too long.
     """
     top = shown(source.uri or source.name)
     if not parameters or not source.parameters:
@@ -95,12 +96,12 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
     return "\n".join([description, "", "To read less, add a query:", *list(lines.values())[:MAX_SOURCES]])
 
 
-def parameters_of_type(source: Source, kind: str) -> list[str]:
-    """Return the parameters that only some types take, among them `kind`, each with its meaning."""
+def parameters_of_type(source: Source, mime_type: str) -> list[str]:
+    """Return the parameters that are declared for this MIME type and not for all types, each with its meaning."""
     return [
         f"?{_example(source, name)}: {parameter.meaning}"
         for name, parameter in source.parameters.items()
-        if kind in parameter.types
+        if mime_type in parameter.types
     ]
 
 
@@ -130,7 +131,7 @@ def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
         entry["description"] = shown(str(description))[:MAX_LINE_CHARACTERS]
     if source is not None:
         parameters = {
-            name: f"such as {parameter.example}: {parameter.meaning}"
+            name: f"such as {parameter.example}: {parameter.meaning}" if parameter.example else parameter.meaning
             for name in _query_variables(template.uri_template) or _common_parameters(source)
             if (parameter := source.parameters.get(name)) is not None
         }
