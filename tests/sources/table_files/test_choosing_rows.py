@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.table_files import Tables, tables
-from wharfinger.sources.table_files.table_query import with_ranges
+from wharfinger.sources.table_files.table_query import with_column_names
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 Row = dict[str, Any]
@@ -184,7 +184,7 @@ def test_overlapping_ranges_of_columns_take_little_memory() -> None:
     ranges = tuple(f"{first}-20000" for first in range(1, 501))
     tracemalloc.start()
     try:
-        chosen = with_ranges(RowChoice(columns=("column5", *ranges)), names)
+        chosen = with_column_names(RowChoice(columns=("column5", *ranges)), names)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

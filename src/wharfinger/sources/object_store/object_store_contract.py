@@ -1,4 +1,4 @@
-"""The interface of a store of objects, in keys relative to its prefix.
+"""The interface of a store of objects. Keys are relative to its prefix.
 
 Keys look like `a/b.txt`; the key of a directory ends with `/`. Lists are sorted by the characters of the keys, which is
 the order of their UTF-8 bytes, and the order in which S3 lists.

@@ -174,7 +174,7 @@ class Objects(Watched[Polling], Source):
         """Request one object.
 
         Raises:
-            StoreUnavailable: the store does not answer, or has lost the objects.
+            StoreUnavailable: the store does not answer, or its bucket or file no longer exists.
         """
         return self.store.page("", 1)
 

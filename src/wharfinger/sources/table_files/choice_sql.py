@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database.row_choice import SIGNS, RowChoice, RowFilter, like_pattern
 
-__all__ = ["SelectedColumn", "conditions_of", "sort_terms_of"]
+__all__ = ["SqlColumn", "conditions_of", "sort_terms_of"]
 
 _DECIMAL = "DECIMAL(38, 10)"
 _INTEGERS = frozenset(
@@ -22,7 +22,7 @@ _INTEGERS = frozenset(
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 
 
-class SelectedColumn(NamedTuple):
+class SqlColumn(NamedTuple):
     """A column of a file: its name, DuckDB's name of its type, and the SQL of its value.
 
     `parsed` is the SQL of the value in a form that can be cast to the type, or empty if `expression` itself can be.
@@ -55,7 +55,7 @@ class SelectedColumn(NamedTuple):
         return ()
 
 
-def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple[str, list[str]]:
+def conditions_of(columns: Sequence[SqlColumn], choice: RowChoice) -> tuple[str, list[str]]:
     """Return the condition for WHERE, and its parameters.
 
     Raises:
@@ -71,7 +71,7 @@ def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple
     return " AND ".join(parts) or "true", values
 
 
-def _condition(column: SelectedColumn, row_filter: RowFilter) -> tuple[str, list[str]]:
+def _condition(column: SqlColumn, row_filter: RowFilter) -> tuple[str, list[str]]:
     if row_filter.operator == "is":
         return f"{column.expression} IS {'NOT ' if row_filter.value == 'notnull' else ''}NULL", []
     if row_filter.operator == "like":
@@ -102,7 +102,7 @@ def _is_number(value: str) -> bool:
     return len(value) < 400 and "_" not in value  # Python also accepts 1_000
 
 
-def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
+def sort_terms_of(columns: Sequence[SqlColumn], choice: RowChoice) -> str:
     """Return the terms for ORDER BY. NULL comes last, and so does text in a column of numbers."""
     columns_by_name = {column.name: column for column in columns}
     terms: list[str] = []

@@ -33,7 +33,7 @@ HEAD_BYTES = 1 << 20
 MAX_CHECKED_BYTES = 64 << 20
 """Maximum size in bytes of a file that is checked for valid UTF-8. In a larger file, DuckDB reports invalid lines."""
 MAX_COPIED_BYTES = 256 << 20
-"""Maximum size in bytes of a file in another encoding. A larger file is refused."""
+"""Maximum size in bytes of a file that is not in UTF-8. A larger one is refused."""
 MAX_CSV_COLUMNS = 500
 """Maximum number of columns of a CSV file that DuckDB reads directly. A wider file is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import json_line, number, unique_names
-from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.choice_sql import SqlColumn
 from wharfinger.sources.table_files.csv_encoding import MAX_CHECKED_BYTES
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
 from wharfinger.sources.table_files.table_format import (
@@ -118,10 +118,10 @@ class Csv:
             cells = [None if cell is None else convert(cell) for convert, cell in zip(converters, row, strict=True)]
             yield json_line(names, cells)
 
-    def selected_columns(self) -> list[SelectedColumn]:
+    def sql_columns(self) -> list[SqlColumn]:
         """Return the columns with the SQL of their texts."""
         return [
-            SelectedColumn(column.name, column.type, f"c{position}", self._castable_sql(position, column.type))
+            SqlColumn(column.name, column.type, f"c{position}", self._castable_sql(position, column.type))
             for position, column in enumerate(self.columns)
         ]
 
@@ -138,12 +138,12 @@ class Csv:
         """Yield the rows that a choice selects. This reads the whole file."""
         positions = positions_of(self.columns, choice.columns)
         column_names = [f"c{position}" for position in positions]
-        columns = self.selected_columns()
+        columns = self.sql_columns()
         return self._lines(positions, select(engine, file, self.source, column_names, columns, choice, first, number))
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""
-        return count_rows(engine, file, self.source, self.selected_columns(), choice)
+        return count_rows(engine, file, self.source, self.sql_columns(), choice)
 
 
 class _Dialect(NamedTuple):

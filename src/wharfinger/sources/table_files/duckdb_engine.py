@@ -1,4 +1,7 @@
-"""Runs DuckDB with access to the files of one folder only. DuckDB cannot download, write or change settings."""
+"""Runs our own statements, which only read, in DuckDB with access to the files of one folder only.
+
+DuckDB cannot download anything or change settings. Statements of callers run in a child process (`query_process`).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class UnreadableTable(InvalidArgument):
 
 
 class DuckDBEngine:
-    """A DuckDB database in memory. Several threads may use it at once, and it can only read files in `root`."""
+    """A DuckDB database in memory. Several threads may use it at once, and it can only open files in `root`."""
 
     def __init__(self, root: str) -> None:
         try:

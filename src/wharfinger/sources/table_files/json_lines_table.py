@@ -10,7 +10,7 @@ import msgspec
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import clean
-from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.choice_sql import SqlColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
 from wharfinger.sources.table_files.table_format import (
     MAX_COUNTED_BYTES,
@@ -85,11 +85,11 @@ class JsonLines:
         """Return the requested columns, or None if all are requested, so that a row is the whole line."""
         return columns if 0 < len(columns) < len(self.columns) else None
 
-    def selected_columns(self) -> list[SelectedColumn]:
+    def sql_columns(self) -> list[SqlColumn]:
         """Return the columns, each with the SQL that extracts its text from the line."""
         pointers = [_pointer(column.name) if self.has_objects else "" for column in self.columns]
         return [
-            SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(pointer)})")
+            SqlColumn(column.name, column.type, f"json_extract_string(json, {literal(pointer)})")
             for column, pointer in zip(self.columns, pointers, strict=True)
         ]
 
@@ -98,7 +98,7 @@ class JsonLines:
     ) -> Iterator[str]:
         """Yield the lines that a choice selects. This reads the whole file."""
         chosen_columns = self._columns_to_extract(choice.columns)
-        rows = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
+        rows = select(engine, file, self.source, ["json"], self.sql_columns(), choice, first, number)
         for row, (line,) in enumerate(rows, first):
             yield _json_row(file.name, f"row {row} of the result", str(line).encode(), chosen_columns)
 
@@ -111,7 +111,7 @@ class JsonLines:
                 raise InvalidArgument(
                     f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to continue."
                 ) from None
-        return count_rows(engine, file, self.source, self.selected_columns(), choice)
+        return count_rows(engine, file, self.source, self.sql_columns(), choice)
 
 
 def _pointer(name: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from wharfinger.sources.sql_database.database_catalogue import quoted
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import clean, json_line, render, unique_names
-from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.choice_sql import SqlColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
 from wharfinger.sources.table_files.table_format import (
     INTEGER_TYPES,
@@ -72,25 +72,29 @@ class Parquet:
             ]
             yield json_line(names, cells)
 
-    def selected_columns(self) -> list[SelectedColumn]:
+    def sql_columns(self) -> list[SqlColumn]:
         """Return the columns with their quoted names."""
         return [
-            SelectedColumn(column.name, column.type, quoted(name))
+            SqlColumn(column.name, column.type, quoted(name))
             for name, column in zip(self._names, self.columns, strict=True)
         ]
 
     def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Yield the rows that a choice selects. DuckDB skips row groups that cannot meet its conditions."""
+        """Yield the rows that a choice selects.
+
+        DuckDB skips row groups that cannot meet conditions on texts. Conditions on numbers and times read all of a
+        column, because its values are cast.
+        """
         positions = positions_of(self.columns, choice.columns)
         expressions = self._expressions(positions)
-        columns = self.selected_columns()
+        columns = self.sql_columns()
         return self._lines(positions, select(engine, file, self.source, expressions, columns, choice, first, number))
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""
-        return count_rows(engine, file, self.source, self.selected_columns(), choice)
+        return count_rows(engine, file, self.source, self.sql_columns(), choice)
 
 
 def _select_expression(name: str, kind: str) -> str:

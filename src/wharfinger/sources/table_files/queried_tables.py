@@ -23,7 +23,7 @@ __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
 MAX_OPENED_WORKBOOKS = 8
 """Maximum number of workbooks whose sheets are found even if the statement does not name the workbook."""
 MAX_QUERIED_PATHS = 10_000
-"""Statements may only name about this many tables: the first ones that the caller may read."""
+"""Approximate number of tables from which a statement may choose: the first ones that the caller may read."""
 
 
 class QueriedTables:

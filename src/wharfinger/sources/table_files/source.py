@@ -44,7 +44,7 @@ from wharfinger.sources.table_files.table_query import (
     TableQuery,
     parse_uri,
     rows_uri,
-    with_ranges,
+    with_column_names,
 )
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.watched import Watched
@@ -323,7 +323,7 @@ class Tables(Watched[TreeWatch], Source):
 
     def _schema(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         names = [column.name for column in file.table.columns]
-        choice = with_ranges(query.choice, names, len(names))
+        choice = with_column_names(query.choice, names, len(names))
         _check_choice(file, choice)
         chosen_columns = set(choice.columns)
         columns = [
@@ -359,7 +359,7 @@ class Tables(Watched[TreeWatch], Source):
     def _shown_columns(self, file: TableInUse, choice: RowChoice) -> tuple[RowChoice, str]:
         """Return a choice with the names of its columns, and a sentence about columns that are left out, if any."""
         names = [column.name for column in file.table.columns]
-        choice = with_ranges(choice, names)
+        choice = with_column_names(choice, names)
         if choice.columns or len(names) <= MAX_SHOWN_COLUMNS:
             return choice, ""
         note = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from wharfinger.sources.folder.file_content import FileContent
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import render
-from wharfinger.sources.table_files.choice_sql import SelectedColumn, conditions_of, sort_terms_of
+from wharfinger.sources.table_files.choice_sql import SqlColumn, conditions_of, sort_terms_of
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
 from wharfinger.sources.windows.line_index import LineIndex
 
@@ -66,7 +66,7 @@ class TableFile(Protocol):
     all_values_fit: bool
     """Whether each value fits the type of its column. Otherwise the type is a guess from the first rows."""
 
-    def selected_columns(self) -> list[SelectedColumn]:
+    def sql_columns(self) -> list[SqlColumn]:
         """Return the columns with the SQL of their values in rows of `source`."""
         ...
 
@@ -98,7 +98,7 @@ def positions_of(columns: Sequence[TableColumn], names: Sequence[str]) -> list[i
 
 
 def count_rows(
-    engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SelectedColumn], choice: RowChoice
+    engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SqlColumn], choice: RowChoice
 ) -> int:
     """Count the rows of a source that meet the conditions of a choice."""
     where, values = conditions_of(columns, choice)
@@ -111,7 +111,7 @@ def select(
     file: OpenFile,
     source: str,
     expressions: Sequence[str],
-    columns: Sequence[SelectedColumn],
+    columns: Sequence[SqlColumn],
     choice: RowChoice,
     first: int,
     number: int,

@@ -25,7 +25,7 @@ __all__ = [
     "TableQuery",
     "parse_uri",
     "rows_uri",
-    "with_ranges",
+    "with_column_names",
 ]
 
 OTHER_PARAMETERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
-    `view` is empty for the overview of a table, `rows`, `directory`, or a key of `VIEWS`.
+    `view` is `rows`, `directory` or a key of `VIEWS`; it is empty for the overview of a table.
 
     `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The second
     number is 0 for an open end. If `tail` is set, the last `tail` rows are requested instead.
@@ -116,7 +116,7 @@ def _split_at_table(parts: Parts) -> tuple[Parts, Parts]:
     return parts, ()
 
 
-def with_ranges(choice: RowChoice, names: Sequence[str], max_columns: int = MAX_SHOWN_COLUMNS) -> RowChoice:
+def with_column_names(choice: RowChoice, names: Sequence[str], max_columns: int = MAX_SHOWN_COLUMNS) -> RowChoice:
     """Return a choice with the names of columns instead of ranges of positions, such as `101-200` or `101-`.
 
     A range with an open end has at most `max_columns` columns.

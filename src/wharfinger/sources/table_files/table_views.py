@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from wharfinger.sources.sql_database.database_catalogue import quoted
-from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.choice_sql import SqlColumn
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, literal
 from wharfinger.sources.table_files.table_format import INTEGER_TYPES, OpenFile, TableFile
 
@@ -21,8 +21,11 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 
 
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
-    """Return the columns whose values all fit their type. This may read the whole file."""
-    columns = table.selected_columns()
+    """Return the names of the columns whose values all fit their type; text columns, which always do, may be left out.
+
+    This may read the whole file.
+    """
+    columns = table.sql_columns()
     if table.all_values_fit:
         return frozenset(column.name for column in columns)
     columns_to_check = [column for column in columns if not _NOT_CHECKED(column.type)]
@@ -36,7 +39,7 @@ def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> fro
     )
 
 
-def _fits_sql(column: SelectedColumn) -> str:
+def _fits_sql(column: SqlColumn) -> str:
     if column.type in INTEGER_TYPES:
         return (
             f"(regexp_full_match({column.expression}, '-?(0|[1-9][0-9]*)') "
@@ -47,7 +50,7 @@ def _fits_sql(column: SelectedColumn) -> str:
 
 def select_of(table: TableFile, path: str, fitting: frozenset[str]) -> str:
     """Return the SELECT of all columns and rows of a file. `fitting` are the columns whose values fit their type."""
-    columns = table.selected_columns()
+    columns = table.sql_columns()
     names = _distinct([column.name for column in columns])
     expressions = [
         f"{_value_sql(table, column, fitting)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
@@ -55,7 +58,7 @@ def select_of(table: TableFile, path: str, fitting: frozenset[str]) -> str:
     return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
 
 
-def _value_sql(table: TableFile, column: SelectedColumn, fitting: frozenset[str]) -> str:
+def _value_sql(table: TableFile, column: SqlColumn, fitting: frozenset[str]) -> str:
     if table.is_typed or column.name not in fitting or _NOT_CHECKED(column.type):
         return column.expression
     return f"CAST({column.castable} AS {column.type})"

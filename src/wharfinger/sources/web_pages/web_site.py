@@ -228,7 +228,7 @@ class WebSite:
         return self._listing
 
     def page(self, url: str) -> WebPage:
-        """Return a page of the list as it is now.
+        """Return a page of the list: as it is now or, while it is still fresh, as it was last read.
 
         Raises:
             ResourceNotFound: the site does not have it, or does not show it.
