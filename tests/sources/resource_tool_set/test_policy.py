@@ -41,6 +41,7 @@ POLICY = Policy(
     allow=[
         Rule(who="sub:ann"),
         Rule(who="sub:bob", do="call"),
+        Rule(who="sub:eve", do="call"),
         Rule(
             who="sub:bob",
             do="read",
@@ -123,6 +124,12 @@ async def test_a_database_with_a_hidden_table_accepts_no_statements(server: Serv
     for source in ("half", "secret", "nowhere"):
         assert await call(server, "query", "bob", statement="SELECT 1", source=source) == missing
     assert "rows" in await call(server, "query", "ann", statement="SELECT * FROM wages", source="half")
+
+
+async def test_a_caller_who_may_query_no_database_is_told_so(server: Server) -> None:
+    """A bug: the error asked to choose from an empty list of databases."""
+    missing = "There is no database that you may query, or none can be reached now."
+    assert await call(server, "query", "eve", statement="SELECT 1") == missing
 
 
 async def test_pages_of_a_directory_omit_hidden_entries_and_cursors_reveal_nothing(server: Server) -> None:

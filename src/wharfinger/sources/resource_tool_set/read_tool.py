@@ -134,7 +134,7 @@ class _Answer(NamedTuple):
 
 
 def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binary: bool) -> _Answer:
-    """Return the contents as blocks, without summaries of other contents, beginning with character `start`.
+    """Return the contents as blocks, beginning with character `start`, without summaries and remarks.
 
     Raises:
         ToolError: `start` is not within the text.

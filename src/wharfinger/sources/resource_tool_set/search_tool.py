@@ -107,6 +107,8 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
     if not 0 <= skip <= MAX_SKIP:
         raise ToolError(f"skip is {skip:,}: give a number from 0 to {MAX_SKIP:,}, or narrow the statement.")
     databases = await _databases(ctx)
+    if not databases:
+        raise ToolError("There is no database that you may query, or none can be reached now.")
     matching = [each for each in databases if not source or source in (source_name(each), each.uri)]
     if len(matching) != 1:
         names = ", ".join(map(source_name, databases))
