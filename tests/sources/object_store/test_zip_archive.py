@@ -44,6 +44,14 @@ def listed_uris(source: Objects) -> list[str]:
     return [resource.uri for resource in source.page(None, 1_000)[0]]
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_members_with_the_same_name_the_last_one_counts(tmp_path: Path) -> None:
+    """A bug: the others were counted as withheld links, unsafe or overlapping members."""
+    source = pack(tmp_path / "x.zip", (entry("a.txt"), b"one"), (entry("a.txt"), b"two"))
+    assert source.read(listed_uris(source)[-1]).contents[0].text == "two"
+    assert source.describe().startswith("1 member, ")
+
+
 def test_names_that_leave_the_archive_are_withheld(tmp_path: Path) -> None:
     unsafe_names = [
         "../up",

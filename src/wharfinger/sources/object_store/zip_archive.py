@@ -4,7 +4,8 @@ An archive is untrusted input: it may be built to fill the memory or to reach fi
 
 - The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
 - Members are withheld (neither listed nor read) if their path leads out of the archive, if they are links or devices,
-  or if they share bytes with another member: a bomb packs its data once and lists it a thousand times.
+  or if they share bytes with another member: a bomb packs its data once and lists it a thousand times. Of several
+  members with the same name, the last one counts.
 - Members are decompressed as streams, only with deflate, and at most to their declared size. A member that declares
   more than 250 times its compressed size is not decompressed.
 
@@ -91,9 +92,10 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
             raise
         file.directory_was_read = True
         separate = _without_overlaps(archive.infolist())
-        members = {info.filename: info for info in separate if not info.is_dir() and _is_safe(info)}
+        served = [info for info in separate if not info.is_dir() and _is_safe(info)]
+        members = {info.filename: info for info in served}
         directories = sum(info.is_dir() for info in archive.infolist())
-        withheld = len(archive.infolist()) - directories - len(members)
+        withheld = len(archive.infolist()) - directories - len(served)
         return OpenArchive(stamp_of_status(status), archive, sorted(members), members, withheld)
 
     def forget(self) -> None:
