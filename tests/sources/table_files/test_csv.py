@@ -404,6 +404,19 @@ def test_any_table_is_refused_or_read_without_losing_characters(
 # Thousands of columns
 
 
+@pytest.mark.parametrize(("beginning", "line_end"), [("\n", "\n"), ("\n\n", "\r\n"), ("\ufeff\n", "\n")])
+def test_the_header_may_follow_empty_lines(tmp_path: Path, beginning: str, line_end: str) -> None:
+    """A bug: the header was returned as the first row too."""
+    text = (beginning + "name,n\nHull,1\nOslo,2\n").replace("\n", line_end)
+    assert read(tmp_path / "x.csv", text) == [{"name": "Hull", "n": 1}, {"name": "Oslo", "n": 2}]
+
+
+def test_the_header_of_a_wide_file_may_follow_empty_lines(tmp_path: Path) -> None:
+    """A bug: such a file was not recognized as wide."""
+    rows = read(tmp_path / "x.csv", wide_csv(3_000))
+    assert len(rows) == 3 and read(tmp_path / "y.csv", "\n" + wide_csv(3_000)) == rows
+
+
 def wide_csv(count: int, rows: int = 3, delimiter: str = ",") -> str:
     lines = [delimiter.join(f"c{column}" for column in range(count))]
     return (

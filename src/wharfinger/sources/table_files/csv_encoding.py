@@ -96,7 +96,8 @@ def detected_encoding(file: OpenFile) -> str:
 
 def wide_delimiter(file: OpenFile) -> str:
     """Return the delimiter of a file in UTF-8 with more than `MAX_CSV_COLUMNS` columns; otherwise an empty string."""
-    line = re.split(rb"[\r\n]", file.content.read(0, MAX_LINE_BYTES), maxsplit=1)[0]
+    beginning = file.content.read(0, MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    line = re.split(rb"[\r\n]", beginning, maxsplit=1)[0]
     if len(line) < MAX_CSV_COLUMNS:
         return ""
     line = re.sub(rb'"[^"]*"', b"", line)

@@ -5,6 +5,7 @@ Any other value stays text.
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -177,7 +178,16 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Dialect:
     )
     dialect = _Dialect(row[0], row[1], bool(row[2]), int(row[3]), *row[4:])
     dates, times = ("" if format is None or format in _ISO_FORMATS else format for format in (row[5], row[6]))
+    if dialect.header and len(dialect.columns) > 1:
+        # DuckDB finds a header after empty lines here, but `read_csv` would take the first empty line for the header.
+        dialect = dialect._replace(skipped=max(dialect.skipped, _count_empty_lines(file)))
     return dialect._replace(date_format=dates, time_format=times)
+
+
+def _count_empty_lines(file: OpenFile) -> int:
+    """Return the number of empty lines at the beginning of a file."""
+    data = file.content.read(0, BACKWARD_BYTES).removeprefix(codecs.BOM_UTF8)
+    return len(data[: len(data) - len(data.lstrip(b"\r\n"))].splitlines())
 
 
 def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozenset[int]:

@@ -570,7 +570,7 @@ def _reading_notes(details: Mapping[str, Any]) -> list[str]:
     if details.get("encoding", UTF8) != UTF8:
         notes.append(f"The encoding is {details['encoding']}.")
     if skipped := details.get("skippedLines"):
-        notes.append(f"{many(skipped, 'line')} before the header are left out.")
+        notes.append(f"Left out before the header: {many(skipped, 'line')}.")
     if commas := details.get("decimalCommas"):
         notes.append(f"Numbers have decimal commas in {', '.join(map(shown, commas[:10]))}{'…' * (len(commas) > 10)}.")
     notes += [

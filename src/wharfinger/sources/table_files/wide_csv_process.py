@@ -94,11 +94,12 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
     """
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     try:
-        for index, row in enumerate(reader):
+        for row in reader:
             if len(row) > width:
                 raise ChildRefused(f"line {reader.line_num:,} has {len(row):,} cells, and the first row {width:,}")
-            if row and (index or not header):
+            if row and not header:
                 yield row
+            header = header and not row  # until the first row with cells
     except csv.Error as error:
         raise ChildRefused(f"line {reader.line_num:,}: {error}") from None
 
