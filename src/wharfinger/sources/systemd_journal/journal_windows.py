@@ -57,7 +57,7 @@ class JournalSelection(NamedTuple):
     after: str = ""
     """The cursor of the newest examined entry; if there is none, the `after` of the query."""
     before: str = ""
-    """The cursor of the oldest examined entry; empty if there is none, or nothing is before the window."""
+    """The cursor of the oldest examined entry; empty if there is none, or if a backward read met no limit."""
     closed: bool = False
     """Whether no later entry can belong to the window."""
     more: bool = False

@@ -426,7 +426,7 @@ class Tables(Watched[TreeWatch], Source):
     # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Suggest paths that begin with `value`. For columns, complete the name after its last comma."""
+        """Suggest paths that begin with `value`. For `columns` and `order`, complete the name after the last comma."""
         if template not in (self.template, self.rows_template):
             return []
         if argument in ("columns", "order"):

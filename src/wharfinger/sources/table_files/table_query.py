@@ -29,8 +29,9 @@ __all__ = [
 ]
 
 OTHER_PARAMETERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
+"""The parameters for rows, other than conditions."""
 HOW_TO_ASK = f"?{OTHER_PARAMETERS.replace(', ', ', ?')}; conditions: {FILTERS}"
-"""The parameters for rows, as people and models read them."""
+"""All parameters for rows, as people and models read them."""
 
 WINDOW_ROWS = 200
 """Rows of a window with an open end."""
