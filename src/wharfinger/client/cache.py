@@ -71,7 +71,8 @@ ENTRY_OVERHEAD_BYTES = 512
 """Approximate bytes that an entry takes in addition to its result."""
 
 IsValid = Callable[[], bool]
-"""Returns whether a result is still valid: the client was notified of every change since it requested the result."""
+"""Returns whether the client was notified of every change since it requested a result. If so, the result is still
+valid: a notification would have dropped it."""
 
 
 class Key(NamedTuple):
@@ -227,7 +228,7 @@ class Cache:
             self._forget(key)
 
     def drop(self, outdated: Callable[[Key], bool]) -> None:
-        """Drop every result whose key is `outdated`, and do not cache those of requests in flight."""
+        """Drop every result whose key is `outdated`, and do not cache one with such a key that is in flight."""
         with self._lock:
             for key in [key for key in self._entries if outdated(key)]:
                 self._remove(key)
@@ -240,7 +241,7 @@ class Cache:
         return key in self._uncacheable
 
     def mark_uncacheable(self, key: Key, uncacheable: bool) -> None:
-        """Remember whether a result could be cached."""
+        """Remember whether the key's last result could not be cached."""
         if uncacheable == (key in self._uncacheable):
             return
         with self._lock:
@@ -400,7 +401,7 @@ class CacheStep:
     async def _send_alone(self, call: Call, next: Next, key: Key) -> Any:
         """Send a call whose last result could not be cached, without waiting for an equal call.
 
-        The result is not cached. If it could have been, the result of the next equal call is.
+        Its result is not cached. If it may be, equal calls are cached again from then on.
         """
         try:
             result = await next(call)

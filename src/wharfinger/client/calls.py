@@ -261,7 +261,7 @@ class ProgressStep:
             if reports is not None:
                 reports.stop()
             raise
-        finally:  # the call may be sent again: by middleware, or after a visit to a URL
+        finally:  # the call may be sent again: by middleware, or after the user has opened a URL
             inner.on_notification = outer_handler
             if timeout is not None:  # pauses and restarts have moved the deadline
                 call.deadline = asyncio.get_running_loop().time() + timeout.remaining()

@@ -62,7 +62,7 @@ class Client:
             for resource in await client.list_resources():
                 print(resource.uri)
 
-    Every call takes a `timeout` in seconds (by default the client's own; `math.inf` for no limit), and may raise
+    Calls take a `timeout` in seconds (by default the client's own; `math.inf` for no limit), and may raise
     `RequestTimeout`, `ConnectionLost`, `InvalidResponse`, and `RemoteError` if the server refuses the call.
     `max_timeout` also bounds calls whose deadline is extended by progress, a question, or a task.
     """
@@ -277,7 +277,7 @@ class Client:
     # Tools and prompts.
 
     def list_tools(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Tool]:
-        """Return every tool; see `list_resources`."""
+        """Return every tool that the client can call; see `list_resources`."""
         return self._list(METHODS["tools/list"], "tools", timeout, bypass_cache, self._session.learn_tools)
 
     @overload

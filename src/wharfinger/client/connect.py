@@ -2,7 +2,7 @@
 
 The first request to an unknown server is `server/discover`. The response decides the next step (see
 `protocol.negotiation`): either the server supports the stateless era, or the client sends `initialize`. Old servers at
-URLs need HTTP+SSE for it. Servers that exit when they do not know the first request need a second connection. The
+URLs take it only over HTTP+SSE. Servers that exit when they do not know the first request need a second connection. The
 outcome is remembered for each server.
 """
 
@@ -76,7 +76,7 @@ class Connection(Link, Protocol):
         ...
 
     async def open_session_stream(self, timeout: float | None) -> None:
-        """Open the stream for notifications that belong to no request."""
+        """Open the stream for the server's messages that belong to no request of the client."""
         ...
 
 
@@ -235,7 +235,7 @@ class _Opening:
         self.opened = False
         self._sent_discover = False
         """Whether `server/discover` was sent on the link: some servers of the handshake era exit when they receive it,
-        and some bridges open a session of their own."""
+        and some bridges open a session for it and then refuse `initialize`."""
         self._first_failure: WharfingerError | None = None
         """The failure of the first link, on which `server/discover` was sent; None if no second link was opened."""
         self._tried_sse = False
@@ -265,7 +265,7 @@ class _Opening:
             if isinstance(step, Discover):
                 step = await self._discover(step)
             elif isinstance(step, Initialize):
-                outcome = await self._initialize_as_known(step)
+                outcome = await self._initialize_or_start_over(step)
                 if isinstance(outcome, Negotiated):
                     return outcome
                 step = outcome
@@ -405,7 +405,7 @@ class _Opening:
 
     # The handshake era.
 
-    async def _initialize_as_known(self, step: Initialize) -> Negotiated | NextStep:
+    async def _initialize_or_start_over(self, step: Initialize) -> Negotiated | NextStep:
         """Call `_initialize`. If it fails with a protocol from the cache, forget that protocol and start over."""
         if self._known is None or self._protocols is None:
             return await self._initialize(step)
@@ -477,7 +477,7 @@ class _Opening:
     async def _decide_late(self, late: asyncio.Task[Message], initialized: asyncio.Future[Message]) -> NextStep | None:
         """Return the step after a late response to `server/discover`.
 
-        Returns None if `initialize` is answered first, or is needed in any case.
+        Returns None if the response to `initialize` decides instead.
         """
         try:
             await asyncio.wait((initialized, late), return_when=asyncio.FIRST_COMPLETED)

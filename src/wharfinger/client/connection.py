@@ -97,8 +97,8 @@ class ConnectionManager:
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         self._connecting: asyncio.Task[None] | None = None
         self._context = contextvars.Context()
-        """The context in which the client was opened. Every connection is made in a copy of it, so requests of the
-        server are handled with its variables, and not with those of the call that reconnects."""
+        """The context in which the client was opened. A lost connection is opened again in a copy of it, so that the
+        new connection's tasks do not get the variables of the call that reconnects."""
         self._disposals = BackgroundTasks()
         self._loop_time: Callable[[], float] = time.monotonic
         """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""

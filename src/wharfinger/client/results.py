@@ -1,4 +1,4 @@
-"""The results of a client's calls: lists in pages, contents of resources, results of tools. Sends nothing."""
+"""The results of a client's calls: lists in pages, contents of resources, results of tools."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ __all__ = ["ClientSession"]
 log = logging.getLogger("wharfinger.client")
 
 SET_LEVEL_SECONDS = 5.0
-"""Timeout in seconds for setting the log level again after a reconnection."""
+"""Timeout in seconds for setting the log level on a new connection."""
 
 _SET_LEVEL = METHODS["logging/setLevel"]
 _decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode

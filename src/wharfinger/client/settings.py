@@ -139,7 +139,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requested_log_level(self) -> t.LoggingLevel | UnsetType:
-        """The lowest level of log messages that the server should send; UNSET for none (stateless era)."""
+        """The lowest level of log messages to ask the server for; UNSET without a function `log`."""
         return UNSET if self.log is None else self.log_level
 
 

@@ -6,9 +6,9 @@ a subscription is one long request (`subscriptions/listen`), whose stream brings
 a short request for each URI (`resources/subscribe`), and the changes come as notifications of the connection. There,
 all watches of a URI share one request, so the client counts them, and unsubscribes when the last one ends.
 
-Equal pending changes are kept once, and their number is bounded. Between two subscriptions of a watch there is a gap,
-in which changes are lost, so after a gap everything that is watched is reported with `missed`. A change is a hint to
-read again, without the new content.
+Equal pending changes are kept once, and their number is bounded. Until a watch has subscribed again, changes are lost.
+After such a gap, everything that it watches is reported with `missed`. A change is a hint to read again, without the
+new content.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Subscription:
         self.interrupted: Callable[[WharfingerError], object] | None = None
         """Called with the reason when a gap begins."""
         self.in_gap = False
-        """Whether the server reports no changes now, because the connection or the subscription was lost."""
+        """Whether the server reports no changes now, because the connection was lost or the server ended the watch."""
         self.pending: dict[tuple[Kind, str], bool] = {}
         """The pending changes; True if notifications were missed, so that the resource or list may be unchanged."""
         self.end: WharfingerError | Literal[False] | None = False
@@ -521,7 +521,7 @@ class Watches:
         return None
 
     def notification_received(self, message: Message) -> None:
-        """Handle a notification of the connection. In the stateless era only those in `_listen` are for watches."""
+        """Handle a notification of the connection. In the stateless era, `_listen` handles those for watches."""
         agreed = self._connections.agreed
         if agreed is not None and agreed.rules.era == "handshake":
             self._put(self._subscriptions, message, tagged=False)
