@@ -182,9 +182,12 @@ def test_a_client_follows_a_server_that_changes_its_era(before: Any, after: Any)
             async with Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
                 first = client.revision
                 await client.list_tools()
+                states: list[str] = []
+                client.observe_connection(lambda error: states.append("made" if error is None else "lost"))
                 fake.reply_to = after
                 await client.list_tools()
                 assert {first, client.revision} == {NEWEST, HANDSHAKE}
+                assert states == ["lost", "made"]
                 await client.list_tools()
 
     run(test())

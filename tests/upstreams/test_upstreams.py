@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.test_eras import FakeServer, handshake
 from tests.conftest import free_port
 from wharfinger import Server
 from wharfinger.auth import SignIn
@@ -228,6 +229,21 @@ def test_a_server_at_a_url_is_down_while_it_does_not_run(revision: str) -> None:
                 with pytest.raises(UpstreamUnreachable, match="far cannot be reached"):
                     await pid_of(upstream)
                 assert await upstreams.tools() == []
+
+    run(test())
+
+
+def test_a_server_that_changes_its_revision_stays_ready() -> None:
+    """Regression: the loss of the old connection was reported last, and the event loop hung."""
+
+    async def test() -> None:
+        async with FakeServer() as fake, open_upstreams(ServerConfig(name="far", target=fake.url)) as upstreams:
+            upstream = upstreams["far"]
+            fake.reply_to = lambda message: (200, {"result": {}}) if message["method"] == "ping" else handshake(message)
+            await upstream.client.list_tools(bypass_cache=True)
+            await asyncio.sleep(0)  # the task that supervises the server runs
+            assert (upstream.client.revision, upstream.status, upstream.restarts) == ("2025-11-25", "ready", 1)
+            await upstream.client.list_tools(bypass_cache=True)
 
     run(test())
 

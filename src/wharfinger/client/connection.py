@@ -258,8 +258,9 @@ class ConnectionManager:
             if agreed.rules is before.rules or self.link is not link:
                 await other.close()
                 return False
-            self._use(other, agreed)
+            # Before the new connection is reported: observers take the last event for the state.
             self._observer.connection_lost(link, ConnectionLost(f"{self._name} now speaks another revision."))
+            self._use(other, agreed)
             self._dispose(link)
             return True
 
