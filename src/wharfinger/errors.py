@@ -37,9 +37,9 @@
     ├── StoreUnusable                      the file of a store cannot be opened, read or written      exit code 1
     └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
 
-If a handler raises a `ProtocolError`, the client gets it unchanged, unless its `remote` is true: the messages of
-another server are not passed on. Every other exception, except a `ToolError` of a tool, becomes an `InternalError`
-without its text.
+If a handler raises a `ProtocolError`, the client gets it, unless its `remote` is true: the messages of another server
+are not passed on. Every other exception becomes an `InternalError` without its text. For tools, `ToolError`,
+`InvalidArgument`, `PermissionDenied` and `ResourceNotFound` become a result with `isError` and the message.
 """
 
 from __future__ import annotations

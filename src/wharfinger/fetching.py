@@ -116,13 +116,12 @@ class Fetcher:
         """Set the rules for all requests.
 
         Args:
-            allow: takes a host and one of its IP addresses, and returns whether to connect to that address. The
-                default allows public addresses.
+            allow: takes a host and one of its IP addresses, and returns whether to connect to that address. Through a
+                proxy, all addresses of a host must be allowed. The default allows public addresses.
             refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
             follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
                 is returned as the answer. Only GET and HEAD are redirected.
-            refusal: the reason given if no address of a host is allowed; `{host}` is replaced. Through a proxy, all
-                addresses of a host must be allowed.
+            refusal: the reason in the error for a host that `allow` refuses; `{host}` is replaced.
             headers: sent with every request. After a redirect to another origin, those that may be credentials are
                 left out.
             max_body_bytes: the maximum size of a body, also after decompression.

@@ -12,7 +12,7 @@ __all__ = ["cache_folder", "is_private", "replace_privately"]
 
 
 def cache_folder() -> Path:
-    """Return the folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
+    """Return Wharfinger's folder for caches: in `XDG_CACHE_HOME`, on Windows in `LOCALAPPDATA`, or in `~/.cache`."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(cache_home):
         return Path(cache_home) / "wharfinger"

@@ -95,7 +95,7 @@ TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
 
 
 class TextPlace(NamedTuple):
-    """A part of a document that has a URI, such as a page, and its lines in the document's text."""
+    """A part of a document with a URI of its own, such as a page, and its lines in the document's text."""
 
     uri: str
     """The URI of the part, with a query to which `&lines=1-200` can be added.

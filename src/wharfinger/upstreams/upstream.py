@@ -450,7 +450,7 @@ class Upstream:
         self._set_status("starting")
 
     async def _watch_lists(self) -> None:
-        """Follow the changes of its lists. A server that does not report them is asked again after a minute."""
+        """Follow the changes of its lists. If a server reports none, `_is_fresh` limits the age of its lists."""
         try:
             watch = self._client.watch_lists()
             watch.interrupted = self._check_connection
@@ -515,7 +515,10 @@ class Upstream:
         return UpstreamUnreachable(f"{self.name} cannot be reached: {self.error}")
 
     async def _supervise(self, call: Call, next: Next) -> Any:
-        """Make a call as soon as the server is ready, without hidden items. This is middleware of the client."""
+        """Make a call as soon as the server is ready. Refuse hidden items, and leave them out of lists.
+
+        This is middleware of the client.
+        """
         if _is_ping.get():
             return await next(call)
         self._calls_in_progress += 1
@@ -538,7 +541,7 @@ class Upstream:
             self._used_at = _now()
 
     def _check_offered(self, call: Call) -> None:
-        """Refuse a hidden tool, prompt or resource as a server without it would."""
+        """Refuse a hidden tool, prompt or resource, with the error code of a server that does not have it."""
         if call.method == "tools/call" and not self.offers_tool(call.params.name):
             raise InvalidParams(f"{self.name} offers no tool {call.params.name!r}: its configuration hides it.")
         if call.method == "prompts/get" and not self.offers_prompt(call.params.name):

@@ -73,7 +73,7 @@ class _Names:
         """The server of each public name, and the server's own name."""
 
     def update(self, server: str, own_names: list[str]) -> dict[str, str]:
-        """Return the public names of the features in a server's list, by its own names."""
+        """Return the public names of the tools or prompts that a server lists, by its own names."""
         before = self._of_server.get(server)
         if before is not None and before[0] == own_names:
             return before[1]
@@ -221,8 +221,8 @@ class Upstreams(Mapping[str, Upstream]):
     ) -> list[tuple[Upstream, list[Item]]]:
         """Return the list of each server that is not down.
 
-        If a server is starting, slow or failing, its last list is used. Lists of resources are not kept, so an empty
-        one is used. An idle server is started only if it has no last list.
+        If a server is starting, slow or failing, its last list is used, or an empty one of resources, which are not
+        kept. An idle server is started only if it has no last list.
         """
         candidates = [
             upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")
@@ -303,7 +303,7 @@ class Upstreams(Mapping[str, Upstream]):
         return self._upstreams[server], own_name
 
     async def servers_of(self, uri: str) -> list[Upstream]:
-        """Return the servers that publish a URI: those that list it, or else those with a template or URIs like it.
+        """Return the servers that publish a URI: those that list it, or else those that may have it.
 
         If there are several, the caller must choose one or report the collision. A server that is down is left out. If
         the configuration has a single server, it is returned without a look at its lists.
