@@ -33,7 +33,7 @@ from wharfinger.client.callbacks import MAX_WAITING_BYTES, MAX_WAITING_MESSAGES,
 from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import Listing
 from wharfinger.client.settings import LIMITS
-from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, MAX_URI_CHARACTERS, _Subscription
+from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, MAX_URI_CHARACTERS, _OpenWatch
 from wharfinger.client.templates import MAX_TEMPLATE_CHARACTERS
 from wharfinger.errors import ConnectionFailed, InvalidResponse, WharfingerError
 from wharfinger.protocol.client_peer import MAX_BATCH_MESSAGES, ClientPeer
@@ -255,7 +255,7 @@ def test_messages_are_delivered_after_a_queue_was_stopped_at_once() -> None:
 
 def test_pending_changes_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
-        subscription = _Subscription(("a:",), False, asyncio.get_running_loop().create_future())
+        subscription = _OpenWatch(("a:",), False, asyncio.get_running_loop().create_future())
         for number in range(10 * MAX_PENDING_CHANGES):
             subscription.put("resource", f"a:{number}")
             assert len(subscription.pending) <= MAX_PENDING_CHANGES + 1

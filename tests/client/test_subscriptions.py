@@ -11,7 +11,7 @@ import pytest
 from wharfinger import types as t
 from wharfinger.client import Change, Client
 from wharfinger.client.retry import NEVER, Retry
-from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, _Subscription
+from wharfinger.client.subscriptions import MAX_PENDING_CHANGES, _OpenWatch
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -275,7 +275,7 @@ def test_a_watch_fails_if_its_resource_is_gone_after_a_restart() -> None:
 
 def test_a_gap_and_a_change_are_merged_into_one_change_with_the_gap() -> None:
     begun: Any = None
-    subscription = _Subscription(("a:b",), True, begun)
+    subscription = _OpenWatch(("a:b",), True, begun)
     subscription.put("resource", "a:b")
     subscription.report_missed()
     subscription.put("resource", "a:b")

@@ -1,6 +1,6 @@
 """Watches of resources and lists, in both eras, which continue over all connections of a client.
 
-A watch is a `_Subscription` with a task. The task waits for a connection, subscribes there, waits until the connection
+A watch is an `_OpenWatch` with a task. The task waits for a connection, subscribes there, waits until the connection
 ends, and starts over, until the watch or the client is closed or the server is gone for too long. In the stateless era
 a subscription is one long request (`subscriptions/listen`), whose stream brings its changes. In the handshake era it is
 a short request for each URI (`resources/subscribe`), and the changes come as notifications of the connection. There,
@@ -79,7 +79,7 @@ _decode_updated = msgspec.json.Decoder(t.ResourceUpdatedNotificationParams).deco
 _decode_acknowledged = msgspec.json.Decoder(t.SubscriptionsAcknowledgedNotificationParams).decode
 
 
-class _Subscription:
+class _OpenWatch:
     """One watch: its URIs and lists, its pending changes, and how it ended."""
 
     def __init__(
@@ -180,9 +180,9 @@ class Watch:
 
     interrupted: Callable[[WharfingerError], object] | None = None
 
-    def __init__(self, open: Callable[[], Awaitable[tuple[Watches, _Subscription]]]) -> None:
+    def __init__(self, open: Callable[[], Awaitable[tuple[Watches, _OpenWatch]]]) -> None:
         self._open = open
-        self._opened: tuple[Watches, _Subscription] | None = None
+        self._opened: tuple[Watches, _OpenWatch] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._closed = False
@@ -243,9 +243,9 @@ class Watch:
             self._opening.cancel()
             await asyncio.wait((self._opening,))
         if self._opened is not None:
-            watches, subscription = self._opened
-            subscription.finish(None)
-            await watches.end(subscription)
+            watches, watch = self._opened
+            watch.finish(None)
+            await watches.end(watch)
 
     def __del__(self) -> None:
         # `break` in an `async for` does not close the watch, and the server should stop sending.
@@ -267,7 +267,7 @@ class Watches:
         self._timeout = timeout
         self._changed = changed
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._subscriptions: set[_Subscription] = set()
+        self._open_watches: set[_OpenWatch] = set()
         self._link: Connection | None = None
         """The connection to which `_counts` belongs (handshake era)."""
         self._lost: asyncio.Future[WharfingerError] | None = None
@@ -282,55 +282,55 @@ class Watches:
     @property
     def count(self) -> int:
         """The number of open watches."""
-        return len(self._subscriptions)
+        return len(self._open_watches)
 
-    async def begin(self, uris: tuple[str, ...], lists: bool) -> tuple[Watches, _Subscription]:
+    async def begin(self, uris: tuple[str, ...], lists: bool) -> tuple[Watches, _OpenWatch]:
         """Begin to watch, and wait for the acknowledgement. Returns what a `Watch` needs to take changes and to end."""
         self._loop = loop = asyncio.get_running_loop()
-        subscription = _Subscription(uris, lists, loop.create_future(), self._changed)
-        self._subscriptions.add(subscription)
-        subscription.runner = loop.create_task(self._run(subscription))
+        watch = _OpenWatch(uris, lists, loop.create_future(), self._changed)
+        self._open_watches.add(watch)
+        watch.runner = loop.create_task(self._run(watch))
         heartbeat = self._connections.settings.retry.heartbeat
         if heartbeat and self._connections.is_remote and (self._heartbeat is None or self._heartbeat.done()):
             self._heartbeat = self._background.start(self._ping_regularly(heartbeat))
         try:
-            await subscription.begun
+            await watch.begun
         except BaseException:
-            await self.end(subscription)
+            await self.end(watch)
             raise
-        return self, subscription
+        return self, watch
 
-    async def end(self, subscription: _Subscription) -> None:
-        """End a subscription, and unsubscribe from URIs that no other one watches."""
-        if subscription not in self._subscriptions or subscription.runner is None:
+    async def end(self, watch: _OpenWatch) -> None:
+        """End a watch, and unsubscribe from URIs that no other one watches."""
+        if watch not in self._open_watches or watch.runner is None:
             return
-        self._subscriptions.discard(subscription)
+        self._open_watches.discard(watch)
         self._stop_heartbeat()
-        subscription.runner.cancel()
-        await asyncio.wait((subscription.runner,))
-        if subscription.link is not None:
-            for uri in subscription.uris:
-                await self._unsubscribe(subscription.link, uri)
+        watch.runner.cancel()
+        await asyncio.wait((watch.runner,))
+        if watch.link is not None:
+            for uri in watch.uris:
+                await self._unsubscribe(watch.link, uri)
 
-    def forget(self, subscription: _Subscription) -> None:
-        """End the subscription of a watch that was garbage collected. May be called from any thread."""
+    def forget(self, watch: _OpenWatch) -> None:
+        """End a watch whose `Watch` was garbage collected. May be called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._forget, subscription)
+            self._loop.call_soon_threadsafe(self._forget, watch)
 
-    def _forget(self, subscription: _Subscription) -> None:
-        if subscription in self._subscriptions:
-            self._background.start(self.end(subscription))
+    def _forget(self, watch: _OpenWatch) -> None:
+        if watch in self._open_watches:
+            self._background.start(self.end(watch))
 
     def close(self) -> list[asyncio.Task[None]]:
         """End every watch. Returns the tasks to wait for."""
-        subscriptions, self._subscriptions = self._subscriptions, set()
+        watches, self._open_watches = self._open_watches, set()
         ending: list[asyncio.Task[None]] = [] if self._heartbeat is None else [self._heartbeat]
         self._stop_heartbeat()
-        for subscription in subscriptions:
-            subscription.finish(None)
-            if subscription.runner is not None:
-                subscription.runner.cancel()
-                ending.append(subscription.runner)
+        for watch in watches:
+            watch.finish(None)
+            if watch.runner is not None:
+                watch.runner.cancel()
+                ending.append(watch.runner)
         return ending
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
@@ -340,26 +340,26 @@ class Watches:
 
     # One watch, over all connections.
 
-    async def _run(self, subscription: _Subscription) -> None:
+    async def _run(self, watch: _OpenWatch) -> None:
         """Watch over one connection after another, until an error ends the watch or it is closed."""
         connections, retry = self._connections, self._connections.settings.retry
         backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         end: WharfingerError | None = None  # None if the watch is closed
         try:
             while True:
-                link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
+                link = await connections.get(retry.watch_attempts if watch.begun.done() else None)
                 started_at = time.monotonic()
                 try:
                     follow = self._listen if link.rules.era == "stateless" else self._subscribe
-                    error = await follow(subscription, link)
+                    error = await follow(watch, link)
                 except WharfingerError as failure:
                     error = failure
                 backoff.succeeded(time.monotonic() - started_at)
-                if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
+                if not watch.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
                     end = error
                     break
                 log.debug("a watch begins again: %s", error)
-                subscription.interrupt(error)
+                watch.interrupt(error)
                 delay = max(backoff.failed(), min(requested_wait(error) or 0.0, retry.max_delay))
                 if connections.link is link:  # otherwise `get` waits for the next connection
                     await asyncio.sleep(delay)
@@ -369,18 +369,18 @@ class Watches:
             log.exception("a watch has failed")
             end = ConnectionLost("A watch has failed; the log has the details.")
         finally:
-            self._subscriptions.discard(subscription)
-            subscription.finish(end)
-            if not subscription.begun.done():
-                subscription.begun.set_exception(ConnectionLost("This client was closed.") if end is None else end)
-                subscription.begun.exception()
+            self._open_watches.discard(watch)
+            watch.finish(end)
+            if not watch.begun.done():
+                watch.begun.set_exception(ConnectionLost("This client was closed.") if end is None else end)
+                watch.begun.exception()
 
     # The stateless era.
 
-    async def _listen(self, subscription: _Subscription, link: Connection) -> WharfingerError:
+    async def _listen(self, watch: _OpenWatch, link: Connection) -> WharfingerError:
         """Watch over one connection by `subscriptions/listen`. Returns the error that ended it."""
-        requested = t.SubscriptionFilter(resource_subscriptions=list(subscription.uris) or UNSET)
-        if subscription.lists:
+        requested = t.SubscriptionFilter(resource_subscriptions=list(watch.uris) or UNSET)
+        if watch.lists:
             requested.resources_list_changed = requested.tools_list_changed = requested.prompts_list_changed = True
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[t.SubscriptionFilter] = loop.create_future()
@@ -393,21 +393,21 @@ class Watches:
             if message.method == _CANCELLED:
                 listening.cancel()
             elif message.method != _ACKNOWLEDGED:
-                self._put((subscription,), message, tagged=True)
+                self._put((watch,), message, tagged=True)
             elif not granted.done() and message.params is not UNSET:
                 try:
                     granted.set_result(_decode_acknowledged(message.params).notifications)
                 except msgspec.MsgspecError:
                     granted.set_exception(InvalidResponse(f"{link.name} sent a malformed acknowledgement."))
 
-        listening = subscription.listening = loop.create_task(
+        listening = watch.listening = loop.create_task(
             link.request("subscriptions/listen", params, timeout=None, on_notification=handle)
         )
         try:
             await asyncio.wait((granted, listening), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
             if granted.done():
-                _check_granted(subscription, granted.result())
-                subscription.acknowledged()
+                _check_granted(watch, granted.result())
+                watch.acknowledged()
             elif not listening.done():
                 raise RequestTimeout(f"{link.name} did not acknowledge a watch within {self._timeout:g} s.")
             await asyncio.wait((listening,))
@@ -430,7 +430,7 @@ class Watches:
 
     # The handshake era.
 
-    async def _subscribe(self, subscription: _Subscription, link: Connection) -> WharfingerError:
+    async def _subscribe(self, watch: _OpenWatch, link: Connection) -> WharfingerError:
         """Watch over one connection by `resources/subscribe`. Returns the error that ended it."""
         lost = self._lost
         if self._link is not link or lost is None:
@@ -441,7 +441,7 @@ class Watches:
         await link.open_session_stream(self._timeout)
         subscribed: list[str] = []
         try:
-            for uri in subscription.uris:
+            for uri in watch.uris:
                 async with self._requesting:
                     if self._link is not link:
                         raise ConnectionLost(f"The connection to {link.name} is gone.")
@@ -456,10 +456,10 @@ class Watches:
             for uri in subscribed:
                 self._background.start(self._unsubscribe(link, uri))
             raise
-        subscription.link = link
-        subscription.acknowledged()
+        watch.link = link
+        watch.acknowledged()
         await asyncio.wait((lost,))
-        subscription.link = None
+        watch.link = None
         return lost.result()
 
     async def _unsubscribe(self, link: Connection, uri: str) -> None:
@@ -479,14 +479,14 @@ class Watches:
     # Detection of broken connections.
 
     def _stop_heartbeat(self) -> None:
-        if not self._subscriptions and self._heartbeat is not None:
+        if not self._open_watches and self._heartbeat is not None:
             self._heartbeat.cancel()
             self._heartbeat = None
 
     async def _ping_regularly(self, interval: float) -> None:
         """Ping the server regularly, since a broken connection may go unnoticed while nothing is sent."""
         silences = 0
-        while self._subscriptions:
+        while self._open_watches:
             await asyncio.sleep(interval * (0.75 + random.random() / 2))  # noqa: S311
             link = self._connections.link
             if link is None:
@@ -503,9 +503,9 @@ class Watches:
             if link.rules.era == "handshake":
                 self._connections.give_up(link)
                 continue
-            for subscription in self._subscriptions:
-                if subscription.listening is not None:
-                    subscription.listening.cancel()
+            for watch in self._open_watches:
+                if watch.listening is not None:
+                    watch.listening.cancel()
 
     # Notifications.
 
@@ -515,56 +515,56 @@ class Watches:
         Returns None if no watch reports them.
         """
         link = self._connections.link
-        for subscription in self._subscriptions:
-            if subscription.lists and subscription.link is not None and subscription.link is link:
-                return lambda: subscription.link is link and subscription in self._subscriptions
+        for watch in self._open_watches:
+            if watch.lists and watch.link is not None and watch.link is link:
+                return lambda: watch.link is link and watch in self._open_watches
         return None
 
     def notification_received(self, message: Message) -> None:
         """Handle a notification of the connection. In the stateless era, `_listen` handles those for watches."""
         agreed = self._connections.agreed
         if agreed is not None and agreed.rules.era == "handshake":
-            self._put(self._subscriptions, message, tagged=False)
+            self._put(self._open_watches, message, tagged=False)
 
     def notifications_missed(self) -> None:
         """Called when notifications that belong to no request may have been lost (handshake era)."""
-        for subscription in self._subscriptions:
-            if subscription.link is not None:
-                subscription.report_missed()
+        for watch in self._open_watches:
+            if watch.link is not None:
+                watch.report_missed()
 
-    def _put(self, subscriptions: Iterable[_Subscription], message: Message, *, tagged: bool) -> None:
-        """Add the change in a notification to the subscriptions that watch it.
+    def _put(self, watches: Iterable[_OpenWatch], message: Message, *, tagged: bool) -> None:
+        """Add the change in a notification to those of the watches that it concerns.
 
-        With `tagged`, the server sent the notification for exactly these subscriptions.
+        With `tagged`, the server sent the notification for exactly these watches.
         """
         kind = _LIST_CHANGES.get(message.method) if isinstance(message.method, str) else None
         if kind is not None:
             self._changed(kind, "")
-            for subscription in subscriptions:
-                if subscription.lists:
-                    subscription.put(kind)
+            for watch in watches:
+                if watch.lists:
+                    watch.put(kind)
         elif message.method == _UPDATED and message.params is not UNSET:
             try:
                 uri = _decode_updated(message.params).uri
             except msgspec.MsgspecError:
                 return
             self._changed("resource", uri)
-            for subscription in subscriptions:
-                if (tagged and subscription.uris) or any(covers(watched, uri) for watched in subscription.uris):
-                    subscription.put("resource", uri)
+            for watch in watches:
+                if (tagged and watch.uris) or any(covers(watched, uri) for watched in watch.uris):
+                    watch.put("resource", uri)
 
 
 def _may_recover(error: WharfingerError) -> bool:
     return is_transient(error) or isinstance(error, RequestTimeout) or requested_wait(error) is not None
 
 
-def _check_granted(subscription: _Subscription, granted: t.SubscriptionFilter) -> None:
+def _check_granted(watch: _OpenWatch, granted: t.SubscriptionFilter) -> None:
     uris = () if granted.resource_subscriptions is UNSET else granted.resource_subscriptions
-    for uri in subscription.uris:
+    for uri in watch.uris:
         if uri not in uris:
             message = f"The server does not allow a watch of {uri}: it does not exist, or may not be read."
             raise RemoteResourceNotFound(RemoteResourceNotFound.code, message, {"uri": uri})
-    if subscription.lists and not (
+    if watch.lists and not (
         granted.resources_list_changed is True
         or granted.tools_list_changed is True
         or granted.prompts_list_changed is True

@@ -102,8 +102,8 @@ def read_config(
     """Read the servers of a host's file: `mcpServers` of most hosts, `servers` of VS Code, `mcp_servers` of Codex.
 
     Placeholders are filled in from `environ`. `inputs` is a mapping with the values of `${input:id}` by their id, or a
-    function that is called with the id and the object that describes the input. Other inputs have
-    the value of the variable `WHARFINGER_INPUT_<ID>`; the function is called if there is no such variable.
+    function that is called with the id and the object that describes the input. An input that the mapping does not have
+    gets the value of `WHARFINGER_INPUT_<ID>`; the function is called if there is no such variable.
 
     The placeholders of a disabled server stay as they are. If its entry cannot be used, its target is `["false"]`.
 
