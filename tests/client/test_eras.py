@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -189,6 +190,32 @@ def test_a_client_follows_a_server_that_changes_its_era(before: Any, after: Any)
                 assert {first, client.revision} == {NEWEST, HANDSHAKE}
                 assert states == ["lost", "made"]
                 await client.list_tools()
+
+    run(test())
+
+
+def test_a_new_era_is_negotiated_in_the_context_of_the_client() -> None:
+    """Regression: later requests of the server were handled with the variables of the call that noticed the change."""
+    place: ContextVar[str] = ContextVar("place", default="client")
+    seen: list[str] = []
+
+    class Auth:
+        async def headers(self, url: str) -> dict[str, str]:
+            seen.append(place.get())
+            return {}
+
+        async def refused(self, *_: object) -> bool:
+            return False
+
+    async def test() -> None:
+        async with FakeServer() as fake, Client(fake.url, auth=Auth(), retry=Retry(initial_delay=0.001)) as client:
+            fake.reply_to = handshake
+            place.set("call")
+            seen.clear()
+            fake.new_methods()
+            await client.list_tools()
+            assert fake.new_methods() == ["tools/list", "server/discover", "initialize", "initialized", "tools/list"]
+            assert seen == ["call", "client", "client", "client", "call"]
 
     run(test())
 

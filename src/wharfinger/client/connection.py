@@ -97,8 +97,8 @@ class ConnectionManager:
         self._backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         self._connecting: asyncio.Task[None] | None = None
         self._context = contextvars.Context()
-        """The context in which the client was opened. A lost connection is opened again in a copy of it, so that the
-        new connection's tasks do not get the variables of the call that reconnects."""
+        """The context in which the client was opened. Every connection is opened in a copy of it, so that its tasks do
+        not get the variables of the call that reconnects."""
         self._disposals = BackgroundTasks()
         self._loop_time: Callable[[], float] = time.monotonic
         """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""
@@ -252,7 +252,7 @@ class ConnectionManager:
                 return False
             self._renegotiated_at = now
             try:
-                other, agreed = await connect(self._target, self.settings, self._events, self._protocols)
+                other, agreed = await self._connect_once()
             except WharfingerError:
                 return False
             if agreed.rules is before.rules or self.link is not link:
@@ -295,6 +295,20 @@ class ConnectionManager:
             await asyncio.sleep(delay)
         await self._disposals.finished()  # after that, the locks and ports of the last child are free
         self._use(*await connect(self._target, self.settings, self._events, self._protocols))
+
+    async def _connect_once(self) -> tuple[Connection, Negotiated]:
+        """Open another connection, in a copy of the client's context as all connections are."""
+        work = connect(self._target, self.settings, self._events, self._protocols)
+        connecting = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        try:
+            await asyncio.wait((connecting,))
+        except BaseException:
+            connecting.cancel()
+            await asyncio.wait((connecting,))
+            if not connecting.cancelled() and connecting.exception() is None:  # it was just opened
+                self._dispose(connecting.result()[0])
+            raise
+        return connecting.result()
 
     def _use(self, link: Connection, agreed: Negotiated) -> None:
         """Use this connection from now on."""
