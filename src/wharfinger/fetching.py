@@ -105,7 +105,7 @@ class Fetcher:
         allow: Callable[[str, str], bool] = public_only,
         refuse: Callable[[str], str | None] | None = None,
         follow: Callable[[str, str], bool] | None = same_origin,
-        refusal: str = "{host} is in a private network or on this machine, which is not allowed",
+        address_refusal: str = "{host} is in a private network or on this machine, which is not allowed",
         headers: Mapping[str, str] | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_redirects: int = MAX_REDIRECTS,
@@ -121,7 +121,7 @@ class Fetcher:
             refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
             follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
                 is returned as the answer. Only GET and HEAD are redirected.
-            refusal: the reason in the error for a host that `allow` refuses; `{host}` is replaced.
+            address_refusal: the reason in the error for a host that `allow` refuses; `{host}` is replaced.
             headers: sent with every request. After a redirect to another origin, those that may be credentials are
                 left out.
             max_body_bytes: the maximum size of a body, also after decompression.
@@ -133,7 +133,7 @@ class Fetcher:
         self._allow = allow
         self._refuse = refuse
         self._follow = follow
-        self._refusal = refusal
+        self._address_refusal = address_refusal
         self._headers = {"user-agent": USER_AGENT, **{name.lower(): text for name, text in (headers or {}).items()}}
         self._max_body_bytes = max_body_bytes
         self._max_redirects = max_redirects
@@ -218,7 +218,7 @@ class Fetcher:
                 rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
                 unchecked = [str(row[4][0]) for row in rows]
         if not all(self._allow(host, address) for address in unchecked):
-            raise NotAllowed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
+            raise NotAllowed(f"{shown} is not requested: {self._address_refusal.format(host=host)}.")
         try:
             async with self._session(proxied=proxy is not None).request(
                 method,
@@ -250,7 +250,7 @@ class Fetcher:
             self._sessions[proxied] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=self._max_connections,
-                    resolver=None if proxied else make_resolver(self._allow, self._refusal),
+                    resolver=None if proxied else make_resolver(self._allow, self._address_refusal),
                     force_close=not self._keep_alive,
                     keepalive_timeout=self._keep_alive or None,
                 ),

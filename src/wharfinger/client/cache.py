@@ -107,7 +107,7 @@ class InFlight:
         self.outdated = False
         """Whether its result may be outdated. If so, it is not cached, and later calls send their own requests."""
         self.uncacheable = False
-        """Whether the result is for its caller only, so that waiting calls must send their own requests."""
+        """Whether the result is for the first call only, so that waiting calls must send their own requests."""
         self._done: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float | None) -> None:

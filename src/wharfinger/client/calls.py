@@ -113,7 +113,7 @@ class Call(msgspec.Struct, eq=False):
     deadline: float | None = None
     """The deadline by the loop's clock; None until `left` is first called."""
     last_deadline: float = math.inf
-    """The end of `max_timeout` by the loop's clock, which nothing extends."""
+    """The deadline of `max_timeout`, by the loop's clock. Nothing extends it."""
 
     def __repr__(self) -> str:
         return f"<Call {self.row.name}>"

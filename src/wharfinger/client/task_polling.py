@@ -62,7 +62,7 @@ MAX_TOOLS = 10_000
 """The maximum number of tools that are remembered. Other tools are not called as tasks."""
 MAX_QUESTIONS = 1000
 """The maximum number of questions that one task may ask."""
-CANCELLED_CODE = -32603
+NO_RESULT_CODE = -32603
 """The code of the error for a task that the server cancelled, or that failed without an error. The protocol defines
 none."""
 
@@ -199,7 +199,7 @@ class TaskStep:
                 if state.task_id != id:
                     raise InvalidResponse("The server answered about a different task than the one in the request.")
             if state.status == "cancelled":
-                raise RemoteError(CANCELLED_CODE, "The server cancelled the task of this tools/call.")
+                raise RemoteError(NO_RESULT_CODE, "The server cancelled the task of this tools/call.")
             # If input is required, the server asks for it, and answers only when the task is done (2025-11-25, tasks).
             wait = math.inf if state.status == "input_required" else seconds
             raw = await next(task_call.follow_up(RESULT, tasks.GetTaskPayloadRequestParams(task_id=id), wait))
@@ -246,7 +246,7 @@ class TaskStep:
                 if state.status == "failed":
                     raise _failure_of(state)
                 if state.status == "cancelled":
-                    raise RemoteError(CANCELLED_CODE, f"The server cancelled the task of this {call.method}.")
+                    raise RemoteError(NO_RESULT_CODE, f"The server cancelled the task of this {call.method}.")
                 if state.status == "input_required":
                     await self._answer(task_call, state, answered, call.timeout, next)
                 # The result that started the task has no questions, so `tasks/get` asks for them at once.
@@ -327,5 +327,5 @@ def _failure_of(state: Any) -> RemoteError:
     error = getattr(state, "error", UNSET)
     if isinstance(error, UnsetType):
         text = state.status_message
-        return RemoteError(CANCELLED_CODE, "The task failed." if isinstance(text, UnsetType) else text)
+        return RemoteError(NO_RESULT_CODE, "The task failed." if isinstance(text, UnsetType) else text)
     return remote_error(error.code, error.message, None if error.data is UNSET else error.data)
