@@ -16,6 +16,7 @@ from tests.client.example_server import example_server
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client.calls import Call, Next, check_middleware, compose
+from wharfinger.client.concurrency import gather_limited
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, ResourceNotFound, WharfingerError
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.revisions import SUPPORTED
@@ -372,6 +373,22 @@ def test_middleware_wraps_every_call_with_the_first_one_outermost() -> None:
 
 
 # Concurrent calls.
+
+
+@pytest.mark.parametrize("return_errors", [False, True])
+def test_many_calls_of_which_one_is_cancelled_from_within_have_no_result(return_errors: bool) -> None:
+    """Regression: the list of results had None in its place."""
+
+    async def call(number: int) -> int:
+        if number == 1:
+            raise asyncio.CancelledError
+        return number
+
+    async def test() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await gather_limited(call, range(4), 2, return_errors=return_errors)
+
+    asyncio.run(test())
 
 
 def test_read_many_keeps_the_order_and_the_concurrency_limit() -> None:

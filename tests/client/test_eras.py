@@ -204,7 +204,7 @@ def test_a_new_era_is_negotiated_in_the_context_of_the_client() -> None:
             seen.append(place.get())
             return {}
 
-        async def refused(self, *_: object) -> bool:
+        async def refused(self, *_: Any) -> bool:
             return False
 
     async def test() -> None:

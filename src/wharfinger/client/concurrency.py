@@ -55,4 +55,6 @@ async def gather_limited(
             await asyncio.wait(unfinished)
     if failed:
         raise failed[0]
+    if any(worker.cancelled() for worker in workers):  # by the call itself, so that its result is missing
+        raise asyncio.CancelledError
     return results
