@@ -375,7 +375,7 @@ def test_a_watch_continues_over_the_next_connection_and_reports_the_gap_once(rev
         gaps: list[WharfingerError] = []
         async with watchable(revision) as server, server.client() as client:
             watch = client.watch("a:b", "a:c")
-            watch.interrupted = gaps.append
+            watch.on_interruption = gaps.append
             async with watch as changes:
                 assert gaps == []
                 for round in (1, 2):

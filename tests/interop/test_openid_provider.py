@@ -255,7 +255,7 @@ def test_a_stream_ends_with_its_token_and_our_client_resumes_it(
             Client(url, auth=auth, revision=revision) as other,
         ):
             changes = watcher.watch("harbour://tide")
-            changes.interrupted = lambda reason: gaps.append(str(reason))
+            changes.on_interruption = lambda reason: gaps.append(str(reason))
             await changes
             gap_count = 2 if revision == STATELESS else 0  # a session opens its only stream again without reporting it
             deadline = time.monotonic() + 40

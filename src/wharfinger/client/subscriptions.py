@@ -95,7 +95,7 @@ class _OpenWatch:
         """Whether the lists of resources, tools and prompts are watched."""
         self.begun = begun
         """Done as soon as the server has acknowledged the watch for the first time."""
-        self.interrupted: Callable[[WharfingerError], object] | None = None
+        self.on_interruption: Callable[[WharfingerError], object] | None = None
         """Called with the reason when a gap begins."""
         self.in_gap = False
         """Whether the server reports no changes now, because the connection was lost or the server ended the watch."""
@@ -144,8 +144,8 @@ class _OpenWatch:
 
     def interrupt(self, error: WharfingerError) -> None:
         """Begin a gap, unless there is one already."""
-        if not self.in_gap and self.interrupted is not None:
-            self.interrupted(error)
+        if not self.in_gap and self.on_interruption is not None:
+            self.on_interruption(error)
         self.in_gap = True
 
     def finish(self, end: WharfingerError | None) -> None:
@@ -174,11 +174,11 @@ class Watch:
     acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
     It continues after the connection or session is lost, and after the server has ended the watch. Changes in such a
-    gap are lost, so everything that is watched is then reported with `missed`. `interrupted` may be set to a function
+    gap are lost, so everything that is watched is then reported with `missed`. `on_interruption` may be set to a function
     before the watch begins; it is called with the reason when a gap begins.
     """
 
-    interrupted: Callable[[WharfingerError], object] | None = None
+    on_interruption: Callable[[WharfingerError], object] | None = None
 
     def __init__(self, open: Callable[[], Awaitable[tuple[Watches, _OpenWatch]]]) -> None:
         self._open = open
@@ -210,7 +210,7 @@ class Watch:
 
     async def _begin(self) -> None:
         self._opened = await self._open()
-        self._opened[1].interrupted = self.interrupted
+        self._opened[1].on_interruption = self.on_interruption
 
     def __await__(self) -> Generator[Any, None, Watch]:
         return self.start().__await__()

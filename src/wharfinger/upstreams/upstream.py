@@ -453,7 +453,7 @@ class Upstream:
         """Follow the changes of its lists. If a server reports none, `_is_fresh` limits the age of its lists."""
         try:
             watch = self._client.watch_lists()
-            watch.interrupted = self._check_connection
+            watch.on_interruption = self._check_connection
             async with watch as changes:
                 self._reports_lists = True
                 async for change in changes:

@@ -74,7 +74,7 @@ def watch(
             watches.append(client.watch_lists())
         for watching in watches:
             if not quiet:
-                watching.interrupted = print_interruption
+                watching.on_interruption = print_interruption
             async with suggest_names(uris[0] if uris else "", (client.list_resources, "uri"), list_all=False):
                 await watching.start()
         if not quiet:
