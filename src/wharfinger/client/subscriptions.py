@@ -174,8 +174,8 @@ class Watch:
     acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
     It continues after the connection or session is lost, and after the server has ended the watch. Changes in such a
-    gap are lost, so everything that is watched is then reported with `missed`. `on_interruption` may be set to a function
-    before the watch begins; it is called with the reason when a gap begins.
+    gap are lost, so everything that is watched is then reported with `missed`. Set `on_interruption` before the watch
+    begins to a function that is called with the reason when a gap begins.
     """
 
     on_interruption: Callable[[WharfingerError], object] | None = None
