@@ -1,7 +1,7 @@
 """The interface of a database to its source.
 
 Methods may block unless stated otherwise, and may be called from several threads at once. The engine writes the
-statements, with names from its own catalogue only. Values from callers are always parameters.
+statements that read tables, with names from its own catalogue only. Values from callers are always parameters.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def sql(
             `postgresql://user:password@host/database` (with `?host=/folder` for a Unix socket),
             `mysql://user:password@host/database` or `mariadb://…` (with `?unix_socket=/path` for a Unix socket), or
             another URL of SQLAlchemy.
-        label: The name in URIs. Default: the name of the file or database.
+        label: The name in URIs. Default: the name of the file, or the host and the name of the database.
         schemas: Publish only these schemas (PostgreSQL). Default: all that the role may read.
         notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`). Without it, the database is polled.
         seconds: Time after which a statement is stopped.

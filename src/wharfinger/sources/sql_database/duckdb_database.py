@@ -1,8 +1,8 @@
 """DuckDB files: rows in windows, read-only statements, and detection of changes.
 
-The file is open only while requests read it. While a process has a file open for reading, no other process can open it
-for writing; while one has it open for writing, no other can open it. Opening takes about 20 ms, so the file stays open
-for a tenth of a second, and for a second at most while requests follow each other.
+While a process has a file open for reading, no other process can open it for writing; while one has it open for
+writing, no other can open it. Therefore it is open only while requests read it, and a tenth of a second longer, because
+opening takes about 20 ms. If requests follow each other for a second, it is closed as soon as none reads it.
 
 The content of the file may be hostile: its views are SQL. They can only read the file itself, because external access,
 extensions and changes of settings are disabled. Callers' statements are parsed and run in a child process (see

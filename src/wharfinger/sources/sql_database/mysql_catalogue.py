@@ -4,8 +4,8 @@
 
 | kind | types |
 |---|---|
-| int, decimal, float, bit | integers and YEAR, DECIMAL, FLOAT and DOUBLE, BIT |
-| char, text, json | texts of up to 255 characters, longer texts, JSON |
+| int, decimal, float, bit | integers and YEAR; DECIMAL; FLOAT and DOUBLE; BIT |
+| char, text, json | texts of up to 255 characters; longer texts; JSON |
 | plain | dates, times, UUID, INET: the database writes them as ASCII text |
 | enum, set | ENUM and SET, which the database orders by the position of their values |
 | binary, geometry | BINARY, VARBINARY, BLOB and VECTOR; POINT, POLYGON and others |

@@ -52,9 +52,9 @@ __all__ = ["Postgres", "open_postgres"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""Time between the server's deadline, which should stop a statement first, and ours."""
+"""Time between PostgreSQL's deadline, which should stop a statement first, and ours."""
 CONNECTION_SECONDS = 5.0
-"""Longest wait for a connection if all are in use, or for the server to accept one."""
+"""Longest wait for a connection if all are in use, or for PostgreSQL to accept one."""
 CLOSE_SECONDS = 2.0
 """Longest wait for connections to close."""
 IDLE_SECONDS = 60.0

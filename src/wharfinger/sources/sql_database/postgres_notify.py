@@ -41,7 +41,7 @@ class NotifyListener:
         self._pending: asyncio.TimerHandle | None = None
 
     def count(self, table: str) -> int:
-        """Return the number of notifications for this table, or for any table if the name is empty."""
+        """Return a number that grows with each notification for this table, or for any table if the name is empty."""
         with self._lock:
             return self._any_table_count + (self._table_counts[table] if table else self._table_counts.total())
 

@@ -157,7 +157,7 @@ def wrapped(statement: str, expressions: Sequence[str], limit: int) -> str:
 
 
 def _without_end(statement: str) -> str:
-    """Leave out the semicolons after a statement, and the comments between and after them."""
+    """Leave out the semicolons and comments at the end of a statement."""
     end = at = 0
     while match := _TOKEN.match(statement, at):
         at = match.end()

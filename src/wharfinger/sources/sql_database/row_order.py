@@ -1,6 +1,6 @@
 """The order of a table's rows, and the condition for the rows after or before one of them. Does no I/O.
 
-Rows are ordered by the requested columns, then by the key, so that no two rows have the same position. A window
+Rows are ordered by the requested columns, then by the key, so that no two rows have the same place. A window
 starts after the last row of the one before it ("keyset pagination"). If the order is `a, b` and that row is (1, 2), the
 condition is
 
@@ -103,10 +103,10 @@ def rows_beyond(
     *,
     avoid_row_values: bool = False,
 ) -> str:
-    """Return the condition for the rows `after`, `before` or `at` a position.
+    """Return the condition for the rows `after`, `before` or `at` a place.
 
     Args:
-        order: The columns of the position.
+        order: The columns of the place.
         expressions: The SQL of each.
         placeholders: The placeholder of the value of each, or None for NULL.
         where: `after`, `before` or `at`.

@@ -44,7 +44,7 @@ MAX_ROWS = 10_000
 WINDOW_VALUE_BYTES = 32_000
 """Maximum bytes of values in a window whose URI states no number of rows: about 10,000 tokens with column names."""
 MAX_PLACE_LENGTH = 4_000
-"""Maximum number of characters of a row's position, which is part of the URI of the next window."""
+"""Maximum number of characters of a row's place in the order, which is part of the URI of the next window."""
 RESERVED_NAMES = ("limit", "after", "before", "tail", "rows")
 """Parameters that are not names of columns."""
 HOW_TO_ASK = "?<column>=<value>&order=-<column>&columns=a,b&limit=20"
@@ -80,7 +80,7 @@ class RowWindow(NamedTuple):
     next: str | None
     previous: str | None
     ended_early: bool
-    """Whether the window ends before the requested end."""
+    """Whether the URI requests more rows than these. Always False for `tail`, and for `before` with `limit`."""
     version: str
     first: str = ""
     """The place of the first row in the order, as in a URI."""

@@ -115,7 +115,7 @@ class Database(Watched[SqlWatch], Source):
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        """List the database, whose text is its schema, then tables and views by schema and name, without their rows."""
+        """List the database itself, then its tables and views by schema and name, without their rows."""
         last_shown = None if after is None else _read_page_key(after, 2)
         catalogue = self._catalogue()
         names = [name for name in catalogue.tables if last_shown is None or name > last_shown]
@@ -235,8 +235,8 @@ class Database(Watched[SqlWatch], Source):
     def version(self, uri: str) -> str:
         """Return a digest of the content.
 
-        For the first window of a table, it includes the table's token if more rows follow, unless the URI states their
-        number or the caller may not read everything.
+        For the first window of a table, it includes the table's token if more rows follow, unless the URI states a
+        number of rows or the caller may not read everything.
 
         Raises:
             ResourceNotFound: it does not exist, or the role may not read it.
@@ -306,7 +306,7 @@ class Database(Watched[SqlWatch], Source):
                 if age:
                     continue
                 raise
-            # The token of the database would also change with tables that the caller may not read.
+            # The table's token may also change with tables that the caller may not read.
             return table, window if whole else window._replace(version=digest(window.text))
         raise ResourceNotFound(uri)
 
@@ -393,7 +393,7 @@ class Database(Watched[SqlWatch], Source):
         return complete_variable(self.engine, self._catalogue, self.uris, self.bounds, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return a page of definitions and windows of rows. Each table has windows for its first 100,000 rows."""
+        """Return a page of definitions and windows of rows: of each table, at most the first 100,000 rows."""
         return table_documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def shown_documents(self) -> Callable[[str], bool] | None:

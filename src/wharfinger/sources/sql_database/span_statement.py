@@ -28,7 +28,7 @@ __all__ = ["SpanStatement", "cells_size", "collect_rows"]
 
 
 class SpanStatement(ABC):
-    """The statement that reads a span and one more row: the columns that order the rows, then the chosen columns.
+    """The statement that reads a span, and one more row to find out whether more follow.
 
     Raises:
         BadKey: the place of the span cannot be a place in the table.

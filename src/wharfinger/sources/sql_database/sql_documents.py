@@ -1,4 +1,4 @@
-"""Completions and searched documents for the tables and rows of a database."""
+"""Completions for the tables and rows of a database, and the documents in which a search finds them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["MAX_ROWS", "complete_variable", "table_documents"]
 MAX_ROWS = 100_000
 """Maximum number of rows of one table that become documents: the first ones.
 
-Of a table without a key, only the first `WINDOW_ROWS` do: each window is found by ordering all rows.
+Of a table without a key, only the first `WINDOW_ROWS` do: each further window would order all rows again.
 """
 WITHOUT_ROWS = ("view", "foreign table")
 """Kinds of tables whose rows do not become documents: they are in other tables, and may be slow to read."""
@@ -36,7 +36,8 @@ WINDOW_ROWS = 100
 """Number of rows in one document."""
 MAX_KEYS = 20
 """Maximum number of rows that one statement reads to complete a key."""
-MAX_KEY_LENGTH = 8_192
+MAX_PAGE_KEY_LENGTH = 8_192
+"""Maximum number of characters of the key of a page of documents."""
 ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""
 CATALOGUE_SECONDS = 0.25
@@ -119,7 +120,7 @@ class _Position(NamedTuple):
 
 
 def _read_position(key: str) -> _Position:
-    mark, *parts = key.split("/") if len(key) <= MAX_KEY_LENGTH else [""]
+    mark, *parts = key.split("/") if len(key) <= MAX_PAGE_KEY_LENGTH else [""]
     if mark == "d" and len(parts) == 4 and re.fullmatch("[0-9]{1,6}", parts[3]):
         schema, table, last = (unquote(part) for part in parts[:3])
         position = _Position(schema, table, last, int(parts[3]))

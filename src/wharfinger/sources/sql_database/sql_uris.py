@@ -1,6 +1,6 @@
 """Writes and parses the URIs of a database: `<top>/<table>`, `<top>/<table>/rows?after=<key>&limit=100`,
-`<top>/<table>/rows/<key>` and `<top>/<table>/rows/<key>/<column>`, with the schema before the table if the database has
-several schemas.
+`<top>/<table>/rows/<key>` and `<top>/<table>/rows/<key>/<column>`, with the schema before the table if the database can
+have several schemas.
 
 A key of several columns is written with commas between the texts. Does no I/O.
 """

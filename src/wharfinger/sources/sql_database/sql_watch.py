@@ -3,8 +3,8 @@
 A database has a token that is cheap to read and changes with every write (SQLite's `data_version`, PostgreSQL's
 snapshot). One thread reads the token several times a second. If it has changed, another thread (`sources.polling`)
 reads the watched URIs and compares their versions. That thread also reads the token itself every few seconds. While the
-database cannot be reached, each read of the token also wakes it, so that watchers are soon notified when the database
-is back.
+database cannot be reached, each read of the token also wakes that thread, so that watchers are soon notified when the
+database is back.
 """
 
 from __future__ import annotations

@@ -429,7 +429,7 @@ def _order_terms(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], 
 
 
 def _beyond(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], values: Sequence[object], where: str) -> Any:
-    """Return the condition for rows after, before or at a position. Not all databases support row values."""
+    """Return the condition for rows after, before or at a place. Not all databases support row values."""
     equal = [
         column.is_(None) if value is None else column == value for column, value in zip(columns, values, strict=False)
     ]

@@ -196,7 +196,7 @@ class SQLite(DatabaseEngine):
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-                # If not even the beginning can be read, `MAX_VALUE_BYTES` stands for the size, which is larger.
+                # If not even the beginning can be read, the size is reported as `MAX_VALUE_BYTES`: it is even larger.
                 return _beginning(connection, select, column, size) or CellValue(b"", MAX_VALUE_BYTES, True)
             if row is None:
                 raise LookupError(table.name)
