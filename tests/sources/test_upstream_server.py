@@ -404,6 +404,22 @@ def test_a_change_before_the_watch_starts_is_reported() -> None:
     run(test())
 
 
+def test_a_change_before_the_watch_is_reported_of_a_resource_with_annotations_but_no_date() -> None:
+    """A bug: a resource with an audience or a priority counted as unchanged."""
+
+    async def test() -> None:
+        uri = "notes://quay/urgent"
+        server = harbour()
+        server.resources.add(uri, lambda: "high tide", name="urgent", annotations=t.Annotations(priority=1.0))
+        async with serve(server) as url, connect(url) as (_, source):
+            await source.stat(uri)
+            changes: list[str | None] = []
+            source.watch(uri, changes.append)
+            await wait_until_async(lambda: has(changes, uri), "the change is reported")
+
+    run(test())
+
+
 @ERAS
 def test_a_change_is_reported_for_the_resource_and_not_for_one_with_a_longer_name(revision: str) -> None:
     """A bug: every resource whose URI began with the changed one's was reported too."""

@@ -9,7 +9,7 @@ This source remembers about the other server:
 - the last result of `stat` for a URI, to find out whether the resource changed before its watch began.
 - the reason why it cannot be reached (`UpstreamClient`), so that clients do not wait for a server that is down.
 
-Contents are never kept. Requests to the other server carry the headers configured for it, and no headers of our client.
+Contents are never kept. Requests to the other server carry the headers configured for it, and none of the caller.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def upstream(
 ) -> UpstreamSource:
     """Publish another server's resources: `server.include(upstream("https://harbour.example/mcp"))`.
 
-    A command is started with the server, connected over stdio, and restarted if it ends.
+    A command is started when this server starts, connected over stdio, and restarted if it ends.
 
     Args:
         target: The server's URL (Streamable HTTP, or HTTP+SSE of 2024-11-05), or the command that starts it, as a list:
             `["python", "server.py"]`.
         label: The name in errors, and for narrowing a search; by default the host, or the program's name.
         allow_private_networks: Also connect to this machine and to private networks (URLs only).
-        headers: Sent with each request to the server (URLs only). No headers of the caller are sent.
+        headers: Sent with each request to the other server (URLs only). No headers of the caller are sent.
         env: Environment variables of the command, added to the few that every program needs. No others are inherited.
         cwd: The folder in which the command runs; by default the current folder.
         timeout: Seconds that one request may take.
@@ -223,7 +223,7 @@ class UpstreamSource(Source):
 
     @cached_property
     def breaker(self) -> Breaker:
-        """Records whether the server can be reached. It allows all calls: `UpstreamClient` refuses them immediately."""
+        """Records whether the server can be reached. It blocks no call: `UpstreamClient` fails at once by itself."""
         return Breaker(time.monotonic, quick_below=math.inf)
 
     async def probe(self) -> None:
@@ -425,8 +425,10 @@ class UpstreamSource(Source):
             current = await self._find_listed(uri)
         except WharfingerError:
             return True
-        comparable = current is not None and (version_of(current) or current.annotations is not UNSET)
-        return known_stat is None or not comparable or msgspec.json.encode(current) != known_stat
+        if known_stat is None or current is None:
+            return True
+        dated = current.annotations is not UNSET and current.annotations.last_modified is not UNSET
+        return not (version_of(current) or dated) or msgspec.json.encode(current) != known_stat
 
     # Start and close
 
