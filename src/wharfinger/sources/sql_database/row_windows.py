@@ -80,7 +80,7 @@ class RowWindow(NamedTuple):
     next: str | None
     previous: str | None
     ended_early: bool
-    """Whether the URI requests more rows than these. Always False for `tail`, and for `before` with `limit`."""
+    """Whether the table has more rows that the URI requests. Always False for `tail`, and for `before` with `limit`."""
     version: str
     first: str = ""
     """The place of the first row in the order, as in a URI."""

@@ -105,7 +105,7 @@ class UpstreamClient:
         return result
 
     async def client(self) -> Client:
-        """Return the open client. Callers share one attempt to open it, which continues if one of them is cancelled."""
+        """Return the open client. Concurrent calls share one attempt to open it. Cancelling a call does not stop it."""
         if self.opened and self._client is not None:
             return self._client
         if self._opening is None or self._opening.done():

@@ -140,8 +140,8 @@ class UpstreamLists:
 def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:
     """Return the index after the last of the page's resources that were already shown.
 
-    The page may have changed. If it has none of the shown resources, returns 0 if the list has not yet shown any of
-    this page (`position.index` is 0), and None otherwise.
+    The page may have changed. If it has none of the resources in `position.shown`, returns 0 if the list has not yet
+    shown any of this page (`position.index` is 0), and None otherwise. If `shown` is empty, only `index` counts.
     """
     if not position.shown:
         return min(position.index, len(resources))
