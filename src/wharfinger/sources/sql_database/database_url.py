@@ -41,7 +41,7 @@ def sql(
             another URL of SQLAlchemy.
         label: The name in URIs. Default: the name of the file, or the host and the name of the database.
         schemas: Publish only these schemas (PostgreSQL). Default: all that the role may read.
-        notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`). Without it, the database is polled.
+        notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`), in addition to polling.
         seconds: Time after which a statement is stopped.
         cell: Maximum number of characters of one value in a window. A longer value is cut, and its URI is added.
         size: Maximum bytes of a window whose URI states a number of rows.

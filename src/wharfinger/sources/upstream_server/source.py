@@ -371,7 +371,7 @@ class UpstreamSource(Source):
             return []
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return every resource with its title. The texts of another server are not copied here.
+        """Return every resource except directories, with its title. The texts of another server are not copied here.
 
         Raises:
             InvalidArgument, InternalError: as for `page`.
