@@ -80,7 +80,7 @@ class SpanStatement(ABC):
         return f"{self.quote(self.table.schema)}.{self.quote(self.table.name)} AS t"
 
     def column_expression(self, name: str) -> str:
-        """Return the value of a column."""
+        """Return the expression for the value of a column."""
         return f"t.{self.quote(name)}"
 
     def order_expression(self, column: OrderColumn) -> str:
