@@ -336,7 +336,7 @@ def test_a_template_opens_the_resource_of_its_variables(tab: Tab) -> None:
 
 def test_the_costs_of_instructions_and_tools_are_shown(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Costs").click()
-    tab.panel.get_by_role("heading", name="What the offer costs").wait_for()
+    tab.panel.get_by_role("heading", name="Cost in tokens").wait_for()
     rows = [row.split("\t") for row in tab.panel.locator("tbody tr").all_inner_texts()]
     instructions = next(row for row in rows if row[1] == "instructions" and row[0] == "server-py")
     assert instructions[3] == "10"  # 40 characters
@@ -453,7 +453,7 @@ def test_the_page_has_no_accessibility_violations(page: RunningPage, tab: Tab, s
     tab.panel.locator("table").wait_for()
     found += find_violations(Axe(), tab)
     tab.page.get_by_role("button", name="Costs").click()
-    tab.panel.get_by_role("heading", name="What the offer costs").wait_for()
+    tab.panel.get_by_role("heading", name="Cost in tokens").wait_for()
     found += find_violations(Axe(), tab)
     assert found == []
     background = tab.page.evaluate("getComputedStyle(document.querySelector('.q-page')).backgroundColor")

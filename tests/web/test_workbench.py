@@ -71,7 +71,7 @@ def test_costs_that_arrive_after_something_else_was_chosen_are_not_shown() -> No
                 texts = [getattr(each, "text", "") for each in bench._main.descendants()]
                 await bench.close()
             assert "calm" in texts
-            assert "What the offer costs" not in texts
+            assert "Cost in tokens" not in texts
 
     asyncio.run(test())
 

@@ -11,8 +11,8 @@ or user information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
-proportional to the length of the URI. The positions after the segments of a directory also say whether a match below it
-is possible (at least one position is left) or certain (`TargetPattern.covers`).
+proportional to the length of the URI. The positions after the segments of a directory also say whether a match there or
+below may be possible (at least one position is left), or is certain below (`TargetPattern.covers`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ MAX_URI_SEGMENTS = 512
 """`segments_of` returns None for a URI with more segments, since the time of a decision grows with them."""
 
 Segments = tuple[str, ...]
-"""The scheme with its `:` or `://`, the authority if there is one, and the segments of the path."""
+"""The scheme with its `:` or `://`; after `://` the authority, which may be empty; the segments of the path.
+
+`file:///docs` has the segments `("file://", "", "docs")`.
+"""
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*:)(//)?")
 _NOT_CANONICAL = re.compile(
@@ -80,7 +83,7 @@ def segments_of(uri: str) -> Segments | None:
 def segments_below(prefix: str) -> Segments | None:
     """Return the segments of the directory in which all URIs that begin with `prefix` are; None as in `segments_of`.
 
-    They are empty if the prefix is only a part of a scheme and its `//`: then it names no directory.
+    They are empty if the prefix ends before its `scheme://` is complete, as `gi`, `git:` and `git:/` do.
     Use it for the literal beginning of a template: that of `file:///docs/re{name}` is in the directory `file:///docs/`.
     """
     if _SCHEME_BEGINNING.fullmatch(prefix):
@@ -197,7 +200,7 @@ class TargetPattern(NamedTuple):
         return item if isinstance(item, str) else None
 
     def last_items(self, positions: int) -> list[str | Matcher | None]:
-        """Return what the last segment of a match may be after these positions: strings, matchers, or None for any."""
+        """Return what one more segment may be, if it completes a match: strings, matchers, or None for any."""
         items: list[str | Matcher | None] = []
         for index, item in enumerate(self.items):
             if positions >> index & 1:
@@ -216,7 +219,7 @@ class TargetPattern(NamedTuple):
         return bool(positions & self.final)
 
     def covers(self, positions: int) -> bool:
-        """Return whether every URI below these positions matches."""
+        """Return whether only `**` is left at one of these positions, so that every URI below them matches."""
         return bool(positions & self.open_end)
 
 
@@ -231,7 +234,8 @@ def parse_pattern(text: str) -> TargetPattern:
     kind, _, name = text.partition(":")
     if kind in _KINDS:
         if not name or name.startswith("/"):
-            raise UnusablePattern(f"{text!r} has no name: write {kind}:NAME, or {kind}:* for all.")
+            problem = "has a name that begins with '/'" if name else "has no name"
+            raise UnusablePattern(f"{text!r} {problem}: write {kind}:NAME, or {kind}:* for all.")
         return _compile(text, kind, (_glob(name),))
     if text == "**":
         return _compile(text, "uri", (_ANY,))
@@ -245,9 +249,10 @@ def parse_pattern(text: str) -> TargetPattern:
     segments = None if _NOT_CANONICAL.search(text) else _split(text.replace("%2A", "\0"))
     if segments is None:
         raise UnusablePattern(
-            f"{text!r} can be written in a simpler way: leave out empty, '.' and '..' segments, the host localhost, "
-            "default ports, user names, and escapes such as %2E that are not needed; write a host in lower case, an "
-            "IPv6 address in its shortest form, and other escapes with upper-case digits, as in %C3%A9 or %20."
+            f"{text!r} must be written in another way: leave out empty, '.' and '..' segments, '#' and what follows, "
+            "the host localhost, default ports, user names, and escapes such as %2E that are not needed; write a space "
+            "as %20, a host in lower case, an IPv6 address in its shortest form, and other escapes with upper-case "
+            "digits, as in %C3%A9."
         )
     if len(segments) > MAX_SEGMENTS:
         raise UnusablePattern(f"{text[:60]!r}… has more than {MAX_SEGMENTS} segments.")

@@ -1,10 +1,10 @@
-"""The gate of the page: every request of a browser passes it, also the requests of socket.io.
+"""The gate of the server's web page (`BrowseSite`): every request of a browser passes it, also those of socket.io.
 
-NiceGUI lets every origin connect to its socket.io, has no notion of a visitor, and serves more paths than this page
-needs. So nothing reaches it unless
+NiceGUI, which makes the page, lets every origin connect to its socket.io, has no notion of a visitor, and serves more
+paths than the page needs. So a request reaches NiceGUI only if
 
-- its path is `/`, or begins with one of `_NICEGUI_PATHS`;
-- it does not come from another site (Origin, and `Sec-Fetch-Site`, which a script cannot set);
+- its path is `/` or `/sign-in`, which is passed on as `/`, or begins with one of `_NICEGUI_PATHS`;
+- it does not come from another origin (Origin, and `Sec-Fetch-Site`, which a script cannot set);
 - it has the cookie of a visitor, whose credentials are still valid;
 - its body is at most `MAX_BODY_BYTES`.
 
@@ -40,7 +40,8 @@ MAX_HTML_BYTES = 4 * 1024 * 1024
 MAX_TOKEN_CHARACTERS = 16 * 1024
 
 _NICEGUI_PATHS = ("/_nicegui/", "/_nicegui_ws/")
-_SAME_SITE = (b"same-origin", b"none")
+_OWN_FETCH_SITES = (b"same-origin", b"none")
+"""Values of `Sec-Fetch-Site` without `same-site`, which is another origin."""
 _OUR_HEADERS: tuple[HeaderField, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),  # without a referrer the Origin of a form would be null (Fetch §3.1)
@@ -56,7 +57,7 @@ _POLICY = (
 _PLAIN_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _INERT_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
 _PDF_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"
-"""A browser's PDF viewer does not start in a sandbox. It runs in its own process, and cannot reach the page."""
+"""Has no `sandbox`, since a PDF viewer refuses to start in one. It runs in its own process, away from the page."""
 _DROPPED_HEADERS = frozenset(
     {b"access-control-allow-origin", b"access-control-allow-credentials", b"content-security-policy", b"set-cookie"}
 )
@@ -89,7 +90,7 @@ class PageGate:
                 await self._enter(scope, headers, receive, send, authenticate)
             elif path == "/sign-out" and visitor is not None and method == "POST":
                 self._visitors.forget(visitor)
-                await self._send_form(send, authenticate, "You have signed out.")
+                await self._send_form(send, authenticate, "You have signed out.", 200)
             elif visitor is None:
                 raise HttpRefusal(401, "Open the page with the URL that the terminal shows, or sign in at /.")
             elif path in ("/", "/sign-in"):
@@ -149,8 +150,9 @@ class PageGate:
             return
         if scope["method"] not in ("GET", "HEAD"):
             raise HttpRefusal(401, "Sign in first.")
-        token = _field(scope["query_string"], "token")
-        cookie = None if authenticate is not None or not token else self._visitors.redeem(token)
+        token = "" if authenticate is not None else _field(scope["query_string"], "token")
+        # A HEAD, as of a link checker, must not use up the token.
+        cookie = self._visitors.redeem(token) if token and scope["method"] == "GET" else None
         if cookie is not None:
             await self._welcome(scope, headers, send, cookie)
         else:
@@ -240,7 +242,7 @@ class PageGate:
 
 
 def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
-    """Check that no other site causes a request. Other sites may only link to the page.
+    """Check that no other origin causes a request. Others may only link to the page.
 
     `--allow-origin` lets pages of another origin call the endpoint of the protocol, with a token. They get no access to
     this page, which recognises its visitors by a cookie.
@@ -253,7 +255,7 @@ def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
         raise HttpRefusal(403, "Only this page may send this request.")
     site = headers.get(b"sec-fetch-site")
     is_navigation = scope["method"] in ("GET", "HEAD") and headers.get(b"sec-fetch-mode") == b"navigate"
-    if site is not None and site not in _SAME_SITE and not (is_navigation and scope["path"] == "/"):
+    if site is not None and site not in _OWN_FETCH_SITES and not (is_navigation and scope["path"] == "/"):
         raise HttpRefusal(403, "Open this from the page in a browser.")
     if scope["method"] not in ("GET", "HEAD") and origin is None and site is None:
         raise HttpRefusal(403, "The browser has to say which page sends this: Origin is missing.")

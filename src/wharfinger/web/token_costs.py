@@ -1,4 +1,7 @@
-"""The cost in tokens of tools and instructions, which go into every conversation with a model, and of prompts."""
+"""The cost in tokens of tools, instructions and prompts.
+
+Tools and instructions go into every conversation with a model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MAX_SHOWN_COSTS = 500
 
 
 class TokenCost(NamedTuple):
-    """The cost of a tool, a prompt, or the instructions of a server."""
+    """The cost of the definition of a tool or prompt, or of the instructions of a server."""
 
     server: str
     kind: str
@@ -61,13 +64,13 @@ def show_costs(container: HtmlElement, costs: Sequence[TokenCost], notes: Sequen
     """Show the costs in an element of the page."""
     container.clear()
     with container:
-        node("h2", "What the offer costs")
+        node("h2", "Cost in tokens")
         total = sum(cost.tokens for cost in costs if cost.kind != "prompt")
         node(
             "p",
             f"About {total:,} tokens in each request to a model that gets all tools and instructions "
-            f"({CHARACTERS_PER_TOKEN} characters for each token; tokenizers differ). Prompts cost nothing until they "
-            "are used.",
+            f"({CHARACTERS_PER_TOKEN} characters for each token; tokenizers differ). Prompts are not in "
+            "this total: one that is used costs as much as its messages.",
         )
         for note in notes[:20]:
             node("p", name_text(note, 1000), classes="error")

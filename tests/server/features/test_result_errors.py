@@ -531,6 +531,8 @@ def nested(depth: int, value: Any) -> Any:
             {OpaqueObject: 1},
             f"the result has the key {OpaqueObject} of type type: keys must be strings.",
         ),
+        ({"a": {(1, 2): 3}}, "the result['a'] has the key (1, 2) of type tuple: keys must be strings."),
+        ({"a": t.TextContent}, "the result['a'] is of type StructMeta, which JSON cannot express."),
         ({"a": "x\ud800"}, "the result['a'] contains half of a surrogate pair, which UTF-8 cannot encode."),
         (["é", "\udcff"], "the result[1] contains half of a surrogate pair"),
         ([{"fine": None, "b": float("nan")}], "the result[0]['b'] is nan, which JSON does not have"),

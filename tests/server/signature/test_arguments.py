@@ -234,6 +234,32 @@ def test_all_faults_are_reported_at_once() -> None:
     assert faults(f, [1]) == ["arguments: expected an object"]
 
 
+class TonsOfGrain(msgspec.Struct, forbid_unknown_fields=True):
+    grain: int
+
+
+class TonsOfOil(msgspec.Struct, forbid_unknown_fields=True):
+    oil: int
+
+
+def test_a_union_of_structs_accepts_1_0_as_an_integer_and_is_reported_with_the_other_faults() -> None:
+    def f(load: TonsOfGrain | TonsOfOil, berth: int = 0) -> None: ...
+
+    assert decode(f, {"load": {"oil": 1.0}})["load"] == TonsOfOil(1)
+    assert faults(f, {"load": 1, "quay": 2}) == [
+        "load: does not match any of its 2 types",
+        "quay: no such argument; the arguments are load, berth",
+    ]
+
+
+@pytest.mark.parametrize("levels", [900, 100_000])
+def test_an_argument_that_is_nested_too_deeply_is_a_fault(levels: int) -> None:
+    def f(x: int) -> None: ...
+
+    with pytest.raises(BadArguments):
+        Signature(f).decode(b'{"x": ' + b"[" * levels + b"1.5" + b"]" * levels + b"}")
+
+
 def test_errors_raised_in_post_init_are_reported_with_their_message() -> None:
     class Even(msgspec.Struct):
         n: int

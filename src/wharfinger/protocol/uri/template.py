@@ -2,20 +2,24 @@
 
 The RFC defines only expansion. Matching follows these rules:
 
-- The URI is compared as given. Only characters that expansion would have escaped (such as "ü" or a space) are equal
-  to their escaped form. A URI with a malformed escape, or with escapes that are not UTF-8, matches nothing.
+- The URI is not normalised. Only the case of escapes is ignored, and characters that a URI cannot contain (such as "ü"
+  or a space) are equal to their escaped form. A URI with a malformed escape, or with escapes that are not UTF-8,
+  matches nothing.
 - Values are decoded once, after matching: "%252e" is the value "%2e".
 - A value that could lead a handler out of its folder does not match (see `is_unsafe`): a segment never contains a
   separator, and `{+x}` and `{#x}` contain no ".." unless `allow_traversal` is set. A query may contain anything.
-- `{x}` is at least one character, without "/", "?" and "#"; `{+x}` and `{#x}` may contain anything, or be empty;
-  `{/x*}` is a list of segments. Reserved characters may be unescaped, except one that begins the next part.
+- `{x}` is at least one character, without "/", "?" and "#". Other reserved characters may be unescaped, except one that
+  begins the next part. `{/x*}` is a list of segments. `{+x}` and `{#x}` may be empty, and may contain anything but a
+  "?", "#" or "&" that a later part needs.
 - Expressions with an operator (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent; their variables are then
-  missing. Named ones may come in any order; an unknown or repeated name does not match.
+  missing. The names in `{;…}` and in `{?…}{&…}` may come in any order. An unknown or repeated name does not match,
+  unless an exploded variable takes it.
 - An exploded variable is a list. A named one (`{?x*}`) is the list of all values that have its name. If there are
   none, it is a map of the names that no other variable has. An unnamed one is a map only if `maps` says so, because
   "/year=2024/month=05" is more often a path than a map.
-- After a variable that could contain the separator, the last separator counts: `{name}.{ext}` reads "a.tar.gz" as
-  "a.tar" and "gz". A template such as `{a}{b}`, which does not say where a variable ends, can only be expanded.
+- If a variable could contain the literal after it, the last occurrence ends the variable: `{name}.{ext}` reads
+  "a.tar.gz" as "a.tar" and "gz". A template such as `{a}{b}`, which does not say where a variable ends, can only be
+  expanded.
 """
 
 from __future__ import annotations
@@ -110,8 +114,9 @@ class Expression(NamedTuple):
 class UriTemplate:
     """A parsed template. Templates with the same text are equal.
 
-    `maps` names exploded variables of unnamed expressions (`{x*}`, `{/x*}`, ...) that match as maps. With
-    `allow_traversal`, `{+x}` and `{#x}` match absolute paths, "." and ".." segments, and encoded separators.
+    `maps` has the names of exploded variables that match as maps, in expressions whose URIs have no names (`{x*}`,
+    `{/x*}`, ...). With `allow_traversal`, `{+x}` and `{#x}` match absolute paths, "." and ".." segments, and
+    encoded separators.
 
     Raises:
         InvalidTemplate: the text is not a template.
@@ -140,7 +145,7 @@ class UriTemplate:
             slot.read is _read_one and not slot.variables[0].limit and slot.operator not in ("+", "#")
             for slot in self._slots
         )
-        """Whether each placeholder is one variable of one segment: without escapes, its text is the value."""
+        """Whether each placeholder has one variable, whose value is the matched text if that has no escapes."""
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
@@ -174,10 +179,10 @@ class UriTemplate:
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self.parts)
 
     def expand_beginning(self, values: Mapping[str, object]) -> tuple[str, frozenset[str], bool]:
-        """Return the URI up to the first variable without a value, and the names of the variables in it.
+        """Return the beginning of the URI, the names of the variables in it, and whether it is complete.
 
-        The text ends before the query, or before `{#x}`, at the latest. The third item is whether it reaches one of
-        them, or the end.
+        It is complete if it reaches the query, `{#x}` or the end of the template. Otherwise it ends before the first
+        expression that has a variable without a value.
         """
         text, names = "", frozenset[str]()
         for part in self.parts:
@@ -195,7 +200,7 @@ class UriTemplate:
         return text.partition("?")[0], names, True
 
     def match(self, uri: str, *, check: bool = True) -> dict[str, Value] | None:
-        """Return the values with which this template expands to `uri`; None if it does not match.
+        """Return the values of the variables in `uri`; None if it does not match.
 
         Takes linear time. Without `check`, values that `is_unsafe` refuses match too.
 
@@ -281,7 +286,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]++")
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]++")
-_NOT_IN_URIS = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]")
+_FOREIGN_OR_BROKEN_ESCAPE = re.compile(r"(?!%[0-9A-Fa-f]{2})[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]")
 
 
 def canonical_uri(uri: str) -> str | None:
@@ -322,7 +327,7 @@ def _decode(content: str) -> str:
 
 
 def _encode(value: str, keeps_reserved: bool) -> str:
-    return (_NOT_IN_URIS if keeps_reserved else _NOT_UNRESERVED).sub(_escape, value)
+    return (_FOREIGN_OR_BROKEN_ESCAPE if keeps_reserved else _NOT_UNRESERVED).sub(_escape, value)
 
 
 # --- syntax (RFC 6570 §2) ---------------------------------------------------------------------------------------------
@@ -477,8 +482,8 @@ def _slots_and_atoms(
     """Return the slots and atoms of a template. Works backwards, because a placeholder depends on what follows it."""
     slots: list[Slot] = []
     atoms: list[Atom] = []
-    next_first: frozenset[str] = frozenset()  # the characters that may begin the next part
-    later: frozenset[str] = frozenset()  # "?" and "#" (and "&" of "?&") that some later part begins with or contains
+    next_first: frozenset[str] = frozenset()  # the characters that begin the next part, if it is literal or optional
+    later: frozenset[str] = frozenset()  # "?", "#" and "&" that later parts need: `{+x}` must not contain them
     for part in reversed(_parts_to_match(parts)):
         if isinstance(part, str):
             atoms.append(part)
@@ -521,8 +526,8 @@ _JOINED = {("?", "&"), ("?&", "&"), ("&", "&"), (";", ";")}
 def _make_placeholder(part: Expression, next_first: frozenset[str], later: frozenset[str]) -> Placeholder:
     """Return the placeholder of an expression.
 
-    It does not hold the reserved characters of `next_first`, apart from the expression's own separators; `{+x}` and
-    `{#x}` do not hold the characters of `later`.
+    `{+x}` and `{#x}` hold all characters but those of `later`. Other expressions do not hold the reserved characters of
+    `next_first`, apart from their own separators.
     """
     operator, single = part.operator, len(part.variables) == 1 and not part.variables[0].explode
     max_count = part.variables[0].limit if single else 0
@@ -585,8 +590,8 @@ def _keep_exploded(slot: Slot, variable: Variable, pieces: list[str], found: Var
 def _read_names(slot: Slot, content: str, found: VariableValues) -> bool:
     """Read names in any order.
 
-    A value goes to the plain variable with its name, or else to the list of the exploded variable with its name. Any
-    other value goes to the map of the first exploded variable without a list.
+    The first value of a name goes to the plain variable with this name. Other values go to the list of the exploded
+    variable with their name, or else to the map of the first exploded variable without a list.
     """
     if not content:
         return slot.operator != ";"

@@ -32,10 +32,12 @@ class HandlerFunction:
     """A function whose parameters are analysed once, at registration.
 
     `is_plain_async` is True if `await function(**values)` may replace a call of this object: the function is async,
-    with nothing to convert, no context, no dependencies and no timeout.
+    with nothing to convert, no context, no dependencies and no timeout. Only `URLElicitationRequired` is then left to
+    the caller.
 
-    `variables` are the variables of a URI template, whose texts are passed as `values`; each goes to the parameter of
-    the same name, converted to its annotation. A tool or prompt has a `signature` instead, which decodes its arguments.
+    `variables` are the names of the variables of a URI template. A call takes their texts as `values`, and passes each
+    to the parameter of the same name, converted to its annotation. A tool or prompt has a `signature` instead, which
+    decodes its arguments. With `inline`, a function that is not async runs on the event loop, not in a thread.
 
     Raises:
         TypeError: a parameter without a default has no variable, or a variable has no parameter.
@@ -84,7 +86,7 @@ class HandlerFunction:
             self._context, self._needs = signature.context, signature.needs
         self._runs_async = is_async(function)
         generates = inspect.isasyncgenfunction(function)
-        self._inline = inline or generates  # calling a generator function runs none of its body
+        self._inline = inline or generates  # it needs no thread: calling it runs none of its body
         extras = self._context or self._needs or self._variable_types
         self.is_plain_async = self._runs_async and not extras and timeout is None
         self._may_ask = self._runs_async or generates
@@ -217,5 +219,8 @@ class HandlerFunction:
 
 
 def _convert_text(kind: Any, text: Any) -> Any:
-    """Convert text to a type that msgspec does not support, such as `Path`. If it fails, there is no such resource."""
+    """Convert text to a type that msgspec does not support, such as `Path`.
+
+    A ValueError or TypeError means that there is no such resource.
+    """
     return kind(text)

@@ -135,12 +135,13 @@ def _problem(item: Any) -> str:
         )
     if isinstance(item, Mapping):
         for key in cast("Mapping[object, object]", item):
-            if not isinstance(key, (str, int, float)) and _problem_of_type(key):
+            if not isinstance(key, (str, int, float)) and _problem_of_type({key: None}):
                 return f"has the key {key!r} of type {type(key).__name__}: keys must be strings."
         return ""
-    if isinstance(item, (list, tuple, set, frozenset)) or hasattr(item, "__struct_fields__"):
+    if isinstance(item, (list, tuple, set, frozenset)):
         return ""
-    return "" if hasattr(item, "__dataclass_fields__") and not isinstance(item, type) else _problem_of_type(item)
+    has_fields = hasattr(item, "__struct_fields__") or hasattr(item, "__dataclass_fields__")
+    return "" if has_fields and not isinstance(item, type) else _problem_of_type(item)
 
 
 def _problem_of_type(item: Any) -> str:

@@ -55,7 +55,7 @@ _MAX_EXACT_INTEGER = 2**53
 
 
 class Parameter(NamedTuple):
-    """One parameter that callers can set; `kind` is its type without markers."""
+    """One parameter that callers can set; `kind` is its type with its constraints, without texts and markers."""
 
     name: str
     kind: Any
@@ -66,7 +66,7 @@ class Parameter(NamedTuple):
     arms: tuple[Any, ...]
     """The members of a union that JSON types do not distinguish; the first that fits is used. Empty for other types."""
     header: str = ""
-    """The name of the header that repeats it, without the prefix, or an empty string if there is none."""
+    """The name of the HTTP header that repeats the argument, without `Mcp-Param-`; an empty string if there is none."""
     default_factory: Callable[[], Any] | None = None
     """Returns the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 
@@ -215,7 +215,7 @@ class Signature:
             for p in self.parameters.values()
         }
         required = [p.name for p in self.parameters.values() if p.required]
-        # Some models' interfaces refuse an object without `properties`, even an empty one.
+        # Some models' interfaces refuse an object schema without `properties`: without parameters, it has `{}`.
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if required:
             schema["required"] = required
@@ -238,7 +238,7 @@ class Signature:
         schema: dict[str, Any] = dict(schemas[0]) if len(schemas) == 1 else {"anyOf": schemas}
         if parameter.description:
             schema["description"] = parameter.description
-            if "anyOf" in schema:  # in a union with None, the only other type has this description too
+            if "anyOf" in schema:  # `Annotated[str, Field(description=…)] | None`: its string has the same description
                 repeated = ("description", parameter.description)
                 schema["anyOf"] = [dict(item for item in arm.items() if item != repeated) for arm in schema["anyOf"]]
         if not parameter.required and parameter.default is not None:
@@ -261,23 +261,30 @@ class Signature:
         raw: Raw | bytes = b"{}" if isinstance(arguments, UnsetType) else arguments
         try:
             values = msgspec.structs.asdict(self._decoder.decode(raw))
-        except (msgspec.MsgspecError, RecursionError):
+            if self._unions:
+                self._convert_unions(values)
+        except (msgspec.MsgspecError, RecursionError, BadArguments):
             values = self._decode_each(raw, json_strings)
+            self._convert_unions(values)
         if self._has_optional:
             values = {name: value for name, value in values.items() if value is not UNSET}
-        for parameter in self._unions:
-            if parameter.name in values:
-                values[parameter.name] = _first_fit(parameter, values[parameter.name])
         for parameter in self._default_factories:
             if parameter.name not in values:
                 values[parameter.name] = cast("Callable[[], Any]", parameter.default_factory)()
         return values
 
+    def _convert_unions(self, values: dict[str, Any]) -> None:
+        for parameter in self._unions:
+            if values.get(parameter.name, UNSET) is not UNSET:
+                values[parameter.name] = _first_fit(parameter, values[parameter.name])
+
     def _decode_each(self, arguments: Raw | bytes, json_strings: bool) -> dict[str, Any]:
         """Decode each argument by itself, to report all faults at once, and to accept 1.0 as an integer."""
         try:
             raw = msgspec.json.decode(arguments, type=dict[str, Raw])
-        except (msgspec.MsgspecError, RecursionError):
+        except RecursionError:
+            raise BadArguments([f"arguments: {_TOO_DEEP}"]) from None
+        except msgspec.MsgspecError:
             raise BadArguments(["arguments: expected an object"]) from None
         faults: list[str] = []
         values: dict[str, Any] = {}
@@ -354,7 +361,7 @@ _CHECKED_DEFAULTS = (bool, int, float, str, list, dict)
 
 
 def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
-    """Raise TypeError for a default whose JSON type differs from the parameter's. Sentinels are allowed."""
+    """Raise TypeError for a default whose JSON type differs from the parameter's, but allow bools and sentinels."""
     if type(parameter.default) not in _CHECKED_DEFAULTS or parameter.arms:
         return
     try:
@@ -548,7 +555,7 @@ def _with_integers(data: bytes) -> bytes | None:
 
     try:
         found = convert(msgspec.json.decode(data))
-    except msgspec.MsgspecError:  # a number that is too large for a float, such as 1e400
+    except (msgspec.MsgspecError, RecursionError):  # a number that is too large for a float, such as 1e400
         return None
     return msgspec.json.encode(found) if changed else None
 
