@@ -58,7 +58,8 @@ TRANSITIONS: dict[tuple[Phase, str], Phase | str] = {
     (Phase.NEW, "ping"): Phase.NEW,
     (Phase.NEW, "notifications/initialized"): Phase.NEW,
     (Phase.NEW, ""): _NOT_OPEN_MESSAGE,
-    # A bridge may have sent initialize before its client does. `agree` ensures that the second one changes nothing.
+    # A bridge may send an initialize of its own, and later pass on that of its client. `agree` ensures that the second
+    # one changes nothing.
     (Phase.OPENING, "initialize"): Phase.OPENING,
     (Phase.OPENING, "ping"): Phase.OPENING,
     (Phase.OPENING, "notifications/initialized"): Phase.OPEN,

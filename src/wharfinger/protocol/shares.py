@@ -83,10 +83,10 @@ class Shares:
                 self._by_size.setdefault(new, {})[owner] = None
 
     def has_room(self, owner: str, limit: int, amount: int = 1) -> bool:
-        """Return whether `owner` may have `amount` more without exceeding `limit`.
+        """Return whether `owner` may have `amount` more.
 
-        Once the limit is reached, an owner with less than an equal share (limit / owners) may still get more. The total
-        may then exceed the limit, by at most one equal share per owner.
+        It may if the total then stays within `limit`, or if the owner then has at most an equal share (limit / owners).
+        In the second case the total may exceed the limit: with n owners, up to limit × (1 + 1/2 + … + 1/n).
         """
         if self.total + amount <= limit:
             return True
@@ -153,7 +153,8 @@ class FairTable(Generic[Member]):
                     return member
             if shares[largest] > shares[owner] + 1:
                 return next(iter(members))
-        # An owner with many members may call this again and again: check only a few members each time.
+        # An owner with many members may call this again and again: check only a few each time. The busy ones among them
+        # move to the end, so that the next call checks others.
         for member in list(islice(self._owned.get(owner, ()), _MAX_COMPARED)):
             if not is_busy(member):
                 return member

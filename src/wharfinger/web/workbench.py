@@ -44,7 +44,7 @@ MAX_RESULTS = 200
 NOTES_SECONDS = 0.5
 """Time between two reads of the catalogue's notes: no event reports that a list could not be read."""
 REFRESH_SECONDS = 0.1
-"""Changes of a list within this time cause one refresh of the tree."""
+"""Changes of one server within this time cause one refresh of its rows."""
 
 
 class WorkbenchSite(Protocol):
@@ -69,8 +69,8 @@ class Workbench:
         self._own_connections = self._connections = connections
         self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
-        self._closed_views = 0
-        """How often the right side was closed. A view that loads slowly is shown only if that did not happen since."""
+        self._closed_count = 0
+        """How often the right side was closed. If this changes while the costs are loaded, they are not shown."""
         self._found_rows: list[TreeRow] | None = None
         self._searches = 0
         self._background = BackgroundTasks(report_failures=True)
@@ -215,7 +215,7 @@ class Workbench:
             panel.show_prompt(feature)
 
     def _close_panel(self) -> None:
-        self._closed_views += 1
+        self._closed_count += 1
         if self._panel is not None:
             self._panel.close()
             self._panel = None
@@ -273,9 +273,10 @@ class Workbench:
     # -- search
 
     async def _search(self, words: str, contents: bool) -> None:
-        """Show the resources that fit the words in place of the tree. With `contents`, their contents are searched too.
+        """In place of the tree, show the resources that fit the words. With `contents`, contents are searched too.
 
-        The resources whose names fit are shown first. If a newer search has begun, the result is dropped.
+        The results by name are shown while contents are still searched, and then replaced by those of both. If a newer
+        search has begun, the result is dropped.
         """
         self._searches += 1
         number = self._searches
@@ -305,7 +306,7 @@ class Workbench:
     async def _rows_of(self, hits: CatalogueHits) -> list[TreeRow]:
         """Return the rows of the resources that a search has found."""
         rows: dict[str, TreeRow] = {}
-        for hit in hits:
+        for hit in hits:  # `hit.base` is its URI without a window
             entries = await self._connections.catalogue.find(hit.base, server=hit.server)
             badge = self._rows.badges.get((hit.server, hit.base), "")
             if entries:
@@ -328,9 +329,9 @@ class Workbench:
 
     async def _show_costs(self) -> None:
         self._clear_choice()
-        view = self._closed_views
+        closed_count = self._closed_count
         costs, notes = await find_costs(self._connections)
-        if view == self._closed_views:
+        if closed_count == self._closed_count:
             show_costs(self._main, costs, notes)
 
     async def _show_activity(self) -> None:
@@ -365,7 +366,10 @@ class Workbench:
 
         with self._main:
             node("h2", "See the server as another principal")
-            node("p", "The record names you and the principal. Tools cannot be called in this view.")
+            node(
+                "p",
+                "The audit log names you and the principal. Tools cannot be called in this view.",
+            )
             form = CallForm([field.for_browser() for field in fields], ["Show", "My own view"], submit)
             state = node("p", "", role="status")
 

@@ -655,6 +655,13 @@ def test_string_annotations_are_resolved_at_registration() -> None:
     assert first.schema["properties"]["a"]["type"] == "integer"
 
 
+def test_an_annotation_that_is_not_python_is_refused_with_the_parameter() -> None:
+    scope: dict[str, Any] = {}
+    exec("def f(a: 'not Python') -> None: ...", scope)
+    with pytest.raises(TypeError, match="the annotation 'not Python' of 'a' is unknown"):
+        Signature(scope["f"])
+
+
 def test_functions_with_equal_parameters_keep_their_own_schemas() -> None:
     def one(a: int, b: str = "x") -> None:
         """

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from wharfinger.server.signature.argument_errors import members
+from wharfinger.server.signature.argument_errors import union_members
 
 __all__ = ["RequestContext", "annotations_of", "body_of", "is_context", "parameters_of", "unwrap_partial"]
 
@@ -21,7 +21,7 @@ class RequestContext:
     __slots__ = ()
 
     def for_plain_function(self) -> RequestContext:
-        """Return the context for a plain function: its methods that ask for input or start a task raise CannotAsk."""
+        """Return the context for a function that is not async, so it cannot await. `Context` overrides this."""
         return self
 
 
@@ -44,7 +44,7 @@ def body_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """Return the function's parameters. A plain function without any is not inspected, because that is slow."""
+    """Return the function's parameters. A function of Python without any is not inspected, because that is slow."""
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         variadic = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -56,14 +56,15 @@ def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
 def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the function's annotations, with `Annotated` kept. An unresolvable annotation remains text.
 
-    Text that names `Context` counts as that class, because many import it only for type checkers.
+    Unresolvable text that is `Context` or `Context[…]` becomes `RequestContext`, because many import `Context` only for
+    type checkers.
     """
     function = body_of(function)
-    if (plain := _class_annotations(function)) is not None:
-        return plain
+    if (annotations := _class_annotations(function)) is not None:
+        return annotations
     try:
         return get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, AttributeError):
+    except (NameError, TypeError, AttributeError, SyntaxError):
         pass
     innermost = inspect.unwrap(function)
     scope = dict(getattr(innermost, "__globals__", {})) | _enclosing_locals(innermost)
@@ -115,5 +116,5 @@ def is_context(annotation: Any) -> bool:
     """Return whether an annotation is the `Context`, including `Context[State]` and `Context | None`."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    kinds = (get_origin(kind) or kind for kind in members(annotation) or (annotation,))
+    kinds = (get_origin(kind) or kind for kind in union_members(annotation) or (annotation,))
     return any(isinstance(kind, type) and issubclass(kind, RequestContext) for kind in kinds)

@@ -13,7 +13,7 @@ from wharfinger.content.text import printable
 from wharfinger.protocol.json_schema import path_text
 from wharfinger.server.signature.type_schemas import ModelErrors
 
-__all__ = ["BadArguments", "allowed_values", "fault_lines", "members", "path_text"]
+__all__ = ["BadArguments", "allowed_values", "fault_lines", "path_text", "union_members"]
 
 
 class BadArguments(ValueError):
@@ -87,7 +87,7 @@ def _reason(kind: Any, message: str, path: str, error: msgspec.MsgspecError) -> 
 def allowed_values(kind: Any) -> list[str]:
     """Return the values of an enum or of literals, as JSON, or an empty list for any other type."""
     values: list[Any] = []
-    for member in members(kind) or (kind,):
+    for member in union_members(kind) or (kind,):
         if get_origin(member) is Literal:
             values += get_args(member)
         elif isinstance(member, type) and issubclass(member, Enum):
@@ -95,6 +95,6 @@ def allowed_values(kind: Any) -> list[str]:
     return [msgspec.json.encode(value).decode() for value in values]
 
 
-def members(kind: Any) -> tuple[Any, ...]:
+def union_members(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union, or an empty tuple for any other type."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()

@@ -33,7 +33,7 @@ from wharfinger.content.text import printable
 from wharfinger.server.dependencies import Need, depends_of, plan, refuse_default, refuse_positional_only
 from wharfinger.server.features.result_errors import location_of
 from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
-from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, members
+from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, union_members
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.signature.docstrings import parse_docstring, summary_of
 from wharfinger.server.signature.header_params import KEYWORD, Header
@@ -450,7 +450,7 @@ def _split_annotation(annotation: Any, default: Any = inspect.Parameter.empty) -
 
 def _extras_of_only_member(kind: Any) -> list[Any]:
     """Return texts and markers of the only type in a union with None: `Annotated[str, "…"] | None`."""
-    kinds = [member for member in members(kind) if member is not type(None)]
+    kinds = [member for member in union_members(kind) if member is not type(None)]
     if len(kinds) != 1 or get_origin(kinds[0]) is not Annotated:
         return []
     extras = [facts.description if (facts := facts_of(extra)) else extra for extra in get_args(kinds[0])[1:]]
@@ -463,7 +463,7 @@ def _schema_type(parameter: Parameter) -> Any:
     For a parameter that a header repeats, it is the type without None: a header cannot be null, only left out.
     """
     if parameter.header:
-        kinds = [member for member in members(parameter.kind) if member is not type(None)]
+        kinds = [member for member in union_members(parameter.kind) if member is not type(None)]
         if len(kinds) == 1:
             return kinds[0]
     return parameter.kind
@@ -471,7 +471,7 @@ def _schema_type(parameter: Parameter) -> Any:
 
 def _arms(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union that msgspec cannot decode, or an empty tuple for any other type."""
-    arms = members(kind)
+    arms = union_members(kind)
     if arms:
         try:
             msgspec.json.Decoder(kind)
@@ -482,7 +482,7 @@ def _arms(kind: Any) -> tuple[Any, ...]:
 
 def _choices(kind: Any) -> list[str]:
     """Return the strings of an enum or `Literal`, or an empty list for other types."""
-    kinds = [member for member in members(kind) if member is not type(None)] or [kind]
+    kinds = [member for member in union_members(kind) if member is not type(None)] or [kind]
     kind = kinds[0] if len(kinds) == 1 else None
     if get_origin(kind) is Literal:
         values = list(get_args(kind))

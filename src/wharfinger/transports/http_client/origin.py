@@ -45,7 +45,7 @@ MAX_REDIRECTS = 3
 MAX_TYPE_CHARACTERS = 100
 """The maximum number of characters of a media type, which error messages repeat."""
 READ_BUFFER_BYTES = 512 * 1024
-"""Bytes of a response that are buffered before they are used."""
+"""How much of a response may wait to be used: aiohttp stops reading from the connection at twice as much."""
 MAX_REFUSAL_BYTES = 64 * 1024
 """The maximum number of bytes of a refusal's body that are read."""
 FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
@@ -73,10 +73,10 @@ class Origin:
         auth: Authorize | None = None,
         allow_address: Callable[[str], bool] | None = None,
     ) -> None:
-        """`headers` are sent with each request. `auth` adds its own, and may get new ones if they are refused.
+        """`headers` are added to `self.headers`. `auth` adds its own, and may get new ones if they are refused.
 
-        `allow_address` says whether an IP address may be connected to. It is not called for a proxy, which the user
-        has chosen, and which resolves names itself.
+        `allow_address` says whether an IP address may be connected to. With a proxy, which resolves names itself, it is
+        called only if the host of the URL is an IP address. It is not called for the proxy, which the user has chosen.
 
         Raises:
             ConnectionFailed: it is not a URL of a server, or its host is an IP address that is not allowed.
@@ -214,7 +214,7 @@ class Origin:
         return body
 
     async def refusal(self, response: ClientResponse) -> str:
-        """Return a refusal as text for an error message: the status and the beginning of the body."""
+        """Return a refusal as text for an error message: the status, and an excerpt of the body."""
         body = b""
         with suppress(self.http.ClientError, OSError):
             body = await response.content.read(MAX_REFUSAL_BYTES)
@@ -269,7 +269,10 @@ def _tls_reason(error: Any) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """Return the end of an error message about a refusal: the message in its body, or else the body's beginning."""
+    """Return what an error message says after the status of a refusal, beginning with a colon, or a period if nothing.
+
+    It is the message of the JSON-RPC error in the body, or else the body's beginning; of HTML, only that it is that.
+    """
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
         with suppress(ValueError, RecursionError):  # not JSON, or not UTF-8
