@@ -658,7 +658,7 @@ def test_string_annotations_are_resolved_at_registration() -> None:
 def test_an_annotation_that_is_not_python_is_refused_with_the_parameter() -> None:
     scope: dict[str, Any] = {}
     exec("def f(a: 'not Python') -> None: ...", scope)
-    with pytest.raises(TypeError, match="the annotation 'not Python' of 'a' is unknown"):
+    with pytest.raises(TypeError, match=r"the annotation .*not Python.* of 'a' is unknown"):
         Signature(scope["f"])
 
 

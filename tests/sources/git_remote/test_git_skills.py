@@ -120,7 +120,7 @@ async def test_files_that_could_not_be_written_are_written_later(
     template = "skill://skills/pdf-forms/templates/invoice.md"
     async with serving(source) as client:
         assert await read_text(client, template) == "Name: …\n"
-        obstacle = Path(source._temporary.name) / "staged"
+        obstacle = source._folder.with_name(f"{source._folder.name}.staged")
         obstacle.mkdir()
         library.write("skills/pdf-forms/templates/invoice.md", "Sum: …\n").commit("Change")
         if remote:

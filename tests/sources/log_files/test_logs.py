@@ -163,6 +163,14 @@ def test_a_time_window_spans_rotated_files(app: Path, source: Logs) -> None:
     assert numbers(text(source, f"{APP}?since=2026-11-20T10:08:00Z")) == [8, 9, 10]
 
 
+def test_files_that_a_date_and_a_number_rotate_are_read_in_the_order_of_the_numbers(app: Path, source: Logs) -> None:
+    for number in (2, 9, 10, 11):
+        Path(f"{app}.2026-11-20.{number}").write_text(f"2026-11-20T10:00:00Z INFO line {number}\n")
+    Path(f"{app}.2026-11-19.12").write_text("2026-11-19T10:00:00Z INFO line 1\n")
+    app.write_text("2026-11-20T10:00:00Z INFO line 12\n")
+    assert numbers(text(source, f"{APP}?since=2026-11-19T00:00:00Z")) == [1, 2, 9, 10, 11, 12]
+
+
 def test_a_rotated_file_that_is_being_compressed_is_read_once(app: Path, source: Logs) -> None:
     """A bug: while gzip runs, both files exist, and the lines of both were shown."""
     uri = link(source, f"{APP}?tail=1")

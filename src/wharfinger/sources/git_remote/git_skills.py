@@ -1,10 +1,9 @@
 """Publishes the skills of a git repository, local or remote, as they are at HEAD.
 
-Skills are read from files (`skill_folder`), because their manifests have sizes and digests of files. So the files of
-skills at HEAD are written to a temporary folder of this process. When HEAD changes, the files that differ are written
-again, each atomically. Only regular files with plain names in folders with a SKILL.md are written, never links or
-submodules. If the repository itself is a skill, its files are written to a folder with the name of the repository, and
-have the same URIs as those of a skill in such a folder.
+`skill_folder` reads skills from files on the disk. So the files of skills at HEAD are written to a temporary folder of
+this process. When HEAD changes, the files that differ are written again, each atomically. Only regular files with plain
+names in folders with a SKILL.md are written, never links or submodules. If the repository has a SKILL.md at its top,
+its files are written to a folder with the name of the repository, so their URIs contain that name.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ _UNKNOWN = _File("", -1)
 
 
 class GitSkills(Skills):
-    """The source that `skills()` returns for a git repository."""
+    """The source that `skill_folder.skills()` returns for a git repository."""
 
     noun = "repository"
 
@@ -226,7 +225,7 @@ class GitSkills(Skills):
         tops = {path.removesuffix(SKILL_FILE) for path in files if path.rpartition("/")[2] == SKILL_FILE}
         too_large: set[str] = set()
         prefix = f"{self.repository.label}/" if "" in tops else ""
-        published: dict[str, _File] = {}
+        chosen: dict[str, _File] = {}
         total = 0
         for path, file in files.items():
             skills_with_file = [
@@ -235,22 +234,22 @@ class GitSkills(Skills):
             if not skills_with_file:
                 continue
             if file.size > MAX_BYTES:
-                # Hidden files belong to their skills only if they are published.
+                # A hidden file matters only if hidden files are published.
                 if self._choice.hidden or (not path.startswith(".") and "/." not in path):
                     too_large.update(skills_with_file)
                 continue
             total += file.size
-            if len(published) >= MAX_FILES or total > MAX_TOTAL_BYTES:
+            if len(chosen) >= MAX_FILES or total > MAX_TOTAL_BYTES:
                 self._log_once(
                     f"Only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of the skills in {self.location} are "
                     "published"
                 )
                 break
-            published[prefix + path] = file
-        for top in too_large:  # without their SKILL.md, the other files are not published
-            published.pop(prefix + top + SKILL_FILE, None)
+            chosen[prefix + path] = file
+        for top in too_large:  # without its SKILL.md, a skill is not published, although its other files are written
+            chosen.pop(prefix + top + SKILL_FILE, None)
             self._report(tuple(top.split("/")[:-1]), f"its files have more than {MAX_BYTES >> 20} MiB")
-        return published
+        return chosen
 
     def _write(self, contents: list[tuple[str, bytes]]) -> None:
         """Write files, each atomically. Only this process writes below the folder, and it writes no links."""
@@ -263,7 +262,7 @@ class GitSkills(Skills):
                     folder.mkdir(mode=0o700)
             if target.is_dir():
                 shutil.rmtree(target)
-            staged = Path(self._temporary.name) / "staged"
+            staged = self._folder.with_name(f"{self._folder.name}.staged")
             staged.write_bytes(data)
             os.replace(staged, target)
 
@@ -281,7 +280,7 @@ class GitSkills(Skills):
                     break
                 parent.rmdir()
 
-    # Methods of the source, which wait for the first clone
+    # Methods of the source. All but `describe` wait until the skills are written for the first time.
 
     def _wait_until_ready(self) -> None:
         """Wait some seconds until the skills are written for the first time.
@@ -304,7 +303,7 @@ class GitSkills(Skills):
         )
 
     def describe(self) -> str:
-        """Describe how many files are published, and how recent they are."""
+        """Describe how many files are published and, for a clone, how recent it is."""
         facts = [] if self.mirror is None else [self.mirror.describe()]
         if self._ready.is_set():
             facts.insert(0, str(self._count()))

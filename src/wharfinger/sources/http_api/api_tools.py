@@ -1,8 +1,8 @@
 """Operations as tools: those that the operator allowed by name.
 
-The arguments become a request, and its answer becomes the result. The arguments are the parameters by name, and `body`.
-They are checked by the schemas of the document. An answer of text is cut to the default size of a
-tool's answer. An answer of JSON that was not cut is also structured content.
+The arguments become a request, and the API's response becomes the result. The arguments are the parameters by name, and
+`body`. They are checked against the schemas of the document. A response of text is cut to the default size of a
+resource tool's result (`Budget`). A response of JSON that was not cut is also structured content.
 """
 
 from __future__ import annotations
@@ -75,10 +75,9 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
         if operation is None:
             matches = get_close_matches(name, list(by_id)[:5_000], 3, 0.5)
             others = matches or [each.id for each in document.operations if each.method != "GET"][:10]
-            raise UnusableOperation(
-                f"There is no operation {printable(name, 100)!r}. "
-                f"{'Did you mean' if matches else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
-            )
+            listed = ", ".join(printable(each, 100) for each in others)
+            hint = f" Did you mean {listed}?" if matches else f" There are {listed}." if others else ""
+            raise UnusableOperation(f"There is no operation {printable(name, 100)!r}.{hint}")
         if operation.body is not None and not operation.body.can_be_sent:
             raise UnusableOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
         operations[_tool_name(operation, operations)] = operation
@@ -296,7 +295,7 @@ def _form(value: Any) -> list[tuple[str, str]]:
 
 
 def _short(text: str) -> str:
-    """Cut a description to the limit before its last line, which is kept."""
+    """Cut a description to the limit. Its last line, which names the operation, is kept."""
     lines = [printable(line, MAX_TOOL_DESCRIPTION_CHARACTERS) for line in text.splitlines()]
     full_text = "\n".join(lines)
     if len(full_text) <= MAX_TOOL_DESCRIPTION_CHARACTERS:

@@ -41,10 +41,10 @@ MAX_GZIP_MEMBERS = 10_000
 MAX_FILES = 1_000
 """Maximum number of files of one log that are read, newest first: the live file and its rotated ones."""
 MAX_LISTINGS = 50
-"""Maximum number of listings of a directory until two agree: files may be renamed in between."""
+"""Maximum number of further listings of a directory until two agree: files may be renamed in between."""
 LISTING_PAUSE_SECONDS = 0.002
 MAX_TRIES = 16
-"""Maximum number of attempts to read files that are being renamed, within about half a second."""
+"""Maximum number of attempts to read files that are being renamed, with pauses of about half a second in all."""
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or
 # (log4j and others, by date only) `app-2026-11-20.log`.
@@ -308,8 +308,10 @@ def _age(name: str, other: str) -> tuple[int, int, str] | None:
         return (1, 0, "")
     if mark.isdecimal() and len(mark) < 8:
         return (2, int(mark), "")
-    return (3, 0, mark.translate(_BACKWARDS) + "~")
+    padded = re.sub(r"\d+", lambda number: number[0].zfill(8), mark)
+    return (3, 0, padded.translate(_BACKWARDS) + "~")
 
 
-# Dates are sorted by their digits, the latest first. 2026-11-20_10 comes before 2026-11-20.
+# Dates are sorted by their digits, the latest first. 2026-11-20.10 comes before 2026-11-20.9, which comes before
+# 2026-11-20. Numbers are padded for this.
 _BACKWARDS = str.maketrans("0123456789", "9876543210")

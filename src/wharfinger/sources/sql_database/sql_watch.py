@@ -2,9 +2,9 @@
 
 A database has a token that is cheap to read and changes with every write (SQLite's `data_version`, PostgreSQL's
 snapshot). One thread reads the token several times a second. If it has changed, another thread (`sources.polling`)
-reads the watched URIs and compares their versions. That thread also reads the token itself every few seconds. While the
-database cannot be reached, each read of the token also wakes that thread, so that watchers are soon notified when the
-database is back.
+reads the watched URIs and compares their versions. This polling thread also reads the token itself every few seconds.
+While the database cannot be reached, each read of the token also wakes the polling thread, so that watchers are soon
+notified when the database is back.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ SLEEP_RATIO = 4
 JOIN_SECONDS = 2.0
 """Longest time that `close` waits for the thread that reads the token."""
 LOOK_SECONDS = 5.0
-"""Longest time between two rounds of comparing. Each round reads the token again."""
+"""Seconds between the beginnings of two rounds of the polling thread, if nothing wakes it earlier (`Polling`)."""
 
 
 class SqlWatch:
-    """The watchers of one database. `version(uri)` returns the version of a URI, or of the list if it is None."""
+    """The watchers of one database.
+
+    `version(uri)` returns the version of a resource, or that of the list of resources if `uri` is None.
+    """
 
     def __init__(self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str]) -> None:
         self._name = name
@@ -52,7 +55,7 @@ class SqlWatch:
         self._polling.record(uri, version)
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Call `changed` after each change of this URI, or of the list if it is None."""
+        """Call `changed` after each change of a resource, or of the list of resources if `uri` is None."""
         with self._lock:
             first = not self._watched
             self._watched.add(uri)
@@ -65,7 +68,7 @@ class SqlWatch:
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
-        """Stop watching a URI, or the list if `uri` is None."""
+        """Stop watching a resource, or the list of resources if `uri` is None."""
         self._polling.unwatch(uri)
         with self._lock:
             self._watched.discard(uri)

@@ -8,11 +8,11 @@ the HTTP call, so that a client that lost its connection can reconnect and get t
                      or is refused.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
-                     first; then `done` is set to None, and the answer is the last event of a stream.
+                     first; then its future `done` has the result None, and the answer is the last event of a stream.
     HttpCall         the ASGI call, which waits in `_wait` while the session works. It ends when there is an answer. A
-                     stream ends when its client disconnects, or when the session cancels its call
-                     (`CancelReason.STREAM_ENDED`). A GET also ends when its token expires. The GET of the session's own
-                     stream also ends when the server stops.
+                     call that sends events ends when its client disconnects (the session keeps the stream, for a
+                     client that reconnects), or when the session cancels it (`CancelReason.STREAM_ENDED`). A GET also
+                     ends when its token expires. The GET of the session's own stream also ends when the server stops.
 
 The running requests of all sessions are bounded (`requests`), because one that asks for input may wait for long.
 """
@@ -72,7 +72,10 @@ class HttpSessions:
         self.draining = False
         self._table: dict[tuple[str, bytes], HttpSession] = {}
         self._fair: FairTable[HttpSession] = FairTable()
-        """The same sessions, by owner, to choose which one ends if the table is full."""
+        """The same sessions by owner (the principal, or the client's network if there is none).
+
+        It chooses which session ends if the table is full.
+        """
         self.requests = Shares()
         """The number of requests that run, by the owners of their sessions."""
 
@@ -236,7 +239,10 @@ class HttpSessions:
     def _check_unread(
         self, post: PostChannel, request: Request, data: bytes | ChunkedMessage
     ) -> tuple[bytes | ChunkedMessage, int]:
-        """Count a large answer for the connection that sends it. Returns it, or an error if there is no room."""
+        """Count the bytes of a large answer as unread until its connection has sent them.
+
+        Returns the answer and 200, or an error and its status if too much is unread.
+        """
         call = post.call if post.stream is None else post.stream.reader
         if call is not None:
             try:
