@@ -36,7 +36,7 @@ from wharfinger.errors import WharfingerError  # noqa: E402
 from wharfinger.protocol.uri.template import UriTemplate  # noqa: E402
 from wharfinger.sources.http_api.api_document import parse_document  # noqa: E402
 from wharfinger.sources.http_api.api_operations import ApiDocument, read_document  # noqa: E402
-from wharfinger.sources.http_api.api_tools import UnknownOperation, allowed_operations  # noqa: E402
+from wharfinger.sources.http_api.api_tools import UnusableOperation, allowed_operations  # noqa: E402
 
 CHARACTERS_PER_TOKEN = 4
 FOLDER = HOME / "openapi"
@@ -133,7 +133,7 @@ def _is_allowed(document: ApiDocument, operation: str) -> bool:
     """Return whether an operation can be a tool: its body is of a type that tools can send."""
     try:
         allowed_operations(document, [operation])
-    except UnknownOperation:
+    except UnusableOperation:
         return False
     return True
 
