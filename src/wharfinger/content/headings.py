@@ -79,7 +79,7 @@ _MARKS = re.compile(r"[`*]+|(?<!\w)_+|_+(?!\w)")
 
 
 def _markdown(text: str) -> str:
-    """Return the description or title in the front matter or, if there is none, the first heading."""
+    """Return the description or title from the front matter, or else the first heading."""
     lines = iter(_lines(text))
     before = ""
     fenced = False

@@ -134,7 +134,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     headers: Mapping[bytes, bytes] | None = None
     """HTTP headers, names in lower case; None for other transports."""
     peer: str = ""
-    """The network address of the client, or empty. Anonymous callers are told apart by it, for their limits."""
+    """The network address of the client, or empty. Limits count anonymous callers by address."""
     ttl_ms: int = 0
     """How long the result may be cached; set by the handler, sent in revisions that have caching hints."""
     cache_scope: str = "private"
@@ -346,7 +346,7 @@ def take_hints(request: Request, result: CacheableT) -> CacheableT:
 def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes | ChunkedMessage:
     """Encode one JSON-RPC response. The members that the revision adds come before those of `result`.
 
-    A large result becomes a `ChunkedMessage`, so that it is not copied once more to be joined with the other members.
+    A large result becomes a `ChunkedMessage`, which avoids another copy of its body.
 
     Raises:
         UnicodeEncodeError, TypeError, ValueError: the result cannot be encoded as JSON in UTF-8.

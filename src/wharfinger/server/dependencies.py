@@ -219,7 +219,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
     """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: as for `plan`; also if a function needs the dependency that it replaces, directly or through others.
+        TypeError: see `plan`. A function may also not need the dependency that it replaces, directly or indirectly.
     """
 
     def __init__(self) -> None:

@@ -403,7 +403,7 @@ class _Narrowing:
         return ""
 
     def _replacement(self, keyword: str, value: Any, schema: Schema) -> tuple[str, Any] | None:
-        """Return the keyword and value to use instead, such as `anyOf` for `oneOf`; None if there is none.
+        """Return the keyword and value that replace these, such as `anyOf` for `oneOf`, or None.
 
         A replacement allows at least what the original allows.
         """

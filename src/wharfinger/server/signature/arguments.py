@@ -66,7 +66,7 @@ class Parameter(NamedTuple):
     arms: tuple[Any, ...]
     """The members of a union that JSON types do not distinguish; the first that fits is used. Empty for other types."""
     header: str = ""
-    """The name of the HTTP header that repeats the argument, without `Mcp-Param-`; an empty string if there is none."""
+    """The name of the HTTP header for this argument, without its prefix `Mcp-Param-`, or an empty string."""
     default_factory: Callable[[], Any] | None = None
     """Returns the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 

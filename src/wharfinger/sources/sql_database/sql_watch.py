@@ -33,7 +33,7 @@ LOOK_SECONDS = 5.0
 class SqlWatch:
     """The watchers of one database.
 
-    `version(uri)` returns the version of a resource, or that of the list of resources if `uri` is None.
+    `version(uri)` returns the version of a resource. `version(None)` returns the version of the list of resources.
     """
 
     def __init__(self, name: str, engine: DatabaseEngine, version: Callable[[str | None], str]) -> None:

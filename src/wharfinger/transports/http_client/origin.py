@@ -269,9 +269,9 @@ def _tls_reason(error: Any) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """Return what an error message says after the status of a refusal, beginning with a colon, or a period if nothing.
+    """Return the end of an error message about a refusal, such as `: no such session`, or a period for an empty body.
 
-    It is the message of the JSON-RPC error in the body, or else the body's beginning; of HTML, only that it is that.
+    It quotes the message of a JSON-RPC error, or else the beginning of the body. A web page is not quoted.
     """
     text = body[:200].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
