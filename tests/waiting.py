@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -69,6 +70,21 @@ async def wait_until_async(
         if not timeout.expired():
             raise
     raise AssertionError(f"not within {seconds:g} s: {expected} {details()}".rstrip())
+
+
+def connect_when_listening(path: Path, output: Callable[[], object] = str) -> socket.socket:
+    """Connect to the Unix socket of a server that is starting; its file appears before the server listens."""
+
+    def connect() -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(str(path))
+        except OSError:
+            client.close()
+            raise
+        return client
+
+    return wait_until(connect, f"a connection to {path}", ignore=OSError, details=output)
 
 
 def wait_until_listening(process: subprocess.Popen[Any], port: int, output: Callable[[], object] = str) -> None:

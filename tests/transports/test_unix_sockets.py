@@ -139,6 +139,35 @@ def test_a_path_in_use_or_without_a_folder_is_reported(path: Path) -> None:
     run(test())
 
 
+def test_a_server_that_is_starting_keeps_its_path_and_accepts_early_clients(path: Path) -> None:
+    """Regression: a second server took the socket for abandoned, and removed it."""
+
+    async def test() -> None:
+        starting, may_start = asyncio.Event(), asyncio.Event()
+
+        @asynccontextmanager
+        async def lifespan(_: Server) -> AsyncIterator[None]:
+            starting.set()
+            await may_start.wait()
+            yield
+
+        first = UnixServer(Server("first", lifespan=lifespan), path)
+        start = asyncio.create_task(first.start())
+        await starting.wait()
+        with pytest.raises(AddressInUse, match=r"listens on .* already"):
+            await UnixServer(make_server(), path).start()
+        early = UnixLink(path, LIMITS)
+        await early.open()
+        may_start.set()
+        await start
+        await early.close()
+        async with Client(f"unix:{path}") as client:
+            assert client.server_info.name == "first"
+        await first.close()
+
+    run(test())
+
+
 def test_a_socket_without_a_server_is_reported(path: Path) -> None:
     async def expect_failure(message: str) -> None:
         with pytest.raises(ConnectionFailed, match=message):

@@ -24,7 +24,7 @@ from tests.security.server_processes import (
 )
 from tests.transports.http_support import BIG, INITIALIZE, SampleService, ServerThread, find_app
 from tests.transports.test_http_shares import connect_from
-from tests.waiting import wait_until
+from tests.waiting import connect_when_listening, wait_until
 from wharfinger.protocol.limits import Limits
 
 SIZE = 5 * MIB
@@ -129,9 +129,8 @@ class UnixClient:
     """A connection to a server on a Unix socket."""
 
     def __init__(self, path: Path) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket = connect_when_listening(path)
         self.socket.settimeout(60)
-        self.socket.connect(str(path))
 
     def send(self, message: Any) -> None:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
@@ -148,7 +147,6 @@ def test_unread_answers_of_a_unix_socket_are_bounded_in_total() -> None:
         path = Path(folder, "s")
         options = ("run", FIXTURE, "--unix", str(path), "--limit", f"unread_total={32 * MIB}")
         with ServerProcess(*options, stdin=subprocess.DEVNULL) as server:
-            wait_until(path.exists, "the server makes its socket", details=lambda: server.errors)
             clients = [UnixClient(path) for _ in range(20)]
             large = stateless_request(1, "tools/call", {"name": "large", "arguments": {"size": SIZE}})
             clients[0].send(large)

@@ -91,7 +91,7 @@ class UnixServer:
         Raises:
             AddressInUse, CannotListen: as for `serve_unix`; the service is not started then.
         """
-        listener = _bind(self.path, self._mode)
+        listener = _listen(self.path, self._mode)
         status = os.stat(self.path)
         self._socket_identity = (status.st_dev, status.st_ino)
         try:
@@ -176,10 +176,11 @@ class _RefusedConnection(asyncio.Protocol):
         transport.close()
 
 
-def _bind(path: str, mode: int) -> socket.socket:
-    """Return a socket that is bound to `path`; a socket that no server listens on is replaced.
+def _listen(path: str, mode: int) -> socket.socket:
+    """Return a socket that listens at `path`; a socket that no server listens on is replaced.
 
-    The mode is set by the umask, so that no other user can open the socket in between.
+    It listens at once, before the service starts: until then another server would take it for abandoned. Clients that
+    connect early wait. The mode is set by the umask, so that no other user can open the socket in between.
 
     Raises:
         AddressInUse, CannotListen: as for `serve_unix`.
@@ -192,6 +193,7 @@ def _bind(path: str, mode: int) -> socket.socket:
     before = os.umask(0o777 & ~mode)
     try:
         listener.bind(path)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise CannotListen(f"Cannot listen on {path}: {error.strerror or error}.") from None

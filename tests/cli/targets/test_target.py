@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ENVIRONMENT, RunCli
-from tests.waiting import wait_until
+from tests.waiting import connect_when_listening
 
 
 @pytest.mark.parametrize("folder", ["charts", "."])
@@ -38,7 +38,7 @@ def test_a_server_on_a_unix_socket_is_a_target(run_cli: RunCli, tmp_path: Path) 
     script = "from wharfinger import Server\nimport sys\nServer('quay').run(unix=sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", script, str(socket_path)], env=ENVIRONMENT)
     try:
-        wait_until(socket_path.exists, "the server makes its socket")
+        connect_when_listening(socket_path).close()
         found = json.loads(run_cli("inspect", "--json", "--no-probe", f"unix:{socket_path}")[1])
         assert (found["transport"], found["server"]["name"]) == ("unix socket", "quay")
         assert run_cli("ls", "--tree", str(socket_path)) == (0, "quay 0\n", "")

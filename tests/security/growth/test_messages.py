@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.security.server_processes import (
     notification,
 )
 from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient
-from tests.waiting import wait_until
+from tests.waiting import connect_when_listening
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PATIENCE_SECONDS = 40.0
@@ -35,10 +34,8 @@ class UnixProcess(ServerProcess):
 
     def __init__(self, path: Path) -> None:
         super().__init__("run", SERVER, "--unix", str(path))
-        wait_until(path.exists, "the server makes its socket", details=lambda: self.errors)
-        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket = connect_when_listening(path, lambda: self.errors)
         self.socket.settimeout(PATIENCE_SECONDS)
-        self.socket.connect(str(path))
         self.lines = self.socket.makefile("rb")
 
     def write(self, data: bytes) -> None:
