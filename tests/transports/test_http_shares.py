@@ -205,13 +205,14 @@ def test_calls_in_sessions_are_shared_between_owners() -> None:
         connect_from(http.port) as other,
     ):
         session, other_session = client.initialize(), other.initialize()
+        initialized = client.call_in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-03-26"})
         batch = [{"jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": {"uri": "test://wait"}}]
         pending_clients = [http.connect() for _ in range(2)]
         for id, caller in enumerate(pending_clients, 7):
             caller.send_in_session(session, "resources/read", {"uri": "test://wait"}, id)
             assert http.service.arrived.acquire(timeout=40)
         assert client.read_in_session(session, "a", id=9).status == 503
-        client.post(batch, mcp_session_id=session)
+        client.post(batch, mcp_session_id=initialized.headers["mcp-session-id"])
         assert client.reply().status == 503
         assert other.read_in_session(other_session, "a").text == "test://a"
         http.open_gates()

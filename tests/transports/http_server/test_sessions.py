@@ -15,6 +15,7 @@ from tests.transports.http_support import (
     HANDSHAKE,
     INITIALIZE,
     RawClient,
+    Reply,
     SampleService,
     ServerThread,
     find_app,
@@ -364,6 +365,92 @@ def test_requests_of_all_sessions_are_bounded_including_those_of_disconnected_cl
         assert client.fetch("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
         assert server.service.ended.acquire(timeout=40)
         assert client.read_in_session(second, "a").text == "test://a"  # the cancelled request no longer counts
+
+
+class SlowInitialize(SampleService):
+    """A service whose `initialize` waits for its gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        initialize = self.handlers["initialize"]
+
+        async def wait(request: Request) -> Any:
+            gate = asyncio.Event()
+            self.gates.append(gate)
+            self.arrived.release()
+            await gate.wait()
+            return await initialize(request)
+
+        self.handlers["initialize"] = wait
+
+
+def open_batch_session(client: RawClient) -> str:
+    """Open a session of the only revision with batches."""
+    reply = client.call_in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-03-26"})
+    return reply.headers["mcp-session-id"]
+
+
+def post_batch(client: RawClient, session: str, *messages: dict[str, Any]) -> Reply:
+    client.post([{"jsonrpc": "2.0", **message} for message in messages], mcp_session_id=session)
+    return client.reply()
+
+
+@pytest.mark.parametrize(("pings", "status"), [(2, 200), (3, 503)])
+def test_each_request_of_a_batch_counts_as_one_that_runs(pings: int, status: int) -> None:
+    with ServerThread(limits=HttpLimits(session_requests=2)) as server, server.connect() as client:
+        session = open_batch_session(client)
+        messages = [{"id": number, "method": "ping"} for number in range(pings)]
+        assert post_batch(client, session, *messages).status == status
+        assert post_batch(client, session, *messages[:2]).status == 200  # the ids of refused requests are free
+
+
+@pytest.mark.parametrize("pings", [0, 1])
+def test_responses_in_a_batch_are_accepted_while_requests_are_refused_because_too_many_run(pings: int) -> None:
+    """Regression: the batch was refused, so that the request that waited for the response could not end."""
+    with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.connect() as client:
+        session = open_batch_session(client)
+        with server.connect() as asking:
+            asking.send_in_session(session, "resources/read", {"uri": "test://ask"}, "r", mcp_protocol_version=None)
+            _, headers = asking.head()
+            assert headers["content-type"].startswith("text/event-stream")
+            question = asking.event()
+            response = {"id": question["id"], "result": {"roots": []}}
+            refused = [{"id": "p", "method": "ping"}] * pings
+            assert post_batch(client, session, *refused, response).status == (503 if pings else 202)
+            assert asking.event()["id"] == "r"
+
+
+def test_sessions_that_open_at_once_are_bounded() -> None:
+    """Regression: each found room, since none was in the table before its `initialize` was answered."""
+    service = SlowInitialize()
+    with ServerThread(service, limits=HttpLimits(sessions=2)) as server:
+        clients = [server.connect() for _ in range(3)]
+        for client in clients:
+            client.send_in_session("", "initialize", INITIALIZE, 0)
+            assert service.arrived.acquire(timeout=40)
+        server.open_gates()
+        assert [client.reply().status for client in clients] == [200] * 3
+        assert server.call(lambda: len(find_app(server).sessions)) == 2
+        for client in clients:
+            client.close()
+
+
+def test_a_session_is_refused_if_busy_ones_have_opened_since_its_initialize_began() -> None:
+    service = SlowInitialize()
+    with ServerThread(service, limits=HttpLimits(sessions=1)) as server:
+        busy, late = clients = [server.connect() for _ in range(2)]
+        for client in clients:
+            client.send_in_session("", "initialize", INITIALIZE, 0)
+            assert service.arrived.acquire(timeout=40)
+        server.call(service.gates.pop(0).set)
+        session = busy.reply().headers["mcp-session-id"]
+        with server.connect() as stream:
+            stream.open_stream(session)
+            server.open_gates()
+            assert late.reply().status == 503
+            assert busy.call_in_session(session, "ping").status == 200
+        for client in clients:
+            client.close()
 
 
 def test_a_session_belongs_to_its_principal() -> None:

@@ -130,9 +130,10 @@ class _SseSession(StreamServer):
         """
         event = self.peer.receive(body)
         events = event.events if isinstance(event, Batch) else [event]
+        requests = [each for each in events if isinstance(each, Request)]
         try:
-            if any(isinstance(each, Request) for each in events):
-                self.check_room()
+            if requests:
+                self.check_room(len(requests))
         except Overloaded as error:
             for each in events:
                 if isinstance(each, Request):
@@ -145,11 +146,11 @@ class _SseSession(StreamServer):
         elif event is not None:
             self.dispatch(event)
 
-    def check_room(self) -> None:
-        """Raise Overloaded if no further request may run."""
+    def check_room(self, count: int = 1) -> None:
+        """Raise Overloaded if no further `count` requests may run."""
         if self.draining:
             raise Overloaded("The server is stopping.")
-        if not self.requests.has_room(self.call.owner, self.call.calls.limits.session_requests):
+        if not self.requests.has_room(self.call.owner, self.call.calls.limits.session_requests, count):
             raise Overloaded("Too many requests are in flight: try again later.")
 
     def begin(self, request: Request, batch: Batch | None = None) -> None:

@@ -120,13 +120,23 @@ class HttpSessions:
         """
         session = self._find(headers, principal)
         check_session_version(headers)
-        self._check_room(session)
         batch = session.peer.take_batch(body)
         if batch is None:
             return False
         if isinstance(batch, Reply):
             await send_json(call.reply, batch.status, batch.data)
             return True
+        requests = [event for event in batch.events if isinstance(event, Request)]
+        try:
+            if requests:
+                self._check_room(session, len(requests))
+        except Overloaded as error:  # only its requests are refused: one that runs may wait for a response in it
+            for event in batch.events:
+                if isinstance(event, Request):
+                    session.peer.fail(event, error)
+                else:
+                    self._dispatch(session, event)
+            raise
         post = PostChannel(session, call, batch)
         for event in batch.events:
             if isinstance(event, Request):
@@ -141,11 +151,11 @@ class HttpSessions:
             await send_empty(call.reply, 202)
         return True
 
-    def _check_room(self, session: HttpSession) -> None:
-        """Raise Overloaded if no further request may run."""
+    def _check_room(self, session: HttpSession, count: int = 1) -> None:
+        """Raise Overloaded if no further `count` requests may run."""
         if self.draining:
             raise Overloaded("The server is stopping.")
-        if not self.requests.has_room(session.owner, self.limits.session_requests):
+        if not self.requests.has_room(session.owner, self.limits.session_requests, count):
             raise Overloaded("Too many requests are in flight: try again later.")
 
     def _begin(self, post: PostChannel, request: Request, headers: dict[bytes, bytes]) -> None:
@@ -171,6 +181,11 @@ class HttpSessions:
             return
         data, status, is_result, headers = answer
         if opening and is_result:
+            try:
+                self._make_room(session.owner)  # again: others have opened since this `initialize` began
+            except Overloaded:
+                self._end(session)
+                raise
             self._table[session.key] = session
             self._fair.add(session.owner, session)
             self.calls.keep_time()
@@ -292,8 +307,8 @@ class HttpSessions:
         calls.admit_stream(call)
         call.in_session = stream is not session.own_stream
         call.stream = EventStream(send, self.service.limits.backlog, calls.now, calls.flushes)
-        call.stream.open()
         try:
+            call.stream.open()
             stream.resume(call, after, calls.now)
             if stream.over:
                 call.over = True  # so that nothing cancels it while the kept events are sent
@@ -315,12 +330,16 @@ class HttpSessions:
     def _open(self, call: HttpCall, principal: Principal) -> HttpSession:
         if self.draining:
             raise Overloaded("The server is stopping.")
+        self._make_room(call.owner)
+        return HttpSession(self.service, principal, call.owner, self.calls, self.replay_buffers)
+
+    def _make_room(self, owner: str) -> None:
+        """End sessions until the table has room for one of `owner`. Raise Overloaded if none may be ended."""
         while len(self._table) >= self.limits.sessions:
-            victim = self._fair.find_victim(call.owner, lambda session: session.busy)
+            victim = self._fair.find_victim(owner, lambda session: session.busy)
             if victim is None:
                 raise Overloaded("Too many sessions are open: try again later.")
             self._end(victim)
-        return HttpSession(self.service, principal, call.owner, self.calls, self.replay_buffers)
 
     def _find(self, headers: dict[bytes, bytes], principal: Principal) -> HttpSession:
         key = (principal.key, headers[SESSION])
