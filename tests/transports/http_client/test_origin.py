@@ -27,6 +27,7 @@ from tests.transports.client_servers import (
 )
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
 from wharfinger.transports.http_client.http_link import HttpLink
+from wharfinger.transports.http_client.origin import MAX_EXCERPT_CHARACTERS, excerpt
 
 
 class TokenList:
@@ -78,6 +79,36 @@ def test_a_request_is_refused_after_three_rejected_tokens() -> None:
         assert len(tokens.reported) == 3
 
     run(test())
+
+
+def test_a_refusal_that_arrives_in_parts_is_reported_whole() -> None:
+    async def refuse(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nwho ")
+        for _ in range(50):  # turns in which the client reads the first part
+            await asyncio.sleep(0)
+        writer.write(b"are you")
+
+    async def test() -> None:
+        async with open_link(refuse) as link:
+            with pytest.raises(NotAuthorized, match="401 Unauthorized: who are you"):
+                await send_request(link)
+
+    run(test())
+
+
+@pytest.mark.parametrize("form", ["{}", '{{"error":{{"code":1,"message":"{}"}}}}'])
+def test_a_token_at_the_cut_of_an_excerpt_is_hidden(form: str) -> None:
+    """Regression: the text was cut first, and a token that is cut has no known form."""
+    token = "ghp_" + "aB3" * 12
+    for before in range(MAX_EXCERPT_CHARACTERS - len(token), MAX_EXCERPT_CHARACTERS):
+        text = excerpt(form.format("x" * (before - 1) + " " + token + " end").encode())
+        assert len(text) <= len(": ") + MAX_EXCERPT_CHARACTERS
+        assert "ghp" not in text
+
+
+@pytest.mark.parametrize(("length", "shown"), [(200, 200), (201, 200)])
+def test_an_excerpt_is_cut_between_characters(length: int, shown: int) -> None:
+    assert excerpt(("é" * length).encode()) == ": " + "é" * shown
 
 
 def test_a_failed_sign_in_raises_the_error_of_the_server() -> None:

@@ -48,6 +48,10 @@ READ_BUFFER_BYTES = 512 * 1024
 """How much of a response may wait to be used: aiohttp stops reading from the connection at twice as much."""
 MAX_REFUSAL_BYTES = 64 * 1024
 """The maximum number of bytes of a refusal's body that are read."""
+MAX_EXCERPT_CHARACTERS = 200
+"""The maximum number of characters that an error message quotes of a refusal."""
+MAX_REDACTED_CHARACTERS = 4_000
+"""The maximum number of characters of a refusal in which tokens are looked for."""
 FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
 
 
@@ -151,7 +155,9 @@ class Origin:
             status = response.status
             if status not in (301, 302, 307, 308):
                 if url is not target_url and target_url is self.url and status < 400:
-                    self.url = url  # later requests are sent there at once
+                    # Later requests of this connection are sent there at once, although a 307 is temporary: Starlette
+                    # answers it to each request without the slash at the end.
+                    self.url = url
                 return response
             location = response.headers.get("Location", "")
             response.close()
@@ -217,7 +223,8 @@ class Origin:
         """Return a refusal as text for an error message: the status, and an excerpt of the body."""
         body = b""
         with suppress(self.http.ClientError, OSError):
-            body = await response.content.read(MAX_REFUSAL_BYTES)
+            while part := await response.content.read(MAX_REFUSAL_BYTES - len(body)):
+                body += part
         return f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
 
     def translate(self, error: BaseException) -> WharfingerError:
@@ -273,15 +280,16 @@ def excerpt(body: bytes) -> str:
 
     It quotes the message of a JSON-RPC error, or else the beginning of the body. A web page is not quoted.
     """
-    text = body[:200].decode("utf-8", "replace").strip()
+    text = body[:MAX_REDACTED_CHARACTERS].decode("utf-8", "replace").strip()
     if body[:1] == b"{":
         with suppress(ValueError, RecursionError):  # not JSON, or not UTF-8
             message = msgspec.json.decode(body, type=_Refusal)
             error = read_error(Message(error=message.error))
-            text = error.message[:200]
+            text = error.message[:MAX_REDACTED_CHARACTERS]
     elif text.startswith("<"):
         return ": a web page."
-    return f": {redacted_text(' '.join(text.split()))}" if text else "."
+    # The cut follows the redaction, which does not recognise a token that is cut.
+    return f": {redacted_text(' '.join(text.split()))[:MAX_EXCERPT_CHARACTERS]}" if text else "."
 
 
 class _Refusal(msgspec.Struct):

@@ -26,7 +26,7 @@ from wharfinger.protocol.jsonrpc import Id
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.sse import Event, EventDecoder, EventTooLarge
 from wharfinger.transports.background import BackgroundTasks
-from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type, excerpt
+from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type
 from wharfinger.transports.stream_client import StreamLink, show_bytes
 from wharfinger.transports.timeouts import PausableTimeout
 
@@ -200,9 +200,7 @@ class SseLink(StreamLink):
                     if response.status in (401, 403):
                         raise NotAuthorized(await origin.refusal(response))
                     if response.status >= 400:
-                        body = await response.content.read(1024)
-                        reason = f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
-                        raise ConnectionFailed(reason)
+                        raise ConnectionFailed(await origin.refusal(response))
                 finally:
                     response.release()
         except TimeoutError:
