@@ -18,10 +18,12 @@ from wharfinger.sources import openapi
 from wharfinger.sources.http_api.api_operations import read_document
 from wharfinger.sources.http_api.api_tools import (
     MAX_TOOL_DESCRIPTION_CHARACTERS,
+    MAX_TOOL_NAME_CHARACTERS,
     UnusableOperation,
     allowed_operations,
     result_of,
 )
+from wharfinger.sources.http_api.api_uris import ApiUris
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 
 TEXT = {"schema": {"type": "string"}}
@@ -168,6 +170,41 @@ def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
         assert list(allowed_operations(found, [name])) == ["orders_place_order"]
     with pytest.raises(UnusableOperation, match="There is no operation 'place'"):
         allowed_operations(found, ["place"])
+
+
+def test_an_operation_that_is_allowed_twice_is_one_tool() -> None:
+    root = document("/orders", "post", operationId="place")
+    assert list(allowed_operations(read_document(root, "it"), ["place", "POST /orders"])) == ["place"]
+
+
+def test_tool_names_that_are_equal_after_the_cut_are_numbered_within_the_limit() -> None:
+    ids = ["a" * MAX_TOOL_NAME_CHARACTERS + str(number) for number in range(101)]
+    root = document("/0", "post")
+    root["paths"] = {
+        f"/{number}": {"post": {"operationId": id, "responses": {"200": {"description": ""}}}}
+        for number, id in enumerate(ids)
+    }
+    names = list(allowed_operations(read_document(root, "it"), ids))
+    assert (names[0], names[1], names[-1]) == ("a" * 64, "a" * 62 + "_2", "a" * 60 + "_101")
+    assert max(map(len, names)) == MAX_TOOL_NAME_CHARACTERS
+
+
+def test_arguments_whose_names_are_equal_after_the_cut_are_all_sent() -> None:
+    name = "n" * MAX_TOOL_NAME_CHARACTERS
+    parameters = [parameter(name + end, "query") for end in ("a", "b", "c")]
+    arguments = {name: "1", "query_" + name[:-6]: "2", "query_" + name[:-8] + "_2": "3"}
+    seen = request_of_call(document("/a", "get", parameters=parameters), arguments)
+    assert seen["query"] == f"{name}a=1&{name}b=2&{name}c=3"
+
+
+def test_a_path_parameter_may_have_the_name_of_a_credential_in_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it was no argument of the tool, so that each call failed with a KeyError."""
+    monkeypatch.setenv("QUAY_KEY", "secret")
+    root = document("/a/{key}", "get", parameters=[parameter("key", "path")], security=[{"key": []}])
+    root["components"] = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "key"}}}
+    assert request_of_call(root, {"key": "7"})["path"] == "/a/7"
+    uris = ApiUris("quay", frozenset({"key"}))
+    assert uris.plain(read_document(root, "it").operations[0]) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ resource tool's result (`Budget`). A response of JSON that was not cut is also s
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -34,7 +34,7 @@ from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_pa
 __all__ = ["ApiRequest", "ApiTool", "UnusableOperation", "allowed_operations", "make_tool", "result_of"]
 
 MAX_TOOL_NAME_CHARACTERS = 64
-"""Length of the longest tool name that the APIs of models accept."""
+"""Length of the longest name of a tool or an argument that the APIs of models accept."""
 MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
 
@@ -80,7 +80,9 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
             raise UnusableOperation(f"There is no operation {printable(name, 100)!r}.{hint}")
         if operation.body is not None and not operation.body.can_be_sent:
             raise UnusableOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
-        operations[_tool_name(operation, operations)] = operation
+        if all(each is not operation for each in operations.values()):
+            base = re.sub(r"[^A-Za-z0-9_\-]+", "_", operation.id).strip("_") or "operation"
+            operations[_unused_name(base, operations)] = operation
     return operations
 
 
@@ -146,11 +148,14 @@ def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
     )
 
 
-def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
-    base = re.sub(r"[^A-Za-z0-9_\-]+", "_", operation.id).strip("_")[:MAX_TOOL_NAME_CHARACTERS] or "operation"
-    name, number = base, 2
+def _unused_name(base: str, taken: Container[str]) -> str:
+    """Return the name, cut to the limit; if it is taken, with a number at its end."""
+    name = base[:MAX_TOOL_NAME_CHARACTERS]
+    number = 2
     while name in taken:
-        name, number = f"{base[: MAX_TOOL_NAME_CHARACTERS - 3]}_{number}", number + 1
+        end = f"_{number}"
+        name = base[: MAX_TOOL_NAME_CHARACTERS - len(end)] + end
+        number += 1
     return name
 
 
@@ -158,11 +163,12 @@ def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, A
     """Return the parameters by the names of the arguments. Of two equal names, the second gets a prefix."""
     parameters: dict[str, ApiParameter] = {}
     for parameter in operation.parameters:
-        if parameter.name in hidden or (parameter.location == "cookie" and not parameter.required):
+        is_credential = parameter.location == "query" and parameter.name in hidden
+        if is_credential or (parameter.location == "cookie" and not parameter.required):
             continue
         name = re.sub(r"[^A-Za-z0-9_.\-]", "_", parameter.name)[:MAX_TOOL_NAME_CHARACTERS]
         if name in parameters or (name == BODY and operation.body is not None):
-            name = f"{parameter.location}_{name}"[:MAX_TOOL_NAME_CHARACTERS]
+            name = _unused_name(f"{parameter.location}_{name}", parameters)
         parameters[name] = parameter
     return parameters
 

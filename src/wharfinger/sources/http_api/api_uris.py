@@ -126,7 +126,8 @@ class ApiUris:
         return (
             parameter
             for parameter in operation.parameters
-            if parameter.location in ("path", "query") and parameter.name not in self._hidden_names
+            if parameter.location == "path"
+            or (parameter.location == "query" and parameter.name not in self._hidden_names)
         )
 
     def answer(self, path: str, pairs: Sequence[tuple[str, str]]) -> str:
