@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,53 @@ async def test_files_beyond_the_bound_of_a_checkout_are_left_out_and_logged(
     async with serving(skills_of(str(library.path))) as client:
         assert len(await client.list_skills()) == 1
     assert f"Only 1 files and 256 MiB of the skills in {library.path} are published" in caplog.messages
+
+
+@pytest.mark.parametrize(("max_files", "published"), [(3, ["refunds"]), (4, ["pdf-forms", "refunds"])])
+async def test_a_skill_is_published_only_with_all_its_files(
+    library: GitRepository, monkeypatch: pytest.MonkeyPatch, max_files: int, published: list[str]
+) -> None:
+    monkeypatch.setattr(git_skills, "MAX_FILES", max_files)
+    async with serving(skills_of(str(library.path))) as client:
+        assert sorted(skill.frontmatter["name"] for skill in await client.list_skills()) == published
+
+
+@pytest.mark.skipif(os.name == "nt", reason="named pipes")
+async def test_close_removes_the_files_after_a_write_that_still_runs(library: GitRepository) -> None:
+    """Regression: the write could make files again in a folder that was being removed."""
+    source = skills_of(str(library.path))
+    await source.start()
+    await asyncio.to_thread(source._wait_until_ready)
+    pipe = source._folder.with_name(f"{source._folder.name}.staged")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        library.write("skills/pdf-forms/templates/invoice.md", "x" * (1 << 20)).commit("Change")
+        await wait_until_async(lambda: select.select([reader], [], [], 0)[0], "the file is being written")
+        closing = asyncio.create_task(source.close())
+        assert not (await asyncio.wait([closing], timeout=0.5))[0]
+    finally:
+        os.close(reader)  # the write fails
+    await closing
+    assert not Path(source._temporary.name).exists()
+
+
+async def test_a_problem_before_a_restart_does_not_fail_the_first_read_after_it(
+    library: GitRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = skills_of(str(library.path))
+    await source.start()
+    await asyncio.to_thread(source._wait_until_ready)
+    source._folder.with_name(f"{source._folder.name}.staged").mkdir()
+    library.write("skills/pdf-forms/templates/invoice.md", "Sum: …\n").commit("Change")
+    await wait_until_async(lambda: "could not be read" in caplog.text, "the failure is logged")
+    await source.close()
+    await source.start()
+    try:
+        found, _ = await asyncio.to_thread(source.skills, None, 10)
+        assert len(found) == 2
+    finally:
+        await source.close()
 
 
 async def test_links_and_special_names_of_a_repository_are_not_written(tmp_path: Path, work: GitRepository) -> None:

@@ -118,6 +118,8 @@ class GitSkills(Skills):
         self._task: asyncio.Task[None] | None = None
         self._removed = False
         """Whether `close` has removed the folder."""
+        self._disk = threading.Lock()
+        """Held while files are written or removed: a thread goes on after its task is cancelled."""
         if mirror is not None:
             mirror.changed.append(self._wake)
 
@@ -149,11 +151,15 @@ class GitSkills(Skills):
         await super().close()
         await self.repository.objects.reader.close()
         await asyncio.to_thread(self.repository.private_directory.close)
-        await asyncio.to_thread(self._temporary.cleanup)
+        await asyncio.to_thread(self._clean_up)
         self._removed = True
-        self._head = ""
+        self._head = self._problem = ""
         self._written.clear()
         self._ready.clear()
+
+    def _clean_up(self) -> None:
+        with self._disk:
+            self._temporary.cleanup()
 
     async def _wake(self) -> None:
         self._wakeup.set()
@@ -224,6 +230,7 @@ class GitSkills(Skills):
                 files[path] = _File(oid.decode("ascii"), int(size))
         tops = {path.removesuffix(SKILL_FILE) for path in files if path.rpartition("/")[2] == SKILL_FILE}
         too_large: set[str] = set()
+        beyond_limit: set[str] = set()
         prefix = f"{self.repository.label}/" if "" in tops else ""
         chosen: dict[str, _File] = {}
         total = 0
@@ -240,45 +247,50 @@ class GitSkills(Skills):
                 continue
             total += file.size
             if len(chosen) >= MAX_FILES or total > MAX_TOTAL_BYTES:
-                self._log_once(
-                    f"Only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of the skills in {self.location} are "
-                    "published"
-                )
-                break
+                beyond_limit.update(skills_with_file)
+                continue
             chosen[prefix + path] = file
-        for top in too_large:  # without its SKILL.md, a skill is not published, although its other files are written
+        for top in too_large | beyond_limit:  # without its SKILL.md, a skill is not published
             chosen.pop(prefix + top + SKILL_FILE, None)
+        if beyond_limit:
+            self._log_once(
+                f"Only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of the skills in {self.location} are "
+                "published"
+            )
+        for top in too_large:
             self._report(tuple(top.split("/")[:-1]), f"its files have more than {MAX_BYTES >> 20} MiB")
         return chosen
 
     def _write(self, contents: list[tuple[str, bytes]]) -> None:
         """Write files, each atomically. Only this process writes below the folder, and it writes no links."""
-        for path, data in contents:
-            target = self._folder.joinpath(*path.split("/"))
-            for parent in reversed(target.relative_to(self._folder).parents[:-1]):
-                folder = self._folder / parent
-                if not folder.is_dir():
-                    folder.unlink(missing_ok=True)
-                    folder.mkdir(mode=0o700)
-            if target.is_dir():
-                shutil.rmtree(target)
-            staged = self._folder.with_name(f"{self._folder.name}.staged")
-            staged.write_bytes(data)
-            os.replace(staged, target)
+        with self._disk:
+            for path, data in contents:
+                target = self._folder.joinpath(*path.split("/"))
+                for parent in reversed(target.relative_to(self._folder).parents[:-1]):
+                    folder = self._folder / parent
+                    if not folder.is_dir():
+                        folder.unlink(missing_ok=True)
+                        folder.mkdir(mode=0o700)
+                if target.is_dir():
+                    shutil.rmtree(target)
+                staged = self._folder.with_name(f"{self._folder.name}.staged")
+                staged.write_bytes(data)
+                os.replace(staged, target)
 
     def _remove(self, paths: list[str]) -> None:
-        for path in paths:
-            target = self._folder.joinpath(*path.split("/"))
-            if target.is_dir():
-                continue  # a folder took its place
-            try:
-                target.unlink(missing_ok=True)
-            except NotADirectoryError:
-                continue
-            for parent in target.parents:
-                if parent == self._folder or any(parent.iterdir()):
-                    break
-                parent.rmdir()
+        with self._disk:
+            for path in paths:
+                target = self._folder.joinpath(*path.split("/"))
+                if target.is_dir():
+                    continue  # a folder took its place
+                try:
+                    target.unlink(missing_ok=True)
+                except NotADirectoryError:
+                    continue
+                for parent in target.parents:
+                    if parent == self._folder or any(parent.iterdir()):
+                        break
+                    parent.rmdir()
 
     # Methods of the source. All but `describe` wait until the skills are written for the first time.
 
