@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["print_tree", "uri_tree"]
 
 TREE_ITEMS = 1000
-"""Maximum number of items of each kind in a tree, unless `--limit` sets another: a tree is printed as a whole."""
+"""Maximum number of items of each kind in a tree, unless `--limit` sets another. Only complete trees are printed."""
 
 
 class UriNode(dict[str, "UriNode"]):
@@ -101,7 +101,7 @@ def details_of(item: Any) -> str:
 
 
 def tree_rows(root: UriNode) -> list[tuple[str, ...]]:
-    """Return a row for each node. A node without content and its only child share a row.
+    """Return a row for each node. A node that is no resource shares the row of its only child.
 
     It is not recursive, because a URI may have any depth.
     """

@@ -132,7 +132,8 @@ def failure(error: BaseException) -> str:
     """Return in a few words why there is no result, without the text of the exception."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
-    if type(error) in (ResourceNotFound, PermissionDenied):  # RemoteResourceNotFound is an internal error here
+    # The reader is told the same. A RemoteResourceNotFound, a subclass, is an internal error of this server.
+    if type(error) in (ResourceNotFound, PermissionDenied):
         return "not found"
     return f"failed: {type(error).__name__}"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["INLINE", "set_policy"]
 
 INLINE = "wharfinger.policy"
-"""Key of `ctx.meta` for the file that contains the rules, and the function that reads them (see `server_file`)."""
+"""Key of `ctx.meta`. Its value: the file that contains the rules, and the function that reads them (`server_file`)."""
 
 
 def set_policy(ctx: click.Context, server: Server, file: str, report_only: bool) -> None:

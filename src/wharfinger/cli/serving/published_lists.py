@@ -1,4 +1,4 @@
-"""Reads what servers list without a policy, so that the rules of a policy can be compared with it."""
+"""Reads what servers list, so that the rules of a policy can be compared with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ChooseProbes = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ServerLists(NamedTuple):
-    """What a server lists without a policy. `read_only_tools` names the tools that are declared read-only."""
+    """What a server lists. `read_only_tools` names the tools that are declared read-only."""
 
     published: Published
     read_only_tools: tuple[str, ...]

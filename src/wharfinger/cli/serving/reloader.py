@@ -22,7 +22,7 @@ STOP_SECONDS = 5.0
 """The maximum wait for the child to stop. By default, the child's own limit (`drain`) is shorter."""
 HANGUP: signal.Signals | None = None if sys.platform == "win32" else signal.SIGHUP
 HANGUP_EXIT_CODE = 129
-"""The exit code of a shell for a process that SIGHUP has ended."""
+"""The exit code that a shell reports for a process that SIGHUP has ended."""
 
 
 def keep_running(place: str, variables: Mapping[str, str]) -> int:

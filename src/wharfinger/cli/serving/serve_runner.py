@@ -201,7 +201,7 @@ def make_site(server: Server, settings: HttpSettings) -> BrowseSite:
 
 
 PAGE_DIRECTORY_VARIABLE = "_WHARFINGER_PAGE_DIRECTORY"
-"""Set by `--reload`: the private folder that keeps the visitors of the page when the server is restarted."""
+"""Set by `--reload`: the private folder from which a restarted server knows the visitors of its page."""
 
 
 def server_address(url: str, settings: HttpSettings) -> ServerAddress:

@@ -1,8 +1,8 @@
 """`serve -f wharfinger.toml`: a server in one file.
 
-The keys are the names of the parameters of the function `serve`, which are named after the options. Only the parameter
-`words` has another key, `sources`. The values become the defaults of the options, so the command line overrides the
-file. Rules (`[[allow]]`, `[[deny]]`, `[[limit]]`, `[[test]]`) may be in the same file.
+The keys are the names that click gives the arguments and options of `serve`; only `words` has another key, `sources`.
+The values become the defaults of the options, so the command line overrides the file. Rules (`[[allow]]`, `[[deny]]`,
+`[[limit]]`, `[[test]]`) may be in the same file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _PLACEHOLDER = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>[^{}:]+)(
 
 
 class UnusableServerFile(WharfingerError):
-    """The file of a server cannot be used. The message names the key, and of its value only a variable or a path."""
+    """The file of a server cannot be used. The message names the key, but not its value, which may be a secret.
+
+    At most it repeats the name of a variable or file in it.
+    """
 
     exit_code = 2
 

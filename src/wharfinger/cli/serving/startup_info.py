@@ -1,4 +1,4 @@
-"""The facts about sources in the banner of `wharfinger serve`, and the command for hosts."""
+"""The facts about sources in the banner of `wharfinger serve`, and the arguments of `wharfinger add` in it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _SourceProbe:
 def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
     """Return the rank of the resource most likely to change: a log if there is one, else a text, else any other.
 
-    Returns None if the source never changes, lists its resources asynchronously, or has nothing but directories in its
+    Returns None if the source rarely changes, lists its resources asynchronously, or has nothing but directories in its
     first page.
     """
     from wharfinger.server.threads import is_async

@@ -1,1 +1,1 @@
-"""Turns TARGET into an open client: configured servers, the files of hosts, questions at the terminal, and hints."""
+"""What commands for a server need: TARGET, its client, arguments, questions at the terminal, the files of hosts."""

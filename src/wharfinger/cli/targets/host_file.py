@@ -1,4 +1,4 @@
-"""A host's configuration file: read, edited in place, and replaced in one step with a backup."""
+"""A host's configuration file: read, edited without losing comments, and replaced in one step with a backup."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def with_client(
 ) -> T:
     """Open a client, call `work`, and close the client.
 
-    If `work` succeeds, but the server is this program and has printed an error, that error is printed, too.
+    If `work` succeeds, but the server is another process of this program and printed an error, it is printed here too.
 
     Args:
         ctx: the context of the command.
@@ -62,7 +62,8 @@ def with_client(
     Raises:
         WharfingerError: the client raised it. If the server was started here, the part of its standard error that
             belongs to the error is added as a note; with -v all of it is printed as it arrives.
-        CommandError: the server could not be reached, and is this program too: the message is the one that it printed.
+        CommandError: the connection failed or was lost, and the server is another process of this program: the message
+            is the one that it printed.
         click.exceptions.Exit: Ctrl-C was pressed; its code is 130.
     """
     import asyncio
@@ -123,9 +124,9 @@ def explain(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exc
 
 
 def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> CommandError | None:
-    """Return the last error that the server has printed, such as a failed import, if the server is this program too.
+    """Return the last error that the server has printed, such as a failed import.
 
-    Returns None for another program, or if no error was printed.
+    Returns None if it printed no error, or is not another process of this program.
     """
     from wharfinger.cli.tracebacks import cause_in
 

@@ -13,7 +13,7 @@ from wharfinger.content.text import BIDI
 __all__ = ["name_of_uri", "new_file"]
 
 SPECIAL_CHARACTERS = re.compile(rf'[\x00-\x1f\x7f-\x9f{BIDI}/\\:*?"<>|]+')
-"""Separators, and characters with which a name could change what a terminal shows."""
+"""Separators, what Windows forbids in names, and characters that could change what a terminal shows."""
 RESERVED_NAME = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
 """Names of devices on Windows."""
 MAX_NAME_BYTES = 200

@@ -50,8 +50,7 @@ def split_words(
         ctx: the context of the command.
         words: the arguments.
         names: the names of the required arguments after the target.
-        where: a clause that says which command lists the values of the first of these arguments, for the error if it is
-            missing.
+        where: says in the error which command lists values for the first of these arguments, if it is missing.
 
     Raises:
         click.UsageError: an argument is missing, or the target is not valid.

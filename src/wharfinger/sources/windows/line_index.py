@@ -127,7 +127,7 @@ class LineIndex:
         deadline = time.monotonic() + seconds
         late = False
         while True:
-            with self._lock:  # for one step only, so that other threads can use the counts meanwhile
+            with self._lock:  # released after each step, so that other threads can use the counts
                 block = self._block(content, line - 1, code_unit, until, late)
             if block is not None:
                 break

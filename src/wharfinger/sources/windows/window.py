@@ -71,7 +71,7 @@ ENCODING = "wharfinger/encoding"
 GUESSED = "wharfinger/encoding-guessed"
 """In `_meta` of such a text: true if the encoding is a guess."""
 SUMMARY = "wharfinger/summary"
-"""In `_meta` of a content that only describes the content of its URI: true."""
+"""In `_meta` of a content that only describes others, such as a remark or a child of a directory: true."""
 REMARK = "wharfinger/remark"
 """In `_meta` of a content that is a remark about the read: its text, without the brackets and how to continue."""
 
@@ -209,8 +209,8 @@ def read_content(
             is sent, instead of now.
 
     Raises:
-        InvalidArgument: the window begins after the end, asks for lines of something that is not text, or begins at a
-            line that was not reached in time.
+        InvalidArgument: the window begins after the end, asks for lines of something that is not text, or names a line
+            that was not reached in time.
     """
     first_meta = dict(meta or {})
     if window is None and content.size <= within_budget(max_bytes):

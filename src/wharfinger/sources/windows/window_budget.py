@@ -1,7 +1,7 @@
 """The size of a window: 256 KiB if its end is open, or the budget of the caller, such as a tool.
 
 Only the source knows where its content can be cut, and how the next window is named. So a caller with a budget does not
-cut the result: it sets the budget around the read, and the source ends the window there. The budget is a context
+cut the result: it sets the budget around the read, and the source keeps to it. The budget is a context
 variable, because it belongs to one read, and reaches threads with the context that `Pool.run` passes on.
 """
 

@@ -44,7 +44,7 @@ WINDOW_LINES = 2_000
 HEAD_BYTES = 64 << 10
 """Bytes at the beginning of a content from which its encoding is detected."""
 
-_BLOCK_BYTES = 256 << 10  # bytes that are read at once from the end
+_BLOCK_BYTES = 256 << 10  # bytes that are read at once to find where a tail or a line begins
 
 
 class Window(NamedTuple):
@@ -104,7 +104,7 @@ class WindowContent(NamedTuple):
     ended_early: bool = False
     """Whether it ends before the requested end."""
     whole_characters: bool = True
-    """Whether it begins and ends between characters."""
+    """False for `bytes=A-B`, whose ends may be inside characters."""
 
     @property
     def end(self) -> int:
@@ -213,6 +213,7 @@ class WindowReader:
         return WindowContent(begin, data, next_window, previous, first, not complete)
 
     def lines_from(self, begin: int, last: int | None) -> bytes:
+        """Return the bytes from an offset to the end of line number `last`, or as many of them as fit."""
         if last is None:
             return self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end, line = self.find(last + 1, begin + self.max_bytes)
