@@ -18,8 +18,8 @@ from wharfinger.record.report import AuditReport, Counts, RecordedLine, read_lin
 
 
 def line(number: int = 0, **fields: Any) -> bytes:
-    defaults = {"time": f"2026-01-01T00:00:{number % 60:02}.000Z", "action": "read", "outcome": "allowed", **fields}
-    return encode_line(AuditLine(**defaults))
+    defaults = {"action": "read", "method": "resources/read", "outcome": "allowed"}
+    return encode_line(AuditLine(time=f"2026-01-01T00:00:{number % 60:02}.000Z", **{**defaults, **fields}))
 
 
 def summary(path: Path, **filters: str) -> dict[str, Any]:
@@ -37,9 +37,9 @@ def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
         + line(3, target="b", subject="bob", issuer="https://id.test", bytes=5)
         + line(4, target="c", subject="bob", issuer="https://id.test", outcome="refused", rule="deny 1")
         + line(5, target="d", subject="ann", via="tools/call", bytes=7)
-        + line(6, action="list", outcome="limited", address="10.0.0.1", target="")
-        + line(7, action="search", hits=0, query="tulip", subject="ann")
-        + line(8, action="search", hits=3, query="rose", subject="ann")
+        + line(6, action="list", method="resources/list", outcome="limited", address="10.0.0.1", target="")
+        + line(7, action="search", method="tools/call", hits=0, query="tulip", subject="ann")
+        + line(8, action="search", method="tools/call", hits=3, query="rose", subject="ann")
         + line(9, action="record", outcome="resumed", unrecorded=4)
     )
     found = summary(log)
@@ -52,7 +52,7 @@ def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
     assert [row["who"] for row in found["refused"]] == ["10.0.0.1", bob]
     assert found["foundNothing"] == [{"query": "tulip", "count": 1}]
     assert found["searches"] == 2
-    assert found["callers"][0] == {"who": "ann", "bytes": 200, "requests": 4}
+    assert found["callers"][0] == {"who": "ann", "bytes": 200, "requests": 2}
     assert found["outcomes"] == {"allowed": 6, "refused": 1, "failed": 0, "cancelled": 0, "limited": 1}
     assert (found["unrecorded"], found["lines"]) == (4, 9)
 
@@ -137,9 +137,11 @@ def test_counts_are_too_low_by_at_most_their_error(names: list[int]) -> None:
 def test_the_error_of_the_counts_of_callers_is_reported(size: int, error: int) -> None:
     """A bug: with more callers than are counted, their numbers were too low without a remark."""
     report = AuditReport()
-    report.calls_by_who.limit = report.bytes_by_who.limit = 2
+    report.requests_by_who.limit = report.bytes_by_who.limit = 2
     for name in ("ann", "bob", "eve"):
-        report.add(RecordedLine(time="t", action="call", outcome="allowed", subject=name, bytes=size))
+        report.add(
+            RecordedLine(time="t", action="call", method="tools/call", outcome="allowed", subject=name, bytes=size)
+        )
     assert report.as_dict(10)["tooLowBy"] == error
 
 
@@ -168,3 +170,18 @@ def test_the_report_reads_what_the_log_writes(tmp_path: Path) -> None:
     report.add_file(log)
     assert report.as_dict(1)["readBy"] == [{"who": "é", "target": 'x"\u202e\n', "count": 1}]
     assert set(json.loads(raw)) - {"ms", "trace"} <= set(RecordedLine.__struct_fields__)
+
+
+def test_what_a_request_led_to_is_not_a_request(tmp_path: Path) -> None:
+    """A bug: searches, the watches of a stream and approvals were counted as requests of their callers."""
+    log = tmp_path / "log"
+    log.write_bytes(
+        line(1, action="search", method="tools/call", hits=1)
+        + line(2, action="call", method="tools/call", target="search")
+        + line(3, action="watch", method="subscriptions/listen", target="a")
+        + line(4, action="unwatch", method="subscriptions/listen")
+        + line(5, action="watch", method="resources/subscribe", target="a")
+        + line(6, action="unwatch", method="resources/subscribe", target="a")
+        + line(7, action="approve", method="tools/call", target="search")
+    )
+    assert summary(log)["callers"] == [{"who": "anonymous", "bytes": 0, "requests": 3}]

@@ -18,6 +18,7 @@ import msgspec
 
 from wharfinger.content.globs import compile_glob
 from wharfinger.record.audit_file import is_rotation_suffix
+from wharfinger.record.audit_line import action_of
 
 __all__ = ["MAX_COUNTED_NAMES", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
 
@@ -34,6 +35,7 @@ class RecordedLine(msgspec.Struct):
     time: str
     action: str
     outcome: str
+    method: str = ""
     target: str = ""
     subject: str = ""
     issuer: str = ""
@@ -51,6 +53,14 @@ class RecordedLine(msgspec.Struct):
         if self.subject:
             return f"{self.subject} ({self.issuer})" if self.issuer else self.subject
         return self.address or "anonymous"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the line stands for a request of a client, not for something that a request led to.
+
+        What a handler reads has `via`. The action of a search, an approval or a stream's watch is not its method's.
+        """
+        return not self.via and self.action == action_of(self.method)
 
 
 _decode = msgspec.json.Decoder(RecordedLine).decode
@@ -115,7 +125,7 @@ class AuditReport:
         """By their words; all under the empty string if words are not recorded."""
         self.searches = 0
         self.bytes_by_who = Counts()
-        self.calls_by_who = Counts()
+        self.requests_by_who = Counts()
 
     def add_file(self, path: Path) -> None:
         """Add a log, which may be compressed with gzip.
@@ -152,9 +162,9 @@ class AuditReport:
         who = line.who
         if line.outcome in self.outcomes:
             self.outcomes[line.outcome] += 1
-        if not line.via:  # the handler of a counted request did this, and its answer contains the bytes
+        if line.is_request:  # the answer contains the bytes of what the handler read
             self.bytes_by_who.add(who, line.bytes)
-            self.calls_by_who.add(who)
+            self.requests_by_who.add(who)
         if line.action == "read" and line.outcome == "allowed":
             self.reads.add(line.target)
             self.reads_by_who.add((who, line.target))
@@ -167,7 +177,7 @@ class AuditReport:
 
     def as_dict(self, limit: int) -> dict[str, Any]:
         """Return the summary as JSON values, with at most `limit` entries in each list."""
-        requests = dict(self.calls_by_who.top(MAX_COUNTED_NAMES))
+        requests = dict(self.requests_by_who.top(MAX_COUNTED_NAMES))
         all_counts = [counts for counts in vars(self).values() if isinstance(counts, Counts)]
         return {
             "from": self.first,
