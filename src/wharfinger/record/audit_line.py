@@ -1,4 +1,4 @@
-"""One line of the audit log: the fields of a decision, bounded and escaped."""
+"""One line of the audit log: its fields, bounded and escaped."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_line(line: AuditLine) -> bytes:
-    r"""Return a line of JSON, with its newline. The texts of `line` are changed to what is written.
+    r"""Return a line of JSON, with its newline. The texts of `line` itself are changed too.
 
     Passwords and tokens are removed from the target, and long texts are cut. Unprintable characters are written as
     `\uXXXX`, so that no text of a caller can end the line, move the cursor of a terminal or reverse the direction of

@@ -1,4 +1,4 @@
-"""Summarises audit logs: who read what, what was read most or refused, empty searches, and bytes per caller.
+"""Summarises audit logs: who read what, what was read most or refused, searches without hits, and bytes per caller.
 
 Files are read line by line, and counts are kept for at most `MAX_COUNTED_NAMES` of each kind, so that a log of any
 size is summarised in bounded memory. If there are more names, the rarest are dropped, and the other counts are too low

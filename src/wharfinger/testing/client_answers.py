@@ -26,7 +26,7 @@ class Script:
     """Prepared answers as handlers of a `Client`: `Client(server, **Script({"Which quay?": "north"}).handlers)`.
 
     If a question has no answer, the call fails: in the stateless era with a KeyError that names the question, in the
-    handshake era with the error of the server, which gets no answer.
+    handshake era with the server's error that the client failed to answer.
     """
 
     def __init__(self, answers: Answers) -> None:

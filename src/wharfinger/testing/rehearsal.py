@@ -98,7 +98,7 @@ def _change(before: Any, after: Any) -> Any:
 
 
 def _shown(result: Any) -> Any:
-    """Return a result as JSON values, without the members that only one era adds when it is sent."""
+    """Return a result as JSON values. Members that only one era has are added later, when a result is sent."""
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
@@ -130,7 +130,7 @@ class _Run:
             self.meta = {f"{_META}protocolVersion": revision, f"{_META}clientCapabilities": _CAPABILITIES}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """Call the tool, in the stateless era again with the answers whenever it asks, and return the result."""
+        """Call the tool, and return the result. In the stateless era, call it again with each answer."""
         more: dict[str, Any] = {}
         while True:
             params = {"name": tool, "arguments": arguments, "_meta": self.meta, **more}

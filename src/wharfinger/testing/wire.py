@@ -131,7 +131,7 @@ class _WireLink(MemoryLink):
         self._ending: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect to the server, and intercept its output."""
+        """Connect to the server, and intercept what the client sends."""
         await super().open()
         deliver = self.write
         self.write = lambda data: self._pass_on(">", data, deliver)
@@ -188,7 +188,7 @@ class _WireLink(MemoryLink):
 
 
 class Replay:
-    """A server that repeats the first connection of a transcript, as the target of a `Client`.
+    """A server that repeats a transcript of one connection, as the target of a `Client`.
 
     It continues as long as the client sends the messages of the transcript. At any other message the connection is
     lost, and the error of the call shows both messages.

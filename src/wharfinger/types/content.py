@@ -122,7 +122,7 @@ def decode_content(raw: Raw | bytes) -> ContentBlock | UnknownContent:
     """Read one block of any type.
 
     Raises:
-        msgspec.ValidationError: the block is not an object with a `type`, or does not match a known type.
+        msgspec.ValidationError: it is not an object with a `type`, or is an invalid block of a known type.
     """
     if msgspec.json.decode(raw, type=_Tag).type in _KNOWN:
         block: ContentBlock = msgspec.json.decode(raw, type=ContentBlock)

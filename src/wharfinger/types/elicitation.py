@@ -30,7 +30,7 @@ class RequestedSchema(WireStruct, kw_only=True):
 
 
 class ElicitRequestParams(TaskAugmentedRequestParams, kw_only=True):
-    """Params of `elicitation/create`: a form (`requested_schema`, the default without `mode`), or a URL (`url`).
+    """Params of `elicitation/create`: a form (`requested_schema`; `mode` may be absent), or a URL (`url`).
 
     In the protocol's schema these are `ElicitRequestFormParams` and `ElicitRequestURLParams`; see `check_elicitation`.
     `elicitation_id` is for URLs in 2025-11-25 only.

@@ -77,8 +77,8 @@ class ChangeRecorder:
     def wait_for(self, *uris: str | None, seconds: float = 2 * MAX_CALL_SECONDS) -> None:
         """Wait until changes of all these URIs are recorded, and remove all recorded changes.
 
-        The default of `seconds` allows for a source that polls: after a round that takes a second on a busy machine,
-        the next one begins twenty seconds later.
+        The default of `seconds` allows for `Polling`, which rests twenty times as long as a round takes. On a busy
+        machine, a round can take a second.
 
         Raises:
             AssertionError: one of them was not recorded in time.
@@ -144,7 +144,7 @@ class SourceDriver:
         try:
             return future.result(within)
         except FutureTimeout:
-            if future.done():
+            if future.done():  # the call itself raised TimeoutError
                 raise
             clause = CLAUSES.get(subject.removesuffix("()"), CLAUSE_OF_OTHERS)
             problem = f"{subject} did not return within {within:g} s."
@@ -176,6 +176,7 @@ class SourceDriver:
             if after is None:
                 return items
             expect(page_items or sparse, "Pages", "An empty page has the key of a next page.")
+        # With a lower `max_pages`, the caller wants only the beginning of the list.
         expect(max_pages < MAX_PAGES, "Pages", f"The list does not end within {MAX_PAGES:,} pages of {limit}.")
         return items
 

@@ -1,4 +1,4 @@
-"""Clauses: the names of a source, and its lists."""
+"""Clauses: which URIs a source claims, start and close, secrets, lists, and whether listed resources can be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
 
 
 class ListTests(ContractBase):
-    """Names, pages and keys, and whether listed resources exist."""
+    """URIs, secrets, pages and keys, and listed resources."""
 
     def test_only_its_own_uris_are_claimed(self, driver: SourceDriver) -> None:
         """`matches` alone decides which source answers for a URI."""

@@ -98,7 +98,7 @@ class SearchTests(ContractBase):
                 expect(len(completions) <= MAX_COMPLETIONS, "complete", problem)
 
     def test_documents_have_searchable_text(self, driver: SourceDriver) -> None:
-        """Every document is a resource with a version, whose text comes in pieces."""
+        """Every document is a URI of the source with a title, and its text comes in pieces."""
         documents: list[Document] = driver.pages(1_000, 1, "documents")
         if not self.live:
             of_one = [document.uri for document in driver.pages(1, MAX_RESOURCES, "documents")]

@@ -28,7 +28,7 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["WatchTests"]
 
 QUIET_SECONDS = 0.5
-"""Time in which reports of earlier changes arrive. After a watch ends, nothing may be reported for twice this time."""
+"""Time for reports of earlier changes to arrive. A test waits twice as long to see that `unwatch` ended the reports."""
 ERAS = ("2025-11-25", "2026-07-28")
 """A revision of each era."""
 
