@@ -27,7 +27,7 @@ TIDES_CSV = "port,high\nHull,6.1\nGoole,5.2\n"
 class Case(NamedTuple):
     """A source, and its resources that tests list, read, complete, find and change."""
 
-    word: str
+    argument: str
     """The argument of `wharfinger serve`."""
     listed_uri: str
     """The URI of a listed resource."""
@@ -251,8 +251,8 @@ class Everything:
         )
 
     @property
-    def words(self) -> list[str]:
-        return [case.word for case in self.cases.values()]
+    def arguments(self) -> list[str]:
+        return [case.argument for case in self.cases.values()]
 
     def _next(self) -> int:
         with self._lock:

@@ -80,12 +80,12 @@ def wharfinger_command() -> list[str]:
 
 
 def run_client(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
-    """Run a peer's client and return its results. Fails with all of its output if it does not finish."""
+    """Run a peer's client on a visit (see `run_program`)."""
     return run_program(program(peer, role), visit)
 
 
 def run_program(command: list[str], visit: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> dict[str, Any]:
-    """Run a program with a visit and return its results. Fails with all of its output if it does not finish."""
+    """Run a program that visits a server as `visit` says. Returns its results, or fails with all of its output."""
     completed = subprocess.run(
         [*command, json.dumps(visit)],
         capture_output=True, text=True, timeout=timeout, check=False, env=environment(),

@@ -185,20 +185,20 @@ class HttpProcess(ServerProcess):
 
     def __init__(self, *arguments: str, address: str = "127.0.0.1:0", env: dict[str, str] | None = None) -> None:
         super().__init__(*arguments, "--http", address, env=env, stdin=subprocess.DEVNULL)
-        self.card: list[str] = []
+        self.output: list[str] = []
         for line in iter(self.process.stdout.readline, b""):  # type: ignore[union-attr]
-            self.card.append(line.decode())
+            self.output.append(line.decode())
             if found := re.search(rb"MCP  (\w+)://\S+:(\d+)/mcp", line):
                 self.port = int(found[2])
                 break
         else:
             raise AssertionError(self.errors)
-        threading.Thread(target=self._read_card, daemon=True).start()
+        threading.Thread(target=self._read_output, daemon=True).start()
 
-    def _read_card(self) -> None:
+    def _read_output(self) -> None:
         try:
             while data := os.read(self.process.stdout.fileno(), 65536):  # type: ignore[union-attr]
-                self.card.append(data.decode(errors="replace"))
+                self.output.append(data.decode(errors="replace"))
         except (OSError, ValueError):
             pass
 

@@ -256,7 +256,7 @@ def test_a_token_is_neither_printed_nor_logged_nor_in_the_command_line(charts: P
             401,
             200,
         ]
-        assert TOKEN not in "".join(server.card)
+        assert TOKEN not in "".join(server.output)
         assert TOKEN.encode() not in server.errors
         assert TOKEN not in Path(f"/proc/{server.process.pid}/cmdline").read_text()
 

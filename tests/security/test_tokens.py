@@ -517,7 +517,7 @@ def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite,
             for reply in send_everything(server, sse=False, authorization=f"Bearer {token}"):
                 assert reply.status
         wait_until(lambda: b"hunter2" in server.errors, "the traceback of the tool is logged")
-        message = "".join(server.card).encode() + server.errors
+        message = "".join(server.output).encode() + server.errors
         message += Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
         for token in (*good, *bad):
             assert token.encode() not in message

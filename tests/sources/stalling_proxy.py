@@ -55,7 +55,7 @@ class StallingProxy:
             assert self._held_changed.wait_for(lambda: len(self._held) >= number, timeout), "nothing was requested"
 
     def set(self, mode: Mode) -> None:
-        """Change the mode, also for open connections. The end of the silent mode drops the connections that it held."""
+        """Change the mode, also for open connections. The end of the silent mode drops all connections."""
         previous, self.mode = self.mode, mode
         if mode == "dead":
             self._shut(self._listener)

@@ -1,4 +1,4 @@
-"""A correct source of a few texts in memory. Each test of the source contract breaks it in a single way."""
+"""A correct source of a few texts in memory. The tests of `SourceContract` break it, each in a single way."""
 
 from __future__ import annotations
 

@@ -286,7 +286,10 @@ def accepted(**content: Any) -> dict[str, Any]:
 
 
 def answer_input_requests(client: Client, request: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
-    """Send a request and answer its input requests, round by round, with these forms or with ACCEPTED."""
+    """Send a request, and answer its input requests round by round.
+
+    A round has answers by the method or key of the input request, or `form` for all forms. Others are in ACCEPTED.
+    """
     received = yield request()
     for forms in rounds:
 

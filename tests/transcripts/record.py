@@ -54,7 +54,7 @@ async def converse(conversation: Any, connection: Connection, lines: list[str]) 
             note_expected_answers(line, pending_ids)
         connection.send(text.encode() + b"\n")
         received = []
-        request_seen = False
+        request_seen = False  # the client must answer a request of the server before the server can answer its own
         while True:
             try:
                 line = (
@@ -75,10 +75,10 @@ async def converse(conversation: Any, connection: Connection, lines: list[str]) 
 def note_expected_answers(line: str, pending_ids: set[Any]) -> None:
     """Update the ids of pending requests for a line of the client."""
     try:
-        expected = json.loads(line)
+        decoded = json.loads(line)
     except ValueError:
         return
-    for message in expected if isinstance(expected, list) else [expected]:
+    for message in decoded if isinstance(decoded, list) else [decoded]:
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": id}}:
                 pending_ids.discard(id)

@@ -79,7 +79,7 @@ class SchemaReader:
                 self.read_struct(our_type(name).__name__, node)
             else:
                 own = intended_differences.RENAMED.get(name, (name, ""))[0]
-                self.aliases.setdefault(own, set()).update(self.atoms(node, own))
+                self.aliases.setdefault(own, set()).update(self.statements(node, own))
 
     def read_envelope(self, name: str, node: Node) -> None:
         """Read the method and params of a request or notification, without the rest of the envelope."""
@@ -101,7 +101,7 @@ class SchemaReader:
         members, required = self.merged(node)
         known = self.members.setdefault(struct, {})
         for member, member_node in members.items():
-            known.setdefault(member, set()).update(self.atoms(member_node, f"{struct}.{member}"))
+            known.setdefault(member, set()).update(self.statements(member_node, f"{struct}.{member}"))
         self.required.setdefault(struct, []).append(required)
 
     def merged(self, node: Node) -> tuple[dict[str, Node], set[str]]:
@@ -113,18 +113,19 @@ class SchemaReader:
             required |= more_required
         return members, required
 
-    def atoms(self, node: Node, path: str) -> set[str]:
+    def statements(self, node: Node, path: str) -> set[str]:
         if "$ref" in node:
             return self.reference(node["$ref"].rsplit("/", 1)[1], path)
         for key in ("anyOf", "oneOf"):
             if key in node:
-                return {atom for part in node[key] for atom in self.atoms(part, path)}
+                return {statement for part in node[key] for statement in self.statements(part, path)}
         if "const" in node:
             return {f"{path}: {node['const']!r}"}
         if "enum" in node:
             return {f"{path}: {value!r}" for value in node["enum"]}
-        kinds = node.get("type", "any")
-        return {atom for kind in ([kinds] if isinstance(kinds, str) else kinds) for atom in self.kind(kind, node, path)}
+        types = node.get("type", "any")
+        kinds = [types] if isinstance(types, str) else types
+        return {statement for kind in kinds for statement in self.kind(kind, node, path)}
 
     def reference(self, name: str, path: str) -> set[str]:
         target = our_type(name)
@@ -134,13 +135,13 @@ class SchemaReader:
             return {f"{path}{{}}: any"}
         if name in intended_differences.UNTYPED:
             return {f"{path}: any"}
-        return self.atoms(self.definitions[name], path)
+        return self.statements(self.definitions[name], path)
 
     def kind(self, kind: str, node: Node, path: str) -> Iterator[str]:
         if kind == "object":
             yield from self.object(node, path)
         elif kind == "array":
-            yield from self.atoms(node["items"], f"{path}[]")
+            yield from self.statements(node["items"], f"{path}[]")
         elif kind == "string" and node.get("format") == "byte":
             yield f"{path}: bytes"
         else:
@@ -152,7 +153,7 @@ class SchemaReader:
             return {f"{path}: {struct}"}
         values: Any = node.get("additionalProperties")
         described = values not in (None, {}, True, False)
-        return self.atoms(values, f"{path}{{}}") if described else {f"{path}{{}}: any"}
+        return self.statements(values, f"{path}{{}}") if described else {f"{path}{{}}: any"}
 
     def inline_struct(self, path: str, node: Node) -> str | None:
         """Return the name of our struct for an object that the schema describes inline, or None."""
@@ -169,7 +170,7 @@ _KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: 
 _KINDS[type(None)] = "null"
 
 
-def type_atoms(kind: Any, path: str) -> set[str]:
+def type_statements(kind: Any, path: str) -> set[str]:
     """Return the statements of one of our types."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
@@ -177,16 +178,16 @@ def type_atoms(kind: Any, path: str) -> set[str]:
     if kind in (msgspec.Raw, msgspec.UnsetType):
         return {f"{path}: raw"} if kind is msgspec.Raw else set()
     if origin in (typing.Union, python_types.UnionType):
-        atoms = {atom for part in arguments for atom in type_atoms(part, path)}
-        return atoms - {f"{path}: integer"} if f"{path}: number" in atoms else atoms
+        statements = {statement for part in arguments for statement in type_statements(part, path)}
+        return statements - {f"{path}: integer"} if f"{path}: number" in statements else statements
     if origin is typing.Literal:
         return {f"{path}: {value!r}" for value in arguments}
     if is_struct(kind):
         return {f"{path}: {kind.__name__}"}
     if origin is not None and len(arguments) == 2:
-        return type_atoms(arguments[1], f"{path}{{}}")
+        return type_statements(arguments[1], f"{path}{{}}")
     if origin is not None:
-        return type_atoms(arguments[0], f"{path}[]")
+        return type_statements(arguments[0], f"{path}[]")
     return {f"{path}: {_KINDS[kind]}"}
 
 
@@ -195,7 +196,7 @@ def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], s
     hints = typing.get_type_hints(struct)
     fields = msgspec.structs.fields(struct)
     name = struct.__name__
-    members = {f.encode_name: type_atoms(hints[f.name], f"{name}.{f.encode_name}") for f in fields}
+    members = {f.encode_name: type_statements(hints[f.name], f"{name}.{f.encode_name}") for f in fields}
     required = {f.encode_name for f in fields if f.required}
     config = struct.__struct_config__
     if config.tag is not None and config.tag_field is not None:
@@ -204,12 +205,14 @@ def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], s
     return members, required
 
 
-def without_narrower(atoms: set[str]) -> set[str]:
+def without_narrower(statements: set[str]) -> set[str]:
     """Leave out the statements that a broader one includes: `any` includes all values, and `number` integers."""
-    anywhere = tuple(a.removesuffix(": any") for a in atoms if a.endswith(": any"))
+    anywhere = tuple(a.removesuffix(": any") for a in statements if a.endswith(": any"))
     narrower = {f"{place}{more}" for place in anywhere for more in ("{}: any", "[]: any")}
     return {
-        a for a in atoms - narrower if not (a.endswith(": integer") and a.removesuffix("integer") + "number" in atoms)
+        a
+        for a in statements - narrower
+        if not (a.endswith(": integer") and a.removesuffix("integer") + "number" in statements)
     }
 
 
@@ -238,15 +241,15 @@ def struct_differences(struct: str, readers: list[SchemaReader]) -> set[str]:
     members, required = struct_members(target)
     theirs: dict[str, set[str]] = {}
     for reader in readers:
-        for member, atoms in reader.members.get(struct, {}).items():
-            theirs.setdefault(member, set()).update(atoms)
+        for member, statements in reader.members.get(struct, {}).items():
+            theirs.setdefault(member, set()).update(statements)
     their_required = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
     found = {f"{struct}.{m}: not here" for m in theirs.keys() - members.keys()}
     found |= {f"{struct}.{m}: in no schema" for m in members.keys() - theirs.keys()}
     found |= {f"{struct}.{m}: optional here" for m in (their_required - required) & members.keys()}
     found |= {f"{struct}.{m}: required here" for m in (required - their_required) & theirs.keys()}
     for member in theirs.keys() & members.keys():
-        found |= atom_differences(theirs[member], members[member])
+        found |= statement_differences(theirs[member], members[member])
     return found
 
 
@@ -254,10 +257,12 @@ def alias_differences(alias: str, readers: list[SchemaReader]) -> set[str]:
     target = getattr(types, alias, None)
     if target is None:
         return {f"{alias}: not here"}
-    theirs = {atom for reader in readers for atom in reader.aliases.get(alias, ())}
-    return atom_differences(theirs, type_atoms(target, alias))
+    theirs = {statement for reader in readers for statement in reader.aliases.get(alias, ())}
+    return statement_differences(theirs, type_statements(target, alias))
 
 
-def atom_differences(theirs: set[str], own: set[str]) -> set[str]:
+def statement_differences(theirs: set[str], own: set[str]) -> set[str]:
     theirs, own = without_narrower(theirs), without_narrower(own)
-    return {f"{atom} (not here)" for atom in theirs - own} | {f"{atom} (in no schema)" for atom in own - theirs}
+    return {f"{theirs_only} (not here)" for theirs_only in theirs - own} | {
+        f"{ours_only} (in no schema)" for ours_only in own - theirs
+    }

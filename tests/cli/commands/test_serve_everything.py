@@ -99,14 +99,14 @@ def everything(
 @pytest.fixture(scope="module")
 def url(everything: Everything, credentials: dict[str, str]) -> Iterator[str]:
     """The URL of a server that all tests share."""
-    with serve([*OPTIONS, *everything.words], credentials) as url:
+    with serve([*OPTIONS, *everything.arguments], credentials) as url:
         yield url
 
 
 @contextmanager
-def serve(words: list[str], env: dict[str, str]) -> Iterator[str]:
+def serve(arguments: list[str], env: dict[str, str]) -> Iterator[str]:
     """Run `wharfinger serve` over HTTP, and yield its URL."""
-    command = [*COMMAND, "serve", "--http", "127.0.0.1:0", *words]
+    command = [*COMMAND, "serve", "--http", "127.0.0.1:0", *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **env}
     )
@@ -126,7 +126,7 @@ def connect(
 ) -> Connect:
     """A function that opens a client of one era over one transport, when all sources have answered their server."""
     transport, era = request.param
-    target: Any = [*COMMAND, "serve", "--stdio", *OPTIONS, *everything.words]
+    target: Any = [*COMMAND, "serve", "--stdio", *OPTIONS, *everything.arguments]
     if transport == "http":
         target = request.getfixturevalue("url")
 
@@ -206,8 +206,8 @@ async def test_the_instructions_have_a_line_for_each_source(
     """The lines of a scheme name each parameter that the sources declare."""
     for name, value in credentials.items():
         monkeypatch.setenv(name, value)
-    words = [case.word for kind, case in everything.cases.items() if kind != "upstream"]
-    prepared_sources = make_sources(words, {"allow_command": True})
+    arguments = [case.argument for kind, case in everything.cases.items() if kind != "upstream"]
+    prepared_sources = make_sources(arguments, {"allow_command": True})
 
     async with connect() as client:
         lines = (client.instructions or "").splitlines()

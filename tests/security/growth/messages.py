@@ -37,7 +37,7 @@ def members(n: int, name: str = "k%d", value: str = "0") -> str:
     return ",".join(f'"{name % i if "%" in name else name}":{value}' for i in range(n))
 
 
-# 100 times a size is just below the limit of 4 MiB for a message, or above it.
+# At 100 times their size, most have 1 to 4 MiB, and 4 MiB is the limit of a message.
 REQUESTS = {
     # JSON
     "members, each twice, one of them escaped": Kind(

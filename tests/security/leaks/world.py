@@ -1,7 +1,7 @@
 """Build servers whose resources, tools and prompts contain unique words, with all or some of these things.
 
 The name and the content of each thing have words that occur nowhere else, so an answer with one of them reveals the
-thing. A server without the hidden things is the second comparison.
+thing. Answers are also compared with those of a server that does not have the hidden things.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def file_text(path: tuple[int, ...], edition: int = 0) -> str:
 
 
 class World(NamedTuple):
-    """The numbers and paths of all things of a server."""
+    """The paths of the files of a server, and how many other things it has."""
 
     shape: Shape
     notes: int = 3
@@ -122,7 +122,7 @@ Keep = Callable[[str, str], bool]
 
 
 class RecordingSource(Source):
-    """Texts in memory. Every method records the URIs that it is called with."""
+    """Texts in memory. Calls are recorded, except those of `matches` and `stat`."""
 
     name = "shelf"
     uri = "shelf://"
@@ -217,6 +217,7 @@ def build(world: World, root: Path, keep: Keep, policy: Policy) -> BuiltServer:
         label: [path for path in world.shape if keep("read", f"file:///{label}/{file_path(path)}")]
         for label in ("lab", "open")
     }
+    # If all files are kept, both sources publish the same folder.
     one_folder = len(shapes["lab"]) == len(shapes["open"]) == len(world.shape)
     for label, shape in shapes.items():
         if not one_folder or label == "lab":

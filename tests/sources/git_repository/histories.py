@@ -3,7 +3,7 @@
 The generated histories have cases that readers often get wrong: long chains of deltas, merges of two and of four
 commits, renames, copies, files that become folders and links, submodules, modes that only old programs wrote, names
 that are not UTF-8, empty files, commits and messages, tags of tags, trees and blobs, signatures, other encodings, times
-that go backwards, and objects whose first 64 bytes inflate to nothing.
+that go backwards, and objects whose first 128 compressed bytes inflate to nothing.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def fill_with_deltas(work: History) -> None:
 
 
 class PublishedRepository:
-    """The source of a repository, with the label `repo`. Every method waits for its result.
+    """The source of a repository, with the label `repo`. Methods wait for the result, except `watch` and `unwatch`.
 
     It is a context manager. Its event loop runs in a thread until `close`.
     """
