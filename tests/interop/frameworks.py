@@ -23,7 +23,7 @@ class Framework:
         packages: The packages that a user installs.
         revision: The revision that it speaks with our servers.
         reads: Whether it can list and read resources.
-        link: How it passes a text and a link to a resource to the model: `both`, `nothing`, or the agent's run `fails`.
+        link: What the model gets of a result with a text and a resource link: `both`, `nothing`, or the run `fails`.
         validates_arguments: Whether it checks arguments itself, so that the model does not see the server's message.
         hides_protocol_errors: Whether it hides the message of a JSON-RPC error from the model.
         target: The make target that installs it.

@@ -1,4 +1,4 @@
-"""A short, slow reference implementation of policy rules that shares no code with `wharfinger.policy`."""
+"""A short, slow reference implementation of policy rules. It takes only the class `Rule` from `wharfinger.policy`."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def applies(rule: Rule, principal: Principal) -> bool:
 def covers(rule: Rule, action: str, target: str) -> bool:
     """Return whether a rule applies to an action on a target."""
     levels = {"read": "read prompt", "write": "read prompt call", "execute": "read prompt call query"}
-    do = levels[rule.level].split() if rule.level in levels else None if rule.level else rule.do
-    do = [do] if isinstance(do, str) else do
+    do = [rule.do] if isinstance(rule.do, str) else rule.do
+    if rule.level:
+        do = levels[rule.level].split() if rule.level in levels else None  # `admin` allows everything
     read_actions = {"list": "read", "complete": "read", "search": "read", "watch": "read"}
     what = [rule.what] if isinstance(rule.what, str) else rule.what
     return (do is None or action in [read_actions.get(name, name) for name in do]) and (

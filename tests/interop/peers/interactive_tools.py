@@ -9,7 +9,7 @@ class Quay(BaseModel):
 
 
 def add_tools(server, Context, types, warn):
-    """Add the tools to a server. `types` has the SDK's types, and `warn` logs a warning with its context."""
+    """Add the tools to a server. `types` has the SDK's types, and `warn(ctx, text)` logs a warning."""
 
     @server.tool()
     async def sound(ctx: Context) -> Quay:
