@@ -1,7 +1,7 @@
 """Appends lines to a file, in order, in a thread of its own.
 
 `append` never blocks: it puts the line into a bounded queue. The thread writes the queue in batches, so that a line is
-in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, the thread
+in the file within about 20 ms. If a write fails (disk full, no permission), the lines stay in the queue, the thread
 tries again every second, and `failure` has the reason. `accepting` is False then, and while the queue is at least half
 full.
 
@@ -210,7 +210,7 @@ class AuditFile:
         return True
 
     def _next_lines(self, room: int) -> list[bytes]:
-        """Return the first line, and further ones if all together fit into `room` and `BATCH_BYTES`."""
+        """Return the first line, and as many more as fit with it into `room` and `BATCH_BYTES`."""
         lines: list[bytes] = []
         size = 0
         with self._lock:

@@ -1,7 +1,7 @@
 """Metrics of a server for Prometheus, on an address of their own.
 
-No label has unbounded values, such as URIs, names and callers: these belong in the audit log. A method that the
-specification does not have is counted as `other`.
+No label has unbounded values, such as URIs, names and callers: these belong in the audit log. Unknown methods are
+counted as `other`.
 """
 
 from __future__ import annotations
