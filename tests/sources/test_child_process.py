@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -96,6 +97,18 @@ def test_limits_are_lowered_and_never_raised() -> None:
     )
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert completed.stdout.strip() == f"(20, 20) (0, 0) ({1 << 30}, {1 << 30})"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not have all limits")
+def test_a_process_over_its_limit_of_processor_time_ends_by_the_signal_that_says_so() -> None:
+    """A bug: it ended by SIGKILL, and so was reported as crashed."""
+    code = (
+        "import resource; from wharfinger.sources.child_main import set_limits; "
+        "set_limits({'RLIMIT_CPU': 1}); print(resource.getrlimit(resource.RLIMIT_CPU), flush=True)\nwhile True: pass"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert completed.stdout.strip() == "(1, 2)"
+    assert completed.returncode == -signal.SIGXCPU
 
 
 def test_relative_import_paths_are_resolved_in_the_folder_of_the_parent(

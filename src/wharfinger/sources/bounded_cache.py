@@ -16,8 +16,8 @@ Value = TypeVar("Value")
 class BoundedCache(Generic[Key, Value]):
     """Keeps values with a total cost of at most `max_cost`.
 
-    A value that costs more than half of `max_cost` is not kept, because most others would be dropped for it. A value
-    with a cost of 1 is always kept.
+    A value that costs more than half of `max_cost` (and more than 1) is not stored, because most others would be
+    dropped for it.
     """
 
     def __init__(self, max_cost: int) -> None:

@@ -68,8 +68,8 @@ def _exit_code_of(error: OSError) -> int:
 def set_limits(limits: Mapping[str, int]) -> None:
     """Set limits of this process for the rest of its life, by their names in `resource`.
 
-    A limit that is already lower stays. Limits that the system does not have are left out. Windows has none; other
-    systems than Linux ignore or refuse `RLIMIT_AS`.
+    A limit that is already lower stays. Limits that the system does not have are left out; Windows has none.
+    `RLIMIT_AS` is set only on Linux, because macOS ignores or refuses it.
 
     Raises:
         OSError, ValueError: Linux refused a limit.
@@ -80,9 +80,12 @@ def set_limits(limits: Mapping[str, int]) -> None:
         resource_id = getattr(resource, name, None)
         if resource_id is None or (name == "RLIMIT_AS" and sys.platform != "linux"):
             continue
-        limit = min([value, *[each for each in resource.getrlimit(resource_id) if each != resource.RLIM_INFINITY]])
+        soft, hard = resource.getrlimit(resource_id)
+        limit = min([value, *[each for each in (soft, hard) if each != resource.RLIM_INFINITY]])
+        # At its limit of processor time, a process gets SIGKILL, but SIGXCPU if its hard limit is higher.
+        higher = 1 if name == "RLIMIT_CPU" and limit != hard else 0
         try:
-            resource.setrlimit(resource_id, (limit, limit))
+            resource.setrlimit(resource_id, (limit, limit + higher))
         except (OSError, ValueError):
             if sys.platform == "linux":
                 raise

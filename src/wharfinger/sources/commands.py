@@ -84,9 +84,9 @@ def command(
     Args:
         argv: The program and its arguments. A string is split as in a shell, but nothing in it is expanded.
         label: The name in the URI, `command://<label>`. Default: the name of the program.
-        every: Seconds between runs while a client watches (more if a run takes over half of this time). For nearly as
-            long after a run began, reads return its result and do not run the command. Without `every`, the resource
-            cannot be watched.
+        every: Seconds between runs while a client watches (more if a run takes over half of this time). In the first
+            90 % of this time after a run began, reads return its result and do not run the command. Without `every`,
+            the resource cannot be watched.
         timeout: Seconds after which the command is ended, with its process group.
         max_bytes: Bytes of output after which the command is ended.
         cwd: The folder in which the command runs. Default: the current one.
@@ -258,7 +258,7 @@ class Command(Watched[Polling], Source):
         return _version(self.run()) if uri is not None else ""
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return the command with its name only: a search does not run it."""
+        """Return the command without its output: a search does not run it."""
         refuse_cursor(after)
         return [document_of(self._resource())], None
 

@@ -45,7 +45,7 @@ def listing_text(
         counts: The numbers of its entries, such as `1 folder and 2 files`.
         children: The first entries, at most `MAX_CHILDREN`.
         template: If there are more entries than `children`, the template whose completion offers them.
-        describe: Returns a few words about a child; by default its size, type and time of change.
+        describe: Returns a few words about a file; by default its size, type and time of change.
     """
     lines = [f"{directory} holds {counts}."]
     if template:
@@ -82,7 +82,7 @@ def summaries(children: Sequence[t.Resource], *, describe: Describe | None = Non
 
 
 def description_of(child: t.Resource) -> str:
-    """Return the description of a child, as a `Describe` for sources that set one."""
+    """A `Describe` for sources whose resources have descriptions."""
     return str(child.description)
 
 

@@ -451,8 +451,8 @@ def _overlap(source: Source, other: Source) -> bool:
 def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
     """Yield labels for a source whose name is taken.
 
-    If a source of another kind has the name `docs`, `docs-git` comes first. Then come labels with the names of the
-    folders above the source, or of its host: `flask-docs`, `src-flask-docs` and so on.
+    For a git repository, `docs-git` comes first if the name `docs` belongs to a source of another kind. Then come
+    labels with the names of the folders above the source, or of its host: `flask-docs`, `src-flask-docs` and so on.
     """
     if any(other.name == name and other.parsed.kind is not parsed.kind for other in prepared):
         yield f"{name}-{parsed.kind.factory}"

@@ -103,16 +103,16 @@ def skills(
 ) -> Skills:
     """Publish skills: `server.include(skills("skills"))`, or `skills("git:https://git.example.org/skills.git")`.
 
-    The folder has skills at any depth, or is a skill itself. Files that `.gitignore` files exclude (in a folder, not in
-    a repository), files with credential-like names, symbolic links and special files are not published, and do not
-    belong to a skill. The same holds for hidden files, unless `hidden` is true.
+    The folder has skills at any depth, or is a skill itself. Files with credential-like names, symbolic links and
+    special files are not published, and do not belong to a skill. The same holds for hidden files, unless `hidden` is
+    true, and for files that `.gitignore` files exclude, unless `path` begins with `git:`.
 
     Args:
         path: The folder, or `git:` with the path or address of a git repository, whose skills at HEAD are published.
         prefix: Path in URIs before the path of each skill, such as `acme/billing` in `skill://acme/billing/refunds/…`.
         hidden: Also publish names that begin with a dot.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
-            reports no changes. For folders only.
+            cannot watch. For folders only.
         every: Seconds between two checks of a git repository, 1 by default; between two fetches of a remote one, 60
             by default and at least 1.
         max_clone_size: Maximum bytes of a clone of a remote repository, 2 GiB by default.
@@ -457,7 +457,7 @@ class Skills(Watched[TreeWatch], Source):
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
         folders = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
         for resource, name in zip(folders, names[first:], strict=False):
-            # With the slash, `stat` accepts only a directory; the URI of its resource has no slash.
+            # `stat` got a slash, so that it accepts only a directory. Listed URIs have none.
             resource.uri = self.files.uri_of((*parts, name))
         if first + limit >= len(names):
             return folders, None

@@ -151,7 +151,7 @@ class System(Watched[Polling], Source):
         return [text for text in values.get(argument, []) if text.startswith(value)]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return the resources by title. Their numbers change constantly and are not searched."""
+        """Return the resources with their titles only: their numbers change constantly."""
         names = _names_after(_readable_views(), after)
         documents = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
         return documents, names[limit - 1] if len(names) > limit else None
@@ -253,7 +253,7 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         began, times, memory = info["create_time"] or wall, info["cpu_times"], info["memory_info"]
         key = (info["pid"], began)
         seconds = times.user + times.system if times else 0.0
-        # A process that was not measured before has run since it began, or for a second if it has just begun.
+        # Before the first measurement of a process, it counts as running since it began, for at least a second.
         before, at = machine.cpu_used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
         resident_bytes = memory.rss if memory else 0

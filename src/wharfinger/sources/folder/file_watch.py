@@ -10,7 +10,7 @@ published are never reported, and a lost or repeated event does no harm. Three c
 - directories are added and removed: the set of watched directories is computed again (`_plan`), and all watched URIs
   are compared.
 A window of a file is reported only if the digest of its content differs too, if there is one (`DigestContent`).
-If the system cannot watch (limits, network file systems), the thread polls.
+If the system cannot watch (a limit is reached, watchfiles is not installed), the thread polls.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ RETRY_SECONDS = 1.0  # the time between two checks of paths that the watcher can
 ERROR_SECONDS = 5.0  # the time after an unexpected error until the thread tries again
 ROOT_CHECK_SECONDS = 2.0  # the time between two checks of the root: renaming a directory above it causes no event
 POLL_SECONDS = 1.0  # the time between two rounds of polling, if the system cannot watch
-POLL_WAIT_RATIO = 20  # after a round of polling, wait 20 times as long: polling takes about a twentieth of the time
+POLL_WAIT_RATIO = 20  # after a round of polling, wait at least 20 times as long as it took, to bound the load
 MAX_EVENTS = 4_096  # if more events arrive at once, some may have been lost, so everything is compared
 FEW_DIRECTORIES = 1_000  # if fewer are watched, an outdated plan is renewed before the hints are followed, else after
 LISTED_ENTRIES = 1_000  # a read of a directory shows the times and sizes of at most so many entries
-LIST_DELAY_SECONDS = 0.15  # the time until the list of a new watch is walked, so that first requests are not slowed
+LIST_DELAY_SECONDS = 0.15  # the time until a new thread walks the list, so that first requests are not slowed
 PAUSE_SECONDS = 0.1  # a walk pauses for this time after a client listed a page, because the next page may follow
 MAX_PAUSE_SECONDS = 3.0  # the sum of all pauses of one walk, so that endless listing does not prevent watching
 CLOCK_TICK_NS = 20_000_000  # how late a file system's clock may be
@@ -97,8 +97,8 @@ class _Watched:
 class _WakeSignal:
     """Asks the thread to stop, or to plan again for other URIs.
 
-    Both end a wait of the system's watcher, which polls `is_set`, and the wait between two rounds of polling. Other
-    waits end only for a stop.
+    Both end a wait of the system's watcher, which polls `is_set`, and interrupt the wait between two rounds of polling.
+    Other waits end only for a stop.
     """
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class _WatchThread:
                 pass
 
     def _wait_for_next_round(self, until: float) -> None:
-        """Wait between two rounds of polling, but compare what is watched from now on at once.
+        """Wait between two rounds of polling, but take the first snapshots of new watches at once.
 
         Until its first snapshot, only times show a change, and the clock of a network file system may be wrong.
         """
@@ -262,7 +262,7 @@ class _WatchThread:
             wake.plan_outdated.clear()
             watched = self.watch.watched()
             if None in watched and watched[None].last_snapshot is None:
-                return  # the list is compared in a round
+                return  # a round takes that of the list
             self._compare_uris(watched, set())
 
     # The directories to watch

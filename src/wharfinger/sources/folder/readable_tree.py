@@ -33,7 +33,7 @@ class ReadableTree:
     def reads_all_below(self, parts: Parts) -> bool:
         """Return whether everything below a directory may be read.
 
-        If not, its dates are not shown: they would reveal when hidden entries were added or removed.
+        If not, the directory's dates are not shown: they would reveal when other entries were added or removed.
         """
         return reads_all_below(self.prefix(parts))
 

@@ -83,7 +83,7 @@ def is_missing(error: BaseException) -> bool:
 
 
 def missing_as_not_served() -> _MissingAsNotServed:
-    """Return a context manager that turns the errors in `NOT_SERVED_ERRNOS` into NotServed.
+    """Return a context manager that turns errors into NotServed if `is_missing` is true of them.
 
     Other errors (EIO, EMFILE) pass through.
     """
@@ -148,7 +148,7 @@ def stamp_of(status: os.stat_result) -> tuple[int, int, int, int, int]:
 
 
 def has_another_spelling(parent: Handle, name: str) -> bool:
-    """Return whether a disk also finds an entry in another case or Unicode form, or without its last dots and spaces.
+    """Return whether the disk also finds an entry in another case or Unicode form, or without its last dots and spaces.
 
     This also happens on Linux: on mounted disks of Windows or macOS, and in directories with the attribute +F
     (case-insensitive). Two hard links whose names differ only in spelling also count.

@@ -70,7 +70,7 @@ def files(
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
         max_size: Maximum bytes of a file that is read whole; of a larger file, the first window is read.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
-            reports no changes.
+            cannot watch.
 
     Raises:
         UnusableFolder: `path` is missing, is not a folder, or cannot be read; or it is a relative path to the home

@@ -382,8 +382,8 @@ class FileTree:
     def open_file(self, parts: Parts, *, was_opened: bool = False) -> OpenFile:
         """Open a published regular file for reading. The caller closes the descriptor.
 
-        Set `was_opened` if you have opened the file before under this name, and compare its status with the earlier
-        one. The type of its entry and, for callers with a policy, its spelling are then not checked again.
+        Set `was_opened` only if you opened the file under this name before, and will compare its status with the
+        earlier one. Then the type of its entry and, for callers with a policy, its spelling are not checked again.
 
         Raises:
             NotServed: it, or a directory above it, is missing, not published, or not a regular file.

@@ -82,7 +82,7 @@ def logs(
         redact: Leave out secrets: passwords and tokens by their names or forms, Authorization headers, private keys.
         timezone: The zone of times without one, such as `Europe/Copenhagen`. Default: the zone of this machine.
         poll: Poll for changes, with this many seconds between two polls (True: 1). By default, polls only if the system
-            reports no changes.
+            cannot watch.
 
     Raises:
         UnusableSource: the folder is missing or may not be read, the pattern or the label is not usable, or the zone is
