@@ -332,6 +332,28 @@ def test_polling_is_used_and_reported_when_inotify_watches_run_out(
     assert source.watched_by in caplog.text
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems watch the root only")
+def test_a_directory_that_becomes_a_file_before_it_is_watched_does_not_end_the_use_of_inotify(
+    publish: Publish, charts: Path, recorder: ChangeRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the folder was polled from then on."""
+    original = file_watch._open_notifier
+    failures = [NotADirectoryError(20, "Not a directory")]
+
+    def fail_once(paths: list[str]) -> file_watch.Notifier:
+        if failures:
+            raise failures.pop()
+        return original(paths)
+
+    monkeypatch.setattr(file_watch, "_open_notifier", fail_once)
+    source = publish(charts)
+    source.watch(None, recorder)
+    (charts / "new.txt").touch()
+    recorder.wait_for(None)
+    assert not failures
+    assert source.watched_by == "inotify"
+
+
 def test_watched_by_names_the_method_before_the_first_watch(publish: Publish, charts: Path) -> None:
     assert publish(charts, poll=True).watched_by == "polling every 1 s"
     assert publish(charts, poll=2.5).watched_by == "polling every 2.5 s"

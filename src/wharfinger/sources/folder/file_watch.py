@@ -333,7 +333,7 @@ class _WatchThread:
         try:
             self.notifier = _open_notifier(watchable)
             self.watch.means = _system_watcher()
-        except FileNotFoundError:  # one of them was removed meanwhile
+        except (FileNotFoundError, NotADirectoryError):  # one of them was removed or replaced meanwhile
             self.wake.stopped.wait(STEP_MS / 1000)
         except Exception as error:  # inotify's limits, no watchfiles, a file system without events
             self.poll = POLL_SECONDS

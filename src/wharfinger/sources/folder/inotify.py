@@ -49,7 +49,7 @@ class InotifyNotifier:
     A directory that this process may not read is left out.
 
     Raises:
-        FileNotFoundError: one of the directories is gone.
+        FileNotFoundError, NotADirectoryError: one of the directories is gone.
         OSError: a limit is reached (EMFILE for instances, ENOSPC for watches), or the system has no inotify.
     """
 
