@@ -59,22 +59,22 @@ class _WildPattern(NamedTuple):
 
 
 class Patterns:
-    """The lines of a .gitignore file, with the same meaning as in git.
+    """The lines of a .gitignore file, or the operator's patterns, with the same meaning as in git.
 
     Plain patterns are looked up in dictionaries, which map each to the number of its last occurrence. The first
     character of a key says what it matches: `=` a name, `/` a path, `*` a suffix of a name. Only the patterns in `wild`
     are matched one by one.
     """
 
-    __slots__ = ("_any", "_directories", "_ignores", "_suffixes", "everything", "wild")
+    __slots__ = ("_any", "_directories", "_selects", "_suffixes", "everything", "wild")
 
     def __init__(self, lines: Iterable[str] = (), *, everything: bool = False) -> None:
         self.everything = everything
-        """Whether everything is ignored, without regard to the lines."""
+        """Whether everything is selected, without regard to the lines."""
         self.wild: list[_WildPattern] = []
         self._any: dict[str, int] = {}  # patterns of files and directories
         self._directories: dict[str, int] = {}  # patterns of directories only
-        self._ignores: list[bool] = []  # by the number of the pattern; False if it begins with `!`
+        self._selects: list[bool] = []  # by the number of the pattern; False if it begins with `!`
         for line in lines:
             self._add(line)
             if len(self.wild) > MAX_WILD_PATTERNS:  # too many already: compiling the rest of 256 KiB takes a second
@@ -83,7 +83,7 @@ class Patterns:
         self._suffixes = sorted({len(key) - 1 for key in (*self._any, *self._directories) if key[0] == "*"})
 
     def __len__(self) -> int:
-        return len(self._ignores)
+        return len(self._selects)
 
     def _add(self, line: str) -> None:
         """Add one line (gitignore, "Pattern format")."""
@@ -98,8 +98,8 @@ class Patterns:
         pattern = pattern.removeprefix("/")
         if not pattern:
             return
-        number = len(self._ignores)
-        self._ignores.append(not negative)
+        number = len(self._selects)
+        self._selects.append(not negative)
         wild = is_wild(pattern)
         patterns = self._directories if only_directories else self._any
         if wild is None:
@@ -114,8 +114,11 @@ class Patterns:
                 return
             self.wild.append(_WildPattern(number, only_directories, matches_path, pattern[:begin], matches))
 
-    def ignores(self, path: str, is_directory: bool) -> bool | None:
-        """Return whether the last matching line ignores a path below the file's directory; None if no line matches."""
+    def selects(self, path: str, is_directory: bool) -> bool | None:
+        """Return True if the last line that matches a path has no `!`, False if it has one, None if no line matches.
+
+        The path is relative to the directory of the file.
+        """
         if self.everything:
             return True
         name = path[path.rfind("/") + 1 :]
@@ -133,7 +136,7 @@ class Patterns:
             if text.startswith(wild.begin) and wild.rest(text[len(wild.begin) :]):
                 last_number = wild.number
                 break
-        return self._ignores[last_number] if last_number >= 0 else None
+        return self._selects[last_number] if last_number >= 0 else None
 
 
 def _without_spaces(line: str) -> str:
@@ -267,7 +270,7 @@ class Rules:
         if verdict == "never" or (choice.is_default and (verdict or not self.levels)):
             return verdict
         path = self.prefix + name
-        if choice.excluded is not None and choice.excluded.ignores(path, is_directory):
+        if choice.excluded is not None and choice.excluded.selects(path, is_directory):
             return "excluded"
         if name not in choice.named:
             if verdict:
@@ -282,7 +285,7 @@ class Rules:
         if not path.isascii():
             path = os.fsencode(path).decode("latin-1")
         for level in self.levels:
-            ignored = level.patterns.ignores(path[level.prefix_bytes :], is_directory)
+            ignored = level.patterns.selects(path[level.prefix_bytes :], is_directory)
             if ignored is not None:
                 return ignored
         return False
@@ -292,7 +295,7 @@ def _is_included(included: Patterns, path: str) -> bool:
     """Return whether the patterns include a path, or a directory above it."""
     is_directory = False
     while path:
-        matched = included.ignores(path, is_directory)
+        matched = included.selects(path, is_directory)
         if matched is not None:
             return matched
         path, is_directory = path.rpartition("/")[0], True
