@@ -239,6 +239,13 @@ def test_an_env_file_larger_than_its_limit_is_refused(tmp_path: Path, excess_byt
         assert read_entry(entry, environ={}).env == {"LAST": "1"}
 
 
+def test_a_large_env_file_is_refused_although_its_limit_is_within_a_character(tmp_path: Path) -> None:
+    """A bug: it was said not to be UTF-8."""
+    (tmp_path / "large.env").write_text("€" * (MAX_ENV_FILE_BYTES // 2), encoding="utf-8")
+    with pytest.raises(InvalidConfiguration, match="is larger than 1 MiB"):
+        read_entry({"command": "x", "envFile": str(tmp_path / "large.env")}, environ={})
+
+
 def test_an_invalid_entry_does_not_affect_the_others() -> None:
     valid = {"command": sys.executable, "args": ["-m", "wharfinger", "serve", "--stdio", str(Path.cwd())]}
     invalid = {

@@ -220,13 +220,13 @@ def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_ENV_FILE_BYTES + 1)
+        if len(data) > MAX_ENV_FILE_BYTES:
+            raise InvalidConfiguration(f"{placeholders.name_in_errors}: its envFile {path} is larger than 1 MiB.")
         lines = data.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(
             f"{placeholders.name_in_errors}: cannot read its envFile {path} ({error})."
         ) from None
-    if len(data) > MAX_ENV_FILE_BYTES:
-        raise InvalidConfiguration(f"{placeholders.name_in_errors}: its envFile {path} is larger than 1 MiB.")
     variables: dict[str, str] = {}
     for line in lines:
         name, equals, value = line.strip().removeprefix("export ").partition("=")

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
+from annotated_types import Le
+from pydantic import Field
 
 from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, Wire, ask, list_all, make_request, read
 from wharfinger import Client
@@ -297,6 +299,10 @@ async def test_variables_are_converted_and_invalid_values_are_not_found(revision
     def lane(number: Annotated[int, msgspec.Meta(le=4), Complete(["1"])]) -> str:
         return str(number)
 
+    @server.resource("berth://{name}/{meters}")
+    def berth(name: Annotated[str, Field(max_length=3)], meters: Annotated[int, Le(9)]) -> str:
+        return f"{name} {meters}"
+
     @server.resource("all://{?tags*}")
     def all_of(tags: list[int] | None = None) -> Any:
         return tags
@@ -305,7 +311,9 @@ async def test_variables_are_converted_and_invalid_values_are_not_found(revision
     assert (await read(server, "log://m%20y/6", revision))[0]["text"] == "'m y' 7"
     assert "a/b" in (await read(server, "file://a/b", revision))[0]["text"]
     assert (await read(server, "lane://4", revision))[0]["text"] == "4"
-    for uri in ("log://mary/x", "log://mary/6.5", "log://mary/", "lane://5"):
+    assert (await read(server, "berth://abc/9", revision))[0]["text"] == "abc 9"
+    beyond = ("lane://5", "berth://abcd/9", "berth://abc/10")
+    for uri in ("log://mary/x", "log://mary/6.5", "log://mary/", *beyond):
         error = await read(server, uri, revision)
         assert error["code"] == (-32602 if revision == STATELESS else -32002)
         assert error["data"] == {"uri": uri}

@@ -127,11 +127,13 @@ class HandlerFunction:
     def _plan_variable(self, name: str, annotation: Any) -> None:
         """Find the type that a variable is converted to, and its completer."""
         from wharfinger.server.signature.arguments import completer_of
+        from wharfinger.server.signature.type_schemas import to_msgspec
 
-        kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        kind = to_msgspec(annotation)
+        plain, *extras = get_args(kind) if get_origin(kind) is Annotated else (kind,)
         is_bounded = any(isinstance(extra, msgspec.Meta) for extra in extras)
-        if kind not in (str, Any, inspect.Parameter.empty) or is_bounded:
-            self._variable_types[name] = annotation
+        if plain not in (str, Any, inspect.Parameter.empty) or is_bounded:
+            self._variable_types[name] = kind
         completer = completer_of(annotation)
         if completer is not None:
             self.completers[name] = completer
