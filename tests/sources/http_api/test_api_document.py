@@ -400,6 +400,24 @@ def test_any_document_is_read_or_refused(paths: Any, components: Any, value: Any
         assert resource.name
 
 
+@pytest.mark.parametrize("query", ["id=1234567890123456789", "width=0.30000000000000004", "width=1e5", "width=12"])
+def test_numbers_with_many_digits_are_numbers(query: str) -> None:
+    """A bug: an ID of 64 bits was refused with "expected an integer"."""
+    parameters = [
+        {"name": "id", "in": "query", "schema": {"type": "integer"}},
+        {"name": "width", "in": "query", "schema": {"type": "number"}},
+    ]
+    uris = ApiUris("quay")
+    assert not uris.add(operations_of({"/ships": get(*parameters)}).operations[0])
+    assert uris.read(f"api://quay/ships?{query}").pairs == (tuple(query.split("=")),)
+
+
+def test_a_parameter_that_is_a_credential_is_not_offered() -> None:
+    """A bug: `parameters` had it, but each URI with it is refused."""
+    found = operations_of({"/ships": get(*({"name": name, "in": "query", "schema": {}} for name in ("key", "page")))})
+    assert list(ApiCatalogue(found, ApiUris("quay", frozenset({"key"})), {}, frozenset()).parameters) == ["page"]
+
+
 def shop_uris() -> ApiUris:
     uris = ApiUris("shop")
     text = {"type": "string"}

@@ -1,8 +1,8 @@
 """The catalogue of an API: the list of its answers, its operations in groups, and a description of each operation.
 
-An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
-first part in which the paths differ, and each group lists its operations. A search finds operations by their
-descriptions, which come from the document alone: no request is sent for them.
+An API may have a thousand operations, which no model should read at once. So the top, `api://LABEL`, lists groups, by
+tag or by the first part in which the paths differ, and each group lists its operations. A search finds operations by
+their descriptions, which come from the document alone: no request is sent for them.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ class ApiCatalogue:
         """The parameters of queries by name, each as the first operation that has it describes it."""
         uri_parameters: dict[str, UriParameter] = {}
         for operation in self.operations:
-            for parameter in operation.parameters_in("query"):
-                if parameter.name not in uri_parameters and parameter.variable == parameter.name:
+            for parameter in self.uris.shown_parameters(operation):
+                is_query = parameter.location == "query"
+                if is_query and parameter.name not in uri_parameters and parameter.variable == parameter.name:
                     meaning = parameter.description or f"the parameter {parameter.name}"
                     uri_parameters[parameter.name] = UriParameter(_example(parameter), printable(meaning, 80))
         return uri_parameters
@@ -109,7 +110,7 @@ class ApiCatalogue:
         return sorted(map(self.about, self.operations), key=lambda resource: list_order(resource.uri))
 
     def resource(self, uri: str) -> t.Resource:
-        """Return the listed resource of a URI that `listed` or `children` returned."""
+        """Return the API, a group, or an answer that needs no parameters as a resource, by its URI."""
         if uri == self.uris.top:
             return self._directory(uri, self.document.title or unquote(uri.removeprefix("api://")))
         if (operation := self.plain.get(uri)) is not None:
@@ -296,8 +297,8 @@ class ApiCatalogue:
 
 def list_order(uri: str) -> tuple[bool, bool, str]:
     """Return the key by which lists are sorted: the API, then its groups, then the rest by URI."""
-    is_answer = "/" in uri.removeprefix("api://").partition("?")[0]
-    return is_answer, "?" in uri and not is_answer, uri
+    has_path = "/" in uri.removeprefix("api://").partition("?")[0]
+    return has_path, "?" in uri and not has_path, uri
 
 
 def _unreadable_reason(operation: ApiOperation, sent_headers: frozenset[str]) -> str:

@@ -276,9 +276,9 @@ def query_text(pairs: Sequence[tuple[str, str]]) -> str:
 def _json_value(schema: JsonObject, text: str) -> Any:
     """Return a value of a URI as the JSON value that the schema expects, or as a text if it is not such a value."""
     types = types_of(schema)
-    if types & {"integer", "number"} and re.fullmatch(r"-?[0-9]{1,15}", text):
+    if types & {"integer", "number"} and re.fullmatch(r"-?[0-9]{1,30}", text):
         return int(text)
-    if "number" in types and re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,15}", text):
+    if "number" in types and re.fullmatch(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,2})?", text):
         return float(text)
     if "boolean" in types and text in ("true", "false"):
         return text == "true"
