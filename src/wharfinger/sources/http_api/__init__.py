@@ -1,8 +1,9 @@
 """HTTP APIs as live resources, by their OpenAPI documents: `server.include(openapi("https://host/openapi.json"))`.
 
-`api_document` reads a document, `api_operations` and `api_schemas` read its operations and schemas, and `api_catalogue`
-lists those that are offered. `api_uris` makes and reads URIs, `api_credentials` chooses credentials, and `api_client`
-sends requests. `asgi_transport` calls an application in this process.
+`api_document` reads a document, `api_operations` and `api_schemas` read its operations and schemas, `api_catalogue`
+lists the operations that can be read, and `api_tools` makes tools of others. `api_uris` makes and reads URIs,
+`api_credentials` chooses credentials, and `api_client` sends requests. `asgi_transport` calls an application in this
+process. `api_paging` finds the next page of an answer.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def openapi(
         allow_operations: IDs of operations, or methods with paths such as `POST /orders`, to offer as tools.
         app: An ASGI application that is called in this process, without a socket, instead of a host.
         allow_private_networks: Also connect to names that resolve to addresses of this machine or of private networks.
-            An address, or localhost, in `spec` or `base_url` is always allowed.
+            An address, or localhost, in the URL of `spec` or `base_url` is always allowed.
         every: Seconds between two checks for changes while a client watches. Default: 5.
         timeout: Seconds that one request may take.
 
@@ -142,7 +143,7 @@ def _locate_document(
 
 
 def _default_label(document_url: str, location: str, root: JsonObject | None, app: AsgiApp | None) -> str:
-    if app is not None or (root is not None and not os.path.isabs(location)):
+    if app is not None or (root is not None and not os.path.isabs(location)):  # no URL and no file
         title = as_object(as_object(root).get("info")).get("title") or getattr(app, "title", "")
         slug = re.sub(r"[^a-z0-9]+", "-", str(title).lower()).strip("-")[:40].strip("-")
         return slug or "api"
@@ -159,9 +160,9 @@ def _checked_url(url: str, name: str) -> str:
 
 
 def _address_check(hosts: set[str], allow_private: bool) -> Callable[[str, str], bool]:
-    """Return a function that allows public addresses, and private ones that `hosts` names by address or localhost.
+    """Return a function that takes a host and its address, and allows public addresses.
 
-    With `allow_private`, it allows all addresses.
+    It allows a private one if `hosts` contains the host and that is an address or localhost, or with `allow_private`.
     """
 
     def allow(host: str, address: str) -> bool:
@@ -175,7 +176,7 @@ def _stated_base_url(document: ApiDocument, document_url: str, location: str, or
     """Return the base URL that a document states. Adds its origin to `origins`.
 
     Raises:
-        UnusableSource: it states none, or only those of hosts that the operator did not give.
+        UnusableSource: a document without a URL states no absolute one, or one with a URL states only other hosts.
     """
     if not document_url:
         for server in document.servers:

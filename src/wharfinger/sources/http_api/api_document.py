@@ -1,4 +1,4 @@
-"""Reads an OpenAPI document into JSON values, within bounds. Only references within the document are followed.
+"""Reads an OpenAPI document into JSON values, within bounds.
 
 A document may be hostile, so it is checked in this order:
 
@@ -192,26 +192,26 @@ def _parse_yaml(data: bytes, name: str) -> Any:
 
 
 def _loader_class() -> Any:
-    """Return a loader of PyYAML that makes JSON's types only, with bounded merges and strings as names of members."""
+    """Return a loader class that makes JSON's types only, with bounded merges, and strings as names of members."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
-        merged = 0
+        merged_members = 0
 
         def flatten_mapping(self, node: Node) -> None:
             values = [value for key, value in node.value if key.tag == _MERGE]
-            merged = [
+            objects = [
                 each for value in values for each in (value.value if isinstance(value, yaml.SequenceNode) else (value,))
             ]
-            if len(merged) > MAX_MERGED_OBJECTS:
+            if len(objects) > MAX_MERGED_OBJECTS:
                 raise yaml.YAMLError(f"more than {MAX_MERGED_OBJECTS} objects are merged into one")
-            for each in merged:  # counted before PyYAML copies their members
+            for each in objects:  # counted before PyYAML copies their members
                 if isinstance(each, yaml.MappingNode):
                     self.flatten_mapping(each)
-                    self.merged += len(each.value)
-                if self.merged > MAX_MERGED_MEMBERS:
+                    self.merged_members += len(each.value)
+                if self.merged_members > MAX_MERGED_MEMBERS:
                     raise yaml.YAMLError(f"more than {MAX_MERGED_MEMBERS:,} members are merged")
             super().flatten_mapping(node)
 

@@ -1,7 +1,7 @@
-"""The operations of an OpenAPI document: their parameters, bodies and answers. Skips those that cannot be used.
+"""The operations of an OpenAPI document: their parameters, bodies and answers.
 
 Each operation is checked alone, by the models of openapi-pydantic, so that a mistake in one operation does not
-remove the others. `ApiDocument.skipped` says which were left out, and why.
+remove the others. `ApiDocument.skipped` says which operations were left out, and why.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STYLES = {
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
 }
-_OWN_HEADERS = frozenset(
+_RESERVED_HEADERS = frozenset(
     ("accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
 )
 """Headers that are not parameters: OpenAPI excludes three (Parameter Object), and the others belong to HTTP itself."""
@@ -139,7 +139,7 @@ class _Unusable(ValueError):
 
 
 def read_document(root: JsonObject, name: str) -> ApiDocument:
-    """Return the operations of a document, in its order.
+    """Return the content of an OpenAPI document.
 
     Raises:
         UnusableSource: it is not an OpenAPI document of version 3.0 or 3.1, or has no operations that can be used.
@@ -246,7 +246,7 @@ class _OperationReader:
         )
 
     def _check(self, node: JsonObject) -> None:
-        """Validate an operation. Its answers are left out: they are large, and only their types are used."""
+        """Validate an operation without its answers and callbacks: they are large, and mistakes in them do no harm."""
         from pydantic import ValidationError
 
         try:
@@ -274,8 +274,8 @@ class _OperationReader:
             name, location = node.get("name"), node.get("in")
             if not isinstance(name, str) or not name or location not in ("path", "query", "header", "cookie"):
                 raise _Unusable("a parameter has no name or no valid location")
-            is_own = location == "header" and name.lower() in _OWN_HEADERS
-            parameter = None if is_own else self._parameter(name, location, node)
+            is_reserved = location == "header" and name.lower() in _RESERVED_HEADERS
+            parameter = None if is_reserved else self._parameter(name, location, node)
             if parameter is not None:
                 parameters[location, name] = parameter
         return parameters

@@ -81,7 +81,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class PageLinks(NamedTuple):
-    """The places of the next and the previous page: a URL of the API, or parameters to replace in the query."""
+    """The places of the next and the previous page: a URL that the API sent, or parameters to replace in the query."""
 
     next_url: str = ""
     next_pairs: Mapping[str, str] = {}
@@ -123,11 +123,11 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
                 if dict(pairs).get(name) == str(cursor):  # the position of this page, not of the next one
                     continue
                 return links._replace(next_pairs={name: str(cursor)})
-    return links._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
+    return links._replace(next_pairs=_pairs_without_link(operation, pairs, value, declared))
 
 
-def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
-    """Return the parameters of the page after a full one, for an API that does not link pages; otherwise none."""
+def _pairs_without_link(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
+    """Return the parameters of the next page if `has_more` or a full page shows that there is one; otherwise none."""
     members = as_object(value)
     lists = [as_list(value), *(as_list(members.get(name)) for name in _LISTS)]
     items = max(lists, key=bool)  # the first list that is not empty

@@ -104,7 +104,7 @@ def items_of(schema: JsonObject) -> JsonObject | None:
 
 
 def _alternatives(schema: JsonObject) -> Iterator[JsonObject]:
-    """Yield the alternatives that a schema allows, and not the schemas that only combine others."""
+    """Yield the schema, or if it only refers to others or combines them (`anyOf`, `oneOf`, `allOf`), those instead."""
     definitions = as_object(schema.get("$defs"))
     waiting: list[Any] = [schema]
     for _ in range(MAX_ALTERNATIVES):
@@ -172,7 +172,7 @@ class _Writer:
     def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
         """Write the members of an object except read-only ones, the required ones first.
 
-        When the budget is used up, the other members are left out.
+        When the budget is used up, the other optional ones are left out.
         """
         result: JsonObject = {}
         for name, value in sorted(members.items(), key=lambda member: member[0] not in required):
@@ -217,7 +217,7 @@ class _Writer:
         return {"$ref": pointer}
 
     def _from_3_0(self, schema: JsonObject, result: JsonObject) -> JsonObject:
-        """Return a schema of OpenAPI 3.0 as JSON Schema."""
+        """Return `result`, which was written from a schema of OpenAPI 3.0, in the terms of JSON Schema."""
         for exclusive, limit in _LIMITS:
             if isinstance(result.get(exclusive), bool) and result.pop(exclusive) and limit in result:
                 result[exclusive] = result.pop(limit)
