@@ -63,6 +63,14 @@ def parameter(name: str, location: str, schema: dict[str, Any] = TEXT, **members
     return {"name": name, "in": location, "required": location == "path", **schema, **members}
 
 
+def test_a_parameter_with_the_name_of_a_credential_in_the_query_is_sent() -> None:
+    """A bug: a parameter of the path had no argument, and calls failed with a KeyError."""
+    root = document("/a/{key}", "post", parameters=[parameter("key", "path"), parameter("key", "query")])
+    root["components"] = {"securitySchemes": {"main": {"type": "apiKey", "in": "query", "name": "key"}}}
+    seen = request_of_call(root, {"key": "x"})
+    assert (seen["path"], seen["query"]) == ("/a/x", "")
+
+
 async def test_an_optional_parameter_with_an_unsupported_style_is_not_offered() -> None:
     parameters = [parameter("q", "query"), parameter("X-Trace", "header", style="matrix")]
     server = Server("quay")

@@ -193,6 +193,14 @@ def test_unordered_times_are_scanned_and_reported(app: Path, source: Logs) -> No
     assert "not in order" in str(result.contents[1].text)
 
 
+def test_an_entry_after_the_end_time_does_not_end_a_window_of_unordered_times(app: Path, source: Logs) -> None:
+    """A bug: a window with `since` and `until` ended at the first entry after the end time."""
+    lines = [f"2026-11-{10 + number % 9}T10:00:00Z INFO line {number}\n" for number in range(200)]
+    app.write_text("".join(lines))
+    window = "since=2026-11-10T00:00:00Z&until=2026-11-12T00:00:00Z"
+    assert numbers(text(source, f"{APP}?{window}")) == [number for number in range(200) if number % 9 < 2]
+
+
 def test_a_time_window_of_a_log_without_times_suggests_tail(app: Path, source: Logs) -> None:
     app.write_text("no time\nat all\n")
     with pytest.raises(InvalidArgument, match="tail="):

@@ -67,7 +67,7 @@ class ApiUris:
     def __init__(self, label: str, hidden_names: frozenset[str] = frozenset()) -> None:
         self.top = f"api://{quote(label, safe=_PATH_SAFE)}"
         self._hidden_names = hidden_names
-        """Parameters that are credentials, which no URI may contain."""
+        """Query parameters that are credentials, which no URI may contain."""
         self._index: TemplateIndex[ApiOperation] = TemplateIndex()
         self._shapes: dict[str, ApiOperation] = {}
         """The operations by their templates without the names of variables."""

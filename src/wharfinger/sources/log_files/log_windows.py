@@ -155,7 +155,7 @@ class LogReader:
         for piece in log_read.pieces:
             content = log.content(log.files.index(piece.file))
             for start, end, matches, late in self._matched_entries(content, piece.start, piece.data, entry_filter):
-                if late:
+                if late and entry_filter.since is None:  # times are in order
                     position = position_of(content, start)
                     return Selection(selected, position, closed=True, notes=notes, scanned=scanned)
                 if not matches:
