@@ -199,7 +199,7 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
 
 
 def _line_after(content: RandomAccess, offset: int) -> int:
-    """Return the offset of the first line that begins after `offset`, or at 0.
+    """Return the offset of the first line that begins after `offset`; for 0, return 0.
 
     Returns the end of the content if no line begins within `MAX_LINE_BYTES`.
     """

@@ -102,7 +102,7 @@ def read_on(log: LogFiles, place: LogPlace, bounds: FollowBounds) -> LogRead:
 
 
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
-    """Read the end of a file that was rotated. Returns its data, and the offset to continue at in the newer file.
+    """Return the data at the end of a rotated file, and the offset at which to continue in the newer file.
 
     Between the copy and the truncation of `copytruncate`, both files have the same bytes. Then only complete lines of
     the older file are returned, and the rest is read from the newer one.

@@ -37,12 +37,12 @@ class LogQuery(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the query selects the end of the log without any condition."""
+        """Whether the URI has no query."""
         return self == LogQuery()
 
     @property
     def filtered(self) -> bool:
-        """Whether some entries are left out."""
+        """Whether entries are selected by their level or text."""
         return self.level is not None or bool(self.text)
 
     @property

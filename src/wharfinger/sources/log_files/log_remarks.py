@@ -1,4 +1,4 @@
-"""Explains why a window of a log is empty: the searched range, and other queries."""
+"""Explains why a window of a log is empty: says what was searched, and suggests other queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["HOW_TO_ASK", "nothing_shown"]
 
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?lines=1-200"
 """The parameters of a log, as people and models read them."""
-_POSITIONS = ("tail", "after", "before")
+_UNCONDITIONAL = ("tail", "after", "before")
 """Parameters that are not conditions of entries."""
 _LEVEL_NAMES = {rank: name for name, rank in LEVELS.items()}
 
@@ -29,7 +29,7 @@ def nothing_shown(
     """Return a remark that says why a window is empty and what to try. `parameters` are those of its URI."""
     newest = log.files[0]
     conditions = "&".join(
-        [f"{name}={shown(value)[:100]}" for name, value in parameters.items() if name not in _POSITIONS]
+        [f"{name}={shown(value)[:100]}" for name, value in parameters.items() if name not in _UNCONDITIONAL]
     )
     pieces = [piece for piece in selection.scanned if piece.data]
     if not any(file.size for file in log.files):

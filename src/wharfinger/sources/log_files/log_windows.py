@@ -146,7 +146,7 @@ class LogReader:
     def _filter(
         self, log: LogFiles, log_read: LogRead, entry_filter: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
-        """Select the matching entries of the data, until a window is full or the end time is reached."""
+        """Select the matching entries of what was read, until a window is full or the end time is reached."""
         log_read = self._whole_entries(log, log_read)
         selected: list[Piece] = []
         after = log_read.position if log_read.pieces or query.after is None else query.after
@@ -305,8 +305,8 @@ class LogReader:
     ) -> tuple[list[Piece], int, bool, Piece]:
         """Select the newest matching entries between two offsets.
 
-        Returns them, where the search ended, whether the next entry would exceed the number of lines, and a piece of
-        the examined bytes, which has all of them if nothing matched.
+        Returns them, where the search ended, whether the next entry would exceed the number of lines, and some of the
+        examined bytes (all of them if nothing matched).
         """
         lowest, max_bytes = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
         end = high

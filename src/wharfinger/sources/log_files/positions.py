@@ -57,7 +57,8 @@ class LogPosition(NamedTuple):
 class LogPlace(NamedTuple):
     """An offset in the file with the index `at` in `LogFiles.files`.
 
-    If `lost`, the file is gone, and this is the beginning of the oldest file that changed since.
+    If `lost`, the file of a position is gone, and this is the beginning of the oldest file that changed after the
+    position was made.
     """
 
     at: int
@@ -83,7 +84,7 @@ def contains_position(content: LogContent, position: LogPosition) -> bool:
 
 
 def locate(log: LogFiles, position: LogPosition) -> LogPlace:
-    """Find the file of a position.
+    """Find the place of a position.
 
     Raises:
         LogMoved: the files changed during the search.

@@ -121,7 +121,7 @@ class InflatedLogs:
 
 
 def _inflate(file: IO[bytes], max_bytes: int) -> tuple[DuplicatedFile, bool]:
-    """Decompress the members of a gzip file. Returns the bytes, and whether the rest is left out."""
+    """Decompress the members of a gzip file. Returns the bytes, and whether more bytes are left out."""
     remaining, data, members, is_complete = max_bytes, b"", 0, True
     decompressor = zlib.decompressobj(wbits=31)
     with tempfile.TemporaryFile(buffering=0) as target:

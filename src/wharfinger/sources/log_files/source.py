@@ -283,7 +283,7 @@ class Logs(Watched[TreeWatch], Source):
         A large log that is not compressed is divided into windows of about 32 KiB, of which only the last changes.
         The newest window of each log comes first, so that a search finds the latest entries.
 
-        A small log has the same text as a read of it, so that a hit leads to its line.
+        The text of a small log is the same as in a read of it, so that a hit leads to its line.
         """
         number, position = _document_key(after)
         documents: list[Document] = []
@@ -342,7 +342,7 @@ class Logs(Watched[TreeWatch], Source):
     def text(self, uri: str) -> Iterator[str]:
         """Yield the text of one of `documents` in pieces, redacted like a read.
 
-        The last line of a piece is completed by up to 4,096 bytes, with which the next piece begins again.
+        The last line of a piece is completed with up to 4,096 bytes, which the next piece repeats.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
