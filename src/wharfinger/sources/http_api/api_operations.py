@@ -286,7 +286,7 @@ class _OperationReader:
         style = node.get("style") or ("form" if location in ("query", "cookie") else "simple")
         is_supported = style in _STYLES.get(location, (style,))
         if (content or not is_supported) and node.get("required") is True:
-            raise _Unusable(f"the parameter {printable(name)} has a form that is not supported")
+            raise _Unusable(f"the parameter {printable(name)} is written in a way that is not supported")
         if not is_supported:
             return None
         key = id(node)

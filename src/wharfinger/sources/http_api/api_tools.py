@@ -1,4 +1,4 @@
-"""Operations as tools: those that the operator allowed by name.
+"""The operations that the operator allowed, as tools.
 
 The arguments become a request, and the API's response becomes the result. The arguments are the parameters by name, and
 `body`. They are checked against the schemas of the document. A response of text is cut to the default size of a

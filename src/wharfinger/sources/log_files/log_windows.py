@@ -54,7 +54,7 @@ class Selection(NamedTuple):
     """The answer to a query: pieces, oldest first, and the positions around them.
 
     `closed`: later entries do not belong to it. `more`: a bound ended it, and the log goes on. `full`: it has the
-    requested number of lines, and there may be others before it. `scanned`: the pieces that were examined for a filter.
+    requested number of lines, and there may be others before it. `scanned`: pieces that were examined for a filter.
     """
 
     pieces: list[Piece]
