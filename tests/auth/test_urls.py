@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from wharfinger.auth.urls import (
+    auth_server_metadata_urls,
     covers,
     forbidden_reason,
     resource_metadata_urls,
-    server_metadata_urls,
 )
 
 SERVER = "https://harbour.example/api/mcp"
@@ -61,16 +61,16 @@ def test_a_metadata_url_on_another_origin_is_not_followed(url: str) -> None:
 
 
 def test_the_oauth_metadata_url_precedes_the_openid_urls() -> None:
-    assert server_metadata_urls("https://as.example/one/") == [
+    assert auth_server_metadata_urls("https://as.example/one/") == [
         "https://as.example/.well-known/oauth-authorization-server/one",
         "https://as.example/.well-known/openid-configuration/one",
         "https://as.example/one/.well-known/openid-configuration",
     ]
-    assert server_metadata_urls("https://as.example") == [
+    assert auth_server_metadata_urls("https://as.example") == [
         "https://as.example/.well-known/oauth-authorization-server",
         "https://as.example/.well-known/openid-configuration",
     ]
-    assert server_metadata_urls("https://as.example/?x") == []
+    assert auth_server_metadata_urls("https://as.example/?x") == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The URLs that a sign-in may use: origins, well-known URLs, public addresses, and servers that a resource covers."""
+"""The URLs of a sign-in: which are allowed, where metadata is published, and which servers a resource covers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import ipaddress
 from wharfinger.net import is_loopback, is_public, origin_of, split_url
 
 __all__ = [
+    "auth_server_metadata_urls",
     "covers",
     "forbidden_reason",
     "resource_metadata_urls",
-    "server_metadata_urls",
 ]
 
 
@@ -53,7 +53,7 @@ def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     return list(dict.fromkeys(urls))
 
 
-def server_metadata_urls(issuer: str) -> list[str]:
+def auth_server_metadata_urls(issuer: str) -> list[str]:
     """Return the URLs to try for an authorization server's metadata (RFC 8414 §3, OpenID Connect Discovery §4)."""
     parts, origin = split_url(issuer), origin_of(issuer)
     if parts is None or origin is None or parts.query:

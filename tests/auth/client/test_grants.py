@@ -22,7 +22,7 @@ from wharfinger.auth.client.grants import (
     renew,
     scopes_to_ask,
 )
-from wharfinger.auth.client.metadata import ServerMetadata
+from wharfinger.auth.client.metadata import AuthServerMetadata
 from wharfinger.auth.client.registration import ClientIdentity, RegisteredClient, register
 from wharfinger.auth.client.steps import Steps, run
 from wharfinger.errors import NotAuthorized
@@ -45,7 +45,7 @@ def auth_server(resource: str | None = "https://harbour.example", **metadata: An
         server="https://harbour.example/mcp",
         resource=resource,
         scopes=("read",),
-        metadata=ServerMetadata(**fields | metadata),
+        metadata=AuthServerMetadata(**fields | metadata),
     )
 
 

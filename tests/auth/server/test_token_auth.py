@@ -29,7 +29,7 @@ from wharfinger.auth.server import token_auth
 from wharfinger.auth.server.dpop import ALGORITHMS
 from wharfinger.auth.server.static_tokens import revoke_token
 from wharfinger.auth.server.token_auth import (
-    MAX_KEY_BYTES,
+    MAX_PLAIN_HEADER_BYTES,
     MAX_TOKEN_BYTES,
     MAX_VERIFYING,
     WARN_SECONDS,
@@ -186,16 +186,16 @@ def test_a_verified_token_is_cached_for_the_time_that_its_verifier_allows() -> N
     assert table.calls == 2
 
 
-@pytest.mark.parametrize("length", [MAX_KEY_BYTES, MAX_KEY_BYTES + 1])
+@pytest.mark.parametrize("length", [MAX_PLAIN_HEADER_BYTES, MAX_PLAIN_HEADER_BYTES + 1])
 def test_a_long_token_is_cached_in_bounded_memory(length: int) -> None:
     token = "x" * (length - len("Bearer "))
     table = TableVerifier(**{token: ANN})
     auth = TokenAuth(table)
     for _ in range(2):
         assert authenticate(auth, f"Bearer {token}") is ANN
-    assert (auth.known(bearer(token)) is ANN) == (length <= MAX_KEY_BYTES)
+    assert (auth.known(bearer(token)) is ANN) == (length <= MAX_PLAIN_HEADER_BYTES)
     assert table.calls == 1
-    assert all(len(key) <= MAX_KEY_BYTES for key in auth._remembered)
+    assert all(len(key) <= MAX_PLAIN_HEADER_BYTES for key in auth._remembered)
 
 
 def test_a_cached_token_is_refused_after_its_expiry() -> None:
@@ -353,6 +353,13 @@ def test_a_bearer_token_is_not_accepted_with_a_proof() -> None:
     clock = FakeClock()
     auth = TokenAuth(TableVerifier(bound=ANN), clock=clock)
     assert "not bound to a key" in refusal(auth, "DPoP bound", dpop=proof(clock, "1"))[2]
+
+
+def test_a_token_bound_to_a_certificate_is_not_asked_for_as_a_bearer_token() -> None:
+    """A bug: the message said to send it as Bearer, as it was sent (RFC 8705 §3.1 binds to a certificate)."""
+    auth = TokenAuth(TableVerifier(bound=Principal(subject="ann", claims={"cnf": {"x5t#S256": "A"}})))
+    for header in ("Bearer bound", "DPoP bound"):
+        assert "this server cannot check" in refusal(auth, header)[2]
 
 
 def test_a_proof_is_valid_for_one_method_and_url() -> None:

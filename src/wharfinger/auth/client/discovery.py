@@ -17,9 +17,9 @@ from typing import TypeVar
 import msgspec
 
 from wharfinger.auth.client.challenge import Challenge
-from wharfinger.auth.client.metadata import ResourceMetadata, ServerMetadata, read_document
+from wharfinger.auth.client.metadata import AuthServerMetadata, ResourceMetadata, read_document
 from wharfinger.auth.client.steps import Steps, Trace, TraceStep, get, shown
-from wharfinger.auth.urls import covers, forbidden_reason, resource_metadata_urls, server_metadata_urls
+from wharfinger.auth.urls import auth_server_metadata_urls, covers, forbidden_reason, resource_metadata_urls
 from wharfinger.errors import ConnectionFailed, NotAuthorized
 from wharfinger.net import origin_of
 
@@ -33,7 +33,7 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint
 class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     """The authorization server that issues tokens for an MCP server.
 
-    `server` is the URL of the MCP server. `resource` is the member of its metadata; None if it publishes no metadata
+    `server` is the URL of the MCP server. `resource` is that of its metadata; None if it publishes none
     (2025-03-26). `scopes` are those in the challenge of the MCP server or, if the challenge names none, those in its
     metadata. `assumed` is true if the authorization server has no metadata either, and the default endpoints of
     2025-03-26 are used.
@@ -42,7 +42,7 @@ class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     resource: str | None
     scopes: tuple[str, ...]
-    metadata: ServerMetadata
+    metadata: AuthServerMetadata
     assumed: bool = False
 
     @property
@@ -69,7 +69,7 @@ def discover(server: str, challenge: Challenge, known: Collection[str], trace: T
         return (yield from _use_own_auth_server(server, challenge, trace))
     issuer = next((issuer for issuer in published.authorization_servers if issuer in known), None)
     issuer = issuer or published.authorization_servers[0]
-    metadata = yield from _get_server_metadata(server, issuer, trace)
+    metadata = yield from _get_auth_server_metadata(server, issuer, trace)
     scopes = challenge.scope or published.scopes_supported or ()
     return AuthServer(server=server, resource=published.resource, scopes=scopes, metadata=metadata)
 
@@ -100,15 +100,15 @@ def _get_resource_metadata(server: str, challenge: Challenge, trace: Trace) -> S
     return None
 
 
-def _get_server_metadata(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
+def _get_auth_server_metadata(server: str, issuer: str, trace: Trace) -> Steps[AuthServerMetadata]:
     """Get the authorization server's metadata, in which `issuer` must be exactly the same (RFC 8414 §3.3)."""
     if (fault := forbidden_reason(issuer, server)) is not None:
         raise _record_failure(
             trace, issuer, f"the authorization server is not used: {fault}", "Name an issuer with a public https URL."
         )
     other_issuer: str | None = None
-    for url in server_metadata_urls(issuer):
-        metadata = yield from _get_document("the authorization server's metadata", url, ServerMetadata, trace)
+    for url in auth_server_metadata_urls(issuer):
+        metadata = yield from _get_document("the authorization server's metadata", url, AuthServerMetadata, trace)
         if metadata is None:
             continue
         if metadata.issuer != issuer:
@@ -130,11 +130,11 @@ def _use_own_auth_server(server: str, challenge: Challenge, trace: Trace) -> Ste
     origin = origin_of(server)
     assert origin is not None
     url = f"{origin}/.well-known/oauth-authorization-server"
-    metadata = yield from _get_document("metadata at the server's root", url, ServerMetadata, trace)
+    metadata = yield from _get_document("metadata at the server's root", url, AuthServerMetadata, trace)
     assumed = metadata is None
     if metadata is None:
         trace.append(TraceStep(origin, None, "no metadata: trying /authorize, /token and /register of 2025-03-26"))
-        metadata = ServerMetadata(
+        metadata = AuthServerMetadata(
             issuer=origin,
             authorization_endpoint=f"{origin}/authorize",
             token_endpoint=f"{origin}/token",
@@ -149,7 +149,7 @@ def _use_own_auth_server(server: str, challenge: Challenge, trace: Trace) -> Ste
     return AuthServer(server=server, resource=None, scopes=challenge.scope, metadata=metadata, assumed=assumed)
 
 
-def _check_endpoints(server: str, document_url: str, metadata: ServerMetadata, trace: Trace) -> ServerMetadata:
+def _check_endpoints(server: str, document_url: str, metadata: AuthServerMetadata, trace: Trace) -> AuthServerMetadata:
     """Return the metadata. Raises NotAuthorized if one of its endpoints must not be requested."""
     for name in _ENDPOINTS:
         url: str | None = getattr(metadata, name)

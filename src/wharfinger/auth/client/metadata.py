@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-__all__ = ["ResourceMetadata", "ServerMetadata", "read_document"]
+__all__ = ["AuthServerMetadata", "ResourceMetadata", "read_document"]
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ class ResourceMetadata(msgspec.Struct, frozen=True):
     scopes_supported: tuple[str, ...] | None = None
 
 
-class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
+class AuthServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of an authorization server (RFC 8414 §2, RFC 9207 §3)."""
 
     issuer: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from wharfinger.auth.client.discovery import AuthServer
-from wharfinger.auth.client.metadata import ServerMetadata, read_document
+from wharfinger.auth.client.metadata import AuthServerMetadata, read_document
 from wharfinger.auth.client.steps import Steps, Trace, TraceStep, post_json, refusal, shown
 from wharfinger.errors import NotAuthorized
 from wharfinger.net import split_url
@@ -157,7 +157,7 @@ def _register_dynamically(
     )
 
 
-def _auth_method(metadata: ServerMetadata, secret: str | None, agreed: str | None) -> str:
+def _auth_method(metadata: AuthServerMetadata, secret: str | None, agreed: str | None) -> str:
     """Return the method of a client with a `secret`: the `agreed` one, else the best that the server supports.
 
     Returns `none` for a client without a secret.

@@ -34,7 +34,7 @@ from wharfinger.protocol.interfaces import Fetch
 __all__ = ["SignIn"]
 
 OpenBrowser = Callable[[str], Awaitable[str | None]]
-"""Opens a page for a person. Returns the URL of the last redirect if it receives that redirect itself, else None."""
+"""Opens the sign-in page. Returns the URL of the redirect that ends the sign-in if it receives it itself, else None."""
 
 
 class SignIn:

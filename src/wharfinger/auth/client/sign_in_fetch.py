@@ -21,8 +21,8 @@ MAX_BODY_BYTES = 256 * 1024
 def fetch_for(server: str, *, allow_private_networks: bool = False, timeout: float = FETCH_SECONDS) -> Fetch:
     """Return a fetch function for the sign-in of one server.
 
-    It requests URLs that `urls.forbidden_reason` allows, at public addresses only. It also allows the server's own host
-    and, for a server on this machine, this machine. `allow_private_networks` also allows names that resolve to private
+    It requests only URLs that `urls.forbidden_reason` allows: at public addresses, at the server's own host and, if
+    that is this machine, on this machine. `allow_private_networks` also allows names that resolve to private
     addresses, for a server and an authorization server in the same private network.
     """
 

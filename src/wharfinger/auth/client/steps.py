@@ -33,7 +33,7 @@ class HttpStep(msgspec.Struct, frozen=True):
 class TraceStep(msgspec.Struct, frozen=True):
     """The result of one step: `what` was checked, what was `found`, and what to do about it (`fix`).
 
-    `good` is None if the step did not succeed, but signing in can go on.
+    `good` is False for a fault, and None if something is missing that a sign-in can do without.
     """
 
     what: str

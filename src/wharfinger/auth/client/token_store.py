@@ -15,7 +15,7 @@ from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.errors import StoreUnusable
 from wharfinger.private_files import is_private, replace_privately
 
-__all__ = ["FileTokens", "MemoryTokens", "ReplacedTokens", "Tokens", "default_folder"]
+__all__ = ["FileTokens", "MemoryTokens", "ReplacingTokens", "Tokens", "default_folder"]
 
 T = TypeVar("T")
 
@@ -204,10 +204,10 @@ class FileTokens:
         return StoreUnusable(f"The tokens in {self.folder} cannot be read or written: {error.strerror or error}.")
 
 
-class ReplacedTokens(FileTokens):
+class ReplacingTokens(FileTokens):
     """`FileTokens` for a sign-in that replaces the saved grants of its server, which stay until it has succeeded.
 
-    People sign in again to use another account: a saved grant is neither returned nor renewed.
+    People sign in again to use another account, so `grant` returns no saved grant, and none is renewed.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from wharfinger.auth.server.token_verifier import VerifierUnavailable
-from wharfinger.auth.urls import server_metadata_urls
+from wharfinger.auth.urls import auth_server_metadata_urls
 from wharfinger.content.decoded_json import is_list
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch
@@ -48,7 +48,7 @@ async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
         VerifierUnavailable: no URL has metadata that names this issuer (RFC 8414 §3.3), or a request got no response.
     """
     problem = "it publishes no metadata"
-    for url in server_metadata_urls(issuer):
+    for url in auth_server_metadata_urls(issuer):
         try:
             response = await fetch("GET", url, {"Accept": "application/json"}, None)
             if response.status != 200:

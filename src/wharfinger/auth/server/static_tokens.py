@@ -1,4 +1,4 @@
-"""`StaticTokens`: tokens that this server issues itself, in a file that holds only their digests.
+"""`StaticTokens`: tokens that this server issues itself, in a file that holds their digests.
 
 A token is `wf_ID_SECRET`. The id finds the record in the file, and the SHA-256 digest of the whole token is compared
 with that of the record in constant time. The secret has 256 random bits, so the digest reveals nothing about it. The
@@ -154,7 +154,7 @@ def create_token(
 
     Raises:
         TokenFileError: the file cannot be used or written.
-        ValueError: a name, group or scope is empty, too long or unprintable, a scope is not one word in ASCII, or
+        ValueError: `sub`, a group or a scope is empty, too long or unprintable, a scope is not one word in ASCII, or
             `expires` is in the past.
     """
     for name in (sub, *groups, *scopes):

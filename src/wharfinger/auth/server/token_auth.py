@@ -3,12 +3,12 @@
 1. A request without a token gets 401. `WWW-Authenticate` names the metadata of this server (RFC 9728), the metadata
    names the authorization servers, and those give the client a token.
 2. The verifiers try a token in turn, until one accepts or refuses it. A verified token is remembered for the
-   `trusted_seconds` of its verifier, so that most requests cost one look-up. When the keys or the file of a verifier
-   change, all tokens are forgotten.
+   `trusted_seconds` of its verifier, so that most requests cost one look-up. All tokens are forgotten when the issuer
+   of a verifier has withdrawn a key, or its file of tokens has changed.
 3. A token that is bound to a key (DPoP, RFC 9449) is accepted only with a proof of that key for this request.
 4. A token that lacks a required scope gets 403, with the names of all required scopes.
 
-All of this uses only the headers, before the body is read. Messages never quote the token.
+All of this happens before the body is read. Messages never quote the token.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ log = logging.getLogger("wharfinger.auth")
 
 MAX_REMEMBERED_TOKENS = 10_000
 MAX_TOKEN_BYTES = 16 * 1024
-MAX_KEY_BYTES = 2 * 1024
-"""A longer header is remembered by its digest, which takes longer, but bounds the memory."""
+MAX_PLAIN_HEADER_BYTES = 2 * 1024
+"""A longer header `Authorization` is remembered by its digest, which takes longer, but bounds the memory."""
 WARN_SECONDS = 60.0
 """Minimum time between two log messages that tokens cannot be verified."""
 MAX_VERIFYING = 64
@@ -92,7 +92,8 @@ class TokenAuth:
         self._clock = clock
         self._proofs = UsedProofs(store, clock)
         self._slots = [asyncio.Semaphore(MAX_VERIFYING) for _ in verifiers]
-        """One semaphore for each verifier, so that a slow authorization server delays no tokens of another verifier."""
+        """One semaphore for each verifier, so that a slow authorization server does not delay the tokens of those that
+        are tried before."""
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
         """The tokens that were verified, by the whole header `Authorization`, so that none has to be parsed again."""
         self._warned_at = float("-inf")
@@ -129,7 +130,7 @@ class TokenAuth:
         value = headers.get(b"authorization")
         if value is None:
             raise self._unauthorized(url, "", "Send the header Authorization: Bearer with a token for this server.")
-        key = value if len(value) <= MAX_KEY_BYTES else hashlib.sha256(value).digest()
+        key = value if len(value) <= MAX_PLAIN_HEADER_BYTES else hashlib.sha256(value).digest()
         remembered = self._remembered.get(key)
         if remembered is not None and remembered.until < self._clock():
             remembered = None
@@ -176,7 +177,8 @@ class TokenAuth:
         if is_bound:
             await self._require_proof(method, url, headers, scheme, token, principal)
         if generation != self._generation:
-            return principal  # in the meantime a key was withdrawn, perhaps the one that signed this token
+            # Do not remember it: in the meantime a key was withdrawn, perhaps the one that signed this token.
+            return principal
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
         self._remembered[key] = _Remembered(principal, until, -math.inf if is_bound else until)
@@ -191,8 +193,12 @@ class TokenAuth:
         cnf = principal.claims.get("cnf")
         thumbprint = cast("dict[str, Any]", cnf).get("jkt") if isinstance(cnf, dict) else None
         try:
+            if cnf is None:
+                raise InvalidToken("The token is not bound to a key: send it as Authorization: Bearer.")
             if not isinstance(thumbprint, str):
-                raise InvalidToken("The token is not bound to a key that this server can check: send it as Bearer.")
+                raise InvalidToken(
+                    "The token is bound to a key in a way that this server cannot check: it checks only DPoP (jkt)."
+                )
             if scheme != b"dpop":
                 raise InvalidToken("The token is bound to a key: send it as Authorization: DPoP, with a proof.")
             proof = headers.get(PROOF_HEADER, b"").decode("latin-1")

@@ -35,7 +35,7 @@ class TokenVerifier(Protocol):
 
     @property
     def issuers(self) -> Sequence[str]:
-        """The URLs of the authorization servers that issue these tokens. The server's metadata lists them."""
+        """The URLs of the authorization servers that issue these tokens. The metadata of this server lists them."""
         ...
 
     @property

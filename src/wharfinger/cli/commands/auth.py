@@ -113,7 +113,7 @@ def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_bro
     import os
 
     from wharfinger.auth import SignIn
-    from wharfinger.auth.client.token_store import ReplacedTokens
+    from wharfinger.auth.client.token_store import ReplacingTokens
 
     secret = os.environ.get(client_secret_env) if client_secret_env else None
     if client_secret_env and not secret:
@@ -121,7 +121,7 @@ def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_bro
     for option, value in (("--client-secret-env", client_secret_env), ("--issuer", options["issuer"])):
         if value and not options["client_id"]:
             raise click.UsageError(f"{option} needs --client-id: the ID that the authorization server has issued.", ctx)
-    tokens = ReplacedTokens()
+    tokens = ReplacingTokens()
     signing = SignIn(
         client_secret=secret,
         tokens=tokens,
