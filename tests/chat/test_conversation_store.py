@@ -103,6 +103,16 @@ def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
         ConversationStore(tmp_path / "chat").load_last()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
+def test_a_file_that_another_chat_deletes_hides_no_other(tmp_path: Path) -> None:
+    """A bug: it hid all conversations, as if the folder did not exist. A broken link has no status either."""
+    store = ConversationStore(tmp_path / "chat")
+    conversation = conversation_with("one")
+    store.save(conversation)
+    (tmp_path / "chat" / "1.json").symlink_to("deleted")
+    assert ConversationStore(tmp_path / "chat").load_last() == conversation
+
+
 def test_repair_adds_a_result_to_each_stopped_call() -> None:
     conversation = conversation_with("one")
     calls = [t.ToolUseContent(id=id, name="rise", input={}) for id in ("a", "b")]

@@ -112,7 +112,7 @@ async def test_a_note_names_a_mention_for_which_the_budget_is_too_small(budget: 
         chosen = await choose("Ask @ada about @tide://now", budget=budget)
         assert chosen.used == []
         note = f"Left out @tide://now: the budget is {budget}, and resources need at least 80 tokens"
-        assert (chosen.missing, chosen.notes) == ([note], [note])
+        assert (chosen.mention_notes, chosen.notes) == ([note], [note])
         assert (await choose("How are you?", budget=budget, by_rules=True)).notes == []
 
 

@@ -27,7 +27,7 @@ class ChatDisplay:
     """Receives the events of an answer. The methods of this class do nothing."""
 
     def context(self, used: Sequence[UsedResource], notes: Sequence[str]) -> None:
-        """Show the resources that are sent with a question, and notes about others that were left out."""
+        """Show the resources for a question, and notes about mentioned ones that were left out."""
 
     def text(self, piece: str) -> None:
         """Show a piece of the answer."""
@@ -100,6 +100,7 @@ def write(stream: TextIO, text: str) -> None:
 def call_text(call: t.ToolUseContent) -> str:
     """Return a call as one line: the tool and its arguments, shortened. Texts that look like secrets are hidden."""
     arguments = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in call.input.items())
-    if len(arguments) > ARGUMENT_CHARACTERS:
-        arguments = f"{arguments[:ARGUMENT_CHARACTERS]}… ({len(arguments):,} characters)"
-    return redacted_text(f"{call.name}({arguments})")
+    shown = redacted_text(arguments)  # before it is shortened: the first part of a secret may not look like one
+    if len(shown) > ARGUMENT_CHARACTERS:
+        shown = f"{shown[:ARGUMENT_CHARACTERS]}… ({len(arguments):,} characters)"
+    return f"{redacted_text(call.name)}({shown})"

@@ -58,7 +58,7 @@ class ChatOptions(msgspec.Struct, kw_only=True):
 
 
 class CompletedCall(msgspec.Struct):
-    """A tool call of the model that has a result. It was not run if, for example, the user refused it."""
+    """A tool call of the model that has a result. It may not have been run, for example if the user refused it."""
 
     name: str
     arguments: dict[str, Any]
@@ -109,7 +109,7 @@ class Chat:
         context = await self.context.choose(
             question, conversation.versions, budget=self.options.budget, by_rules=self.options.rules
         )
-        self.display.context(context.used, context.missing)
+        self.display.context(context.used, context.mention_notes)
         answer.resources = context.used
         first, versions, title = len(conversation.messages), dict(conversation.versions), conversation.title
         conversation.versions.update(context.versions)

@@ -92,11 +92,13 @@ class ConversationStore:
 
     def _files(self) -> list[Path]:
         """Return the files of conversations in the order in which they were saved."""
+        dated_names: list[tuple[int, str]] = []
         try:
             with os.scandir(self.folder) as entries:
-                dated_names = [
-                    (entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.name.endswith(".json")
-                ]
+                for entry in entries:
+                    if entry.name.endswith(".json"):
+                        with contextlib.suppress(FileNotFoundError):  # another chat has just deleted it
+                            dated_names.append((entry.stat().st_mtime_ns, entry.name))
         except FileNotFoundError:
             return []
         except OSError as error:

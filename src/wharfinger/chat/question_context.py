@@ -42,8 +42,8 @@ class ChosenContext(msgspec.Struct):
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     notes: list[str] = msgspec.field(default_factory=list[str])
     """Sentences about resources that were left out, and servers that were not searched."""
-    missing: list[str] = msgspec.field(default_factory=list[str])
-    """The notes about mentioned resources that were left out."""
+    mention_notes: list[str] = msgspec.field(default_factory=list[str])
+    """Those of the notes that are about mentioned resources."""
 
 
 class QuestionContext:
@@ -66,8 +66,8 @@ class QuestionContext:
         if budget < MIN_TOKENS:
             for choice in await self._mentioned(ContextRequest(question, self._host.catalogue, budget)):
                 reason = f"the budget is {budget}, and resources need at least {MIN_TOKENS} tokens"
-                chosen.missing.append(f"Left out @{choice.uri}: {reason}")
-            chosen.notes += chosen.missing
+                chosen.mention_notes.append(f"Left out @{choice.uri}: {reason}")
+            chosen.notes += chosen.mention_notes
             return chosen
 
         mentioned: list[Choice] = []
@@ -94,7 +94,7 @@ class QuestionContext:
             note = f"Left out @{left.uri}: {left.reason}"
             chosen.notes.append(note)
             if any((choice.server, choice.uri) == (left.server, left.uri) for choice in mentioned):
-                chosen.missing.append(note)
+                chosen.mention_notes.append(note)
         chosen.notes += context.notes
         return chosen
 

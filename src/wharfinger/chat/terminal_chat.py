@@ -1,7 +1,7 @@
 """The chat at a terminal: reads questions with prompt_toolkit, and lets Ctrl-C stop an answer without ending the chat.
 
-While a question is typed, prompt_toolkit reads the terminal. During an answer it does not: Ctrl-C is then the signal
-SIGINT, which cancels the task of the answer, and answers to a server's questions are read line by line.
+While a question is typed, prompt_toolkit reads the terminal. While the model answers, it does not: Ctrl-C is then the
+signal SIGINT, which cancels the task of the answer, and forms of servers are filled in line by line.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ Job = tuple[Callable[["Connection"], Any], "asyncio.Future[Any]"]
 
 
 class SqliteStore:
-    """A `Store` in the file at `path`. It is opened on first use; only its owner can read a file that this creates.
+    """A `Store` in the file at `path`, which is opened on first use. Only its owner can read a file that this creates.
 
     A value is on disk when `put` returns (write-ahead log, `synchronous=FULL`). Do not use it on network file systems,
     where SQLite's log does not work. `clock` returns seconds since 1970.

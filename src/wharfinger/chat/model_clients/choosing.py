@@ -145,7 +145,7 @@ def read_key(variable: str, environ: Mapping[str, str]) -> str:
     """Return a key from the environment, or an empty string.
 
     Raises:
-        ModelNotChosen: it has characters that no header may have, such as a line end in the middle.
+        ModelNotChosen: it has a space, a line end in the middle, or a letter that is not ASCII.
     """
     key = environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()) or " " in key:

@@ -32,7 +32,7 @@ MAX_WINDOW_TOKENS = 65_536
 ANSWER_TOKENS = 1024
 """Tokens of the window that are kept free for the answer."""
 CHARACTERS_PER_TOKEN = 3
-"""A cautious estimate, since Ollama cuts a longer conversation at its beginning without an error."""
+"""A cautious estimate: Ollama cuts the beginning of a conversation that is longer than the window, without an error."""
 
 ollama_headers = openai_headers
 """The key in OLLAMA_API_KEY is for Ollama's cloud, or for a server behind a proxy."""

@@ -49,7 +49,7 @@ class ModelAnswer(msgspec.Struct):
     """One answer of a model: its text, its tool calls, why it stopped, and the tokens.
 
     `stop_reason` is one of MCP's: endTurn, stopSequence, maxTokens, toolUse, or the API's own word. For each tool
-    call whose arguments are not a JSON object, `invalid` has an error for the model, by the call's id.
+    call whose arguments cannot be used, `invalid` has an error for the model, by the call's id.
     """
 
     text: str
