@@ -195,6 +195,7 @@ def test_times_may_differ_by_at_most_the_leeway(issuer: Issuer) -> None:
     ("options", "message"),
     [({"issuer": "http://id.example"}, "not https"), ({"issuer": "id"}, "not an http"), ({"audience": ""}, "audience"),
      ({"audience": []}, "audience"), ({"algorithms": ["HS256"]}, "HS256"), ({"algorithms": ["none"]}, "none"),
+     ({"algorithms": []}, "needs an algorithm"),
      ({"jwks_url": "http://id.example/keys"}, "not https")],
 )  # fmt: skip
 def test_unsafe_or_empty_settings_are_refused(options: dict[str, Any], message: str) -> None:

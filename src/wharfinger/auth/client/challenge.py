@@ -21,7 +21,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """One challenge: the scheme and the names of parameters in lower case, the values unchanged."""
+    """One challenge: the scheme and the names of parameters in lower case, the values without quotes."""
 
     scheme: str
     params: Mapping[str, str]

@@ -70,8 +70,8 @@ class SignIn:
             client_id: An id that `issuer` issued; it is sent to no other authorization server.
             client_secret: The secret of that id.
             issuer: The authorization server of that id. By default the first one that each server names.
-            client_metadata_url: The https URL of the application's client ID metadata document. If the authorization
-                server accepts neither this nor the id, the client registers itself.
+            client_metadata_url: The https URL of the application's client ID metadata document. If an authorization
+                server does not support these, and did not issue `client_id`, the client registers itself there.
             client_name: The name under which the client registers.
             scopes: Scopes to request in addition to those that a server requires.
             offline: Whether to request `offline_access`, to renew tokens without a person.

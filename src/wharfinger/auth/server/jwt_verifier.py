@@ -46,8 +46,8 @@ class JWTVerifier:
     issuer's host and to public addresses, and with `allow_private_networks` to any address.
 
     Raises:
-        ValueError: `issuer` or `jwks_url` is neither an https URL nor on this machine, there is no audience, or an
-            algorithm is not accepted.
+        ValueError: `issuer` or `jwks_url` is neither an https URL nor on this machine, there is no audience or no
+            algorithm, or an algorithm is not accepted.
         MissingExtra: joserfc is not installed.
     """
 
@@ -72,6 +72,8 @@ class JWTVerifier:
         self.audiences = frozenset((audience,) if isinstance(audience, str) else audience)
         self.algorithms = tuple(algorithms)
         self.leeway = leeway
+        if not self.algorithms:
+            raise ValueError(f"JWTVerifier() needs an algorithm: use {', '.join(ALGORITHMS)}.")
         if not self.audiences or "" in self.audiences:
             raise ValueError("JWTVerifier() needs the audience: the URL of this server as the issuer knows it.")
         if unknown := [name for name in self.algorithms if name not in ALGORITHMS]:

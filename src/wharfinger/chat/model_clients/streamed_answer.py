@@ -67,7 +67,7 @@ class ModelAnswer(msgspec.Struct):
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """A request: the messages, the system prompt, the tools as the API defines them, and the limit of the answer.
+    """A request: the messages, the system prompt, the tools in the format of the API, and the limit of the answer.
 
     Without `max_tokens` the limit of the endpoint applies, or `DEFAULT_MAX_TOKENS` for Anthropic's API.
     """
