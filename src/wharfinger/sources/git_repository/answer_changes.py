@@ -1,9 +1,9 @@
 """The changes that are not committed: `git://label/changes` and `git://label/changes/{+path}`.
 
-git compares the working tree with HEAD through a copy of the index, so that it never writes the repository's own. It
-runs in the private directory, where no filter, hook or file monitor is configured; attributes in the working tree can
-name such programs, but not define them. Submodules are left out, because git would start another git there with the
-configuration of the submodule.
+git compares the working tree with HEAD through a copy of the index, so that it never writes the repository's own. Its
+configuration is that of the private directory, without filters, hooks and file monitors; attributes in the working tree
+can name such programs, but not define them. Of submodules, only staged changes are listed: to compare their folders,
+git would start another git there with the configuration of the submodule.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ChangesAnswer(GitAnswer):
         return None if reads_all else self.may_read
 
     def may_read(self, path: Parts | bytes) -> bool:
-        """Return whether the caller may read a file of the working tree, and of HEAD."""
+        """Return whether the caller may read a file both in the working tree and in HEAD."""
         parts = parts_of(path) if isinstance(path, bytes) else path
         return may_read(self.uris.changes(parts)) and may_read(self.uris.tree("HEAD", parts))
 

@@ -84,10 +84,7 @@ class TopAnswer(GitAnswer):
         return [name for name in names if may_read(self.uris.tree(short_name(prefix + name, self.references)))]
 
     async def _nearest(self, oid: str) -> str:
-        """Return the id of an object or, if the caller may not read everything, of the first commit that is shown.
-
-        The search begins at the object, and follows first parents.
-        """
+        """Return `oid` or, if the caller may not read everything, the nearest commit that is shown."""
         if self.readable is None:
             return oid
         return await self.readable.nearest((await self.objects.commit_of(oid)).oid)

@@ -1,4 +1,4 @@
-"""Determines the differences between two trees with `git diff-tree`: the paths that differ, and their patches."""
+"""Determines which paths differ between two trees, or a tree and a working tree, and their patches."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def compared_paths(
         new: The object name of the newer one.
         path: Only this file or folder.
         is_readable: Returns whether the caller may read a path; None if the caller may read all.
-        working: A working tree, which is compared with `old` in place of `new`.
+        working: A working tree, which takes the place of `new`.
 
     Raises:
         GitFailed: git cannot compare them.
@@ -163,7 +163,7 @@ async def changes(
         compared: Which paths are compared, and how.
         limit: Maximum number of paths to return.
         seconds: Maximum time of the comparison.
-        working: A working tree, which is compared with `old` in place of `new`.
+        working: A working tree, which takes the place of `new`.
 
     Raises:
         GitFailed: git cannot compare them.

@@ -34,13 +34,13 @@ from wharfinger.sources.labels import UnusableFolder, resolve_root
 _Result = TypeVar("_Result")
 _SECTION = re.compile(r"\s*\[([^\]\n]*)\](.*)").fullmatch
 _QUOTED_OR_DROPPED = re.compile(r"""("(?:[^"\\\n]+|\\[\s\S])*"?|\\.)|[#;].*|\\\n""").sub
-"""Replaces the quoted and escaped parts of a configuration (group 1), its comments, and the ends of continued lines."""
+"""Matches what is kept, the quoted and escaped parts (group 1), and what is dropped: comments and escaped line ends."""
 _QUOTE_OR_ESCAPE = re.compile(r'"|\\(.)').sub
 
 __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
 SMALL_BYTES = 1 << 20
-"""Maximum number of bytes that are read of a small file: HEAD, config, shallow."""
+"""Maximum number of bytes that are read of a small file, such as HEAD or config."""
 
 _HARMLESS_EXTENSIONS = frozenset(
     ("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees")
@@ -174,7 +174,7 @@ def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
 
 
 def _named_directory(top: GitDirectory) -> tuple[GitDirectory, str]:
-    """Return the git directory that the operator named: of a repository, bare or not, a worktree or a submodule."""
+    """Like `_own_directory`, if the path itself is the git directory of a repository, a worktree or a submodule."""
     root = top.root
     above = _repository_above(root)
     linked = top.status("commondir") is not None

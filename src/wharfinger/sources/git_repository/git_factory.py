@@ -25,7 +25,7 @@ def git(
 
     Clients read trees, files, commits, differences and logs at any revision. The source never runs a program that the
     repository names, never writes to a repository of this machine, and reads nothing outside the folders of the
-    repository. Clients can read every object by its name, even one that is in no branch.
+    repository. Unless a policy hides files, clients can read every object by its name, even one that is in no branch.
 
     A remote repository is cloned into the user's cache folder when the server starts, and fetched regularly. A token
     for it is read from the environment (`WHARFINGER_GIT_TOKEN`). While its server cannot be reached, the state of the

@@ -7,10 +7,10 @@ configuration is ours, and which only links to the repository's references and o
     output = await run_git(private_directory, "diff-tree", "-r", "-z", old, new)      # one command, one process
     info = await ObjectReader(private_directory).info(oid)                            # many objects (`object_reader`)
 
-No process inherits the server's environment. On Linux, a process has limits of memory and processor time, can start no
-process, and can write no file, unless its caller allows some bytes. prlimit(2) sets these limits from outside,
-because code between fork and exec is not safe in a program with threads. On macOS and Windows the limits are the
-deadline, the bound of the output, and GIT_ALLOC_LIMIT, which git itself checks before each allocation.
+No process inherits the server's environment. Each has a deadline, a bound of its output, and GIT_ALLOC_LIMIT, which git
+itself checks before each allocation. On Linux, a process also has limits of memory and processor time, can start no
+process (unless it runs as root), and can write no file, unless its caller allows some bytes. prlimit(2) sets these
+limits from outside, because code between fork and exec is not safe in a program with threads.
 
 Text of a client may be passed only as an object name (40 or 64 digits; some commands take its first digits), as a path
 after `--`, or as the value of an option, such as `-e`. Pathspecs are literal. A command that may show contents needs
@@ -65,7 +65,7 @@ COMMAND_SECONDS = 20.0
 OUTPUT_BYTES = 64 << 20
 """Default maximum output of one command."""
 QUICK_SECONDS = 5.0
-"""Commands with at most this deadline do not wait for longer ones."""
+"""A command with at most this timeout is quick: it does not wait for slower ones."""
 MAX_COMMANDS = 8
 """Maximum number of quick commands, and of slower ones, that run at a time. Others wait up to `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096

@@ -54,7 +54,7 @@ def subject(commit: Commit) -> str:
 
 
 def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChange], more: bool, diff_uri: str) -> str:
-    """Return the author, time, message and changed paths of a commit. `more` is true if there are other paths.
+    """Return the author, time, message and changed paths of a commit. `more` is true if there may be others.
 
     `diff_uri` is the URI of its difference.
     """
@@ -74,7 +74,7 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
 
 
 def change_line(change: TreeChange) -> str:
-    """Return a line for one path of a commit: `A` added, `D` deleted, `M` modified, `R` renamed, `T` type changed."""
+    """Return a line for one changed path: `A` added, `D` deleted, `M` modified, `R` renamed, `T` type changed."""
     path = shown(os.fsdecode(change.path))
     moved = f"{shown(os.fsdecode(change.old_path))} -> " if change.old_path else ""
     return f"  {change.status} {moved}{path}"

@@ -9,9 +9,9 @@ cost few system calls. A repository has up to `MAX_REPOSITORY_PROCESSES` process
 `MAX_PROCESSES`. If all of them run when a repository needs one, the process that was idle longest is ended.
 
 An object can end its process (damage, a bomb that exceeds the limits, a deadline), and with it the requests for other
-objects. All of these are then requested again, each alone. An object that ends a process again is damaged, and only
-its caller gets the error. If git printed no reason, the process may have been killed from outside, so the object is
-requested once more.
+objects. All of them, itself included, are then requested again, each alone. An object that ends a process again is
+damaged, and only its caller gets the error. If git printed no reason, the process may have been killed from outside, so
+the object is requested once more.
 
 Of some damaged objects, git prints fewer bytes than their header promises, and then waits for the next request. So a
 process that pauses within an object is ended after `STALLED_SECONDS`. A process with one request alone gets no further
@@ -196,7 +196,7 @@ class ObjectReader:
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:limit]
 
     def restart(self) -> None:
-        """Clear the caches, and start new processes, which read the directory again."""
+        """Clear the caches, and end each process after its answers. New ones read the directory again."""
         self._infos.clear()
         self._kept.clear()
         for process in list(self._processes):
@@ -336,7 +336,7 @@ class _Processes:
         if len(self.running) < MAX_PROCESSES:
             return True
         self.waiting[reader] = None
-        # A process that is ending still counts, or there could be more than `MAX_PROCESSES`.
+        # A process that is ending still counts, or there could be more than `MAX_PROCESSES`: wait for it.
         if not any(process.retired and not process.requests for process in self.running):
             idle = next((process for process in self.running if not process.requests), None)
             if idle is not None:

@@ -24,7 +24,10 @@ class NotParsed(ValueError):
 
 
 class Person(NamedTuple):
-    """An author, committer or tagger, with the time in seconds since 1970, and its offset from UTC in minutes."""
+    """An author, committer or tagger, with the time in seconds since 1970, and its offset from UTC in minutes.
+
+    `name` includes the address: `Ada <ada@example.org>`.
+    """
 
     name: str
     seconds: int

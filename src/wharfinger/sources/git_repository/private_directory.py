@@ -1,9 +1,9 @@
 """Makes the directory that git opens instead of the repository's own.
 
 It links to the repository's references and objects. It has a configuration of its own, and no hooks, alternates,
-grafts, replacements or attributes of the repository. The targets of the links to `objects/00` to `objects/ff` and
-`packed-refs` need not exist: a link works as soon as git creates its target, so new commits, `git gc` and
-`git pack-refs` have effect immediately.
+grafts or attributes of the repository; replacements are off in the environment of git. The targets of the links to
+`objects/00` to `objects/ff` and `packed-refs` need not exist: a link works as soon as git creates its target, so new
+commits, `git gc` and `git pack-refs` have effect immediately.
 
 git follows symbolic links, and one among the objects could lead to another repository. `check_links` searches for such
 links: first in all directories, later in those that changed.
@@ -133,12 +133,12 @@ class PrivateDirectory:
         if self._folder is None:
             return False
         try:
-            found = {*os.listdir(self.path), *os.listdir(os.path.join(self.path, "objects"))}
+            present = {*os.listdir(self.path), *os.listdir(os.path.join(self.path, "objects"))}
         except OSError:
             return False
         optional = (("reftable", self.found.reftable), ("shallow", bool(self._shallow_bytes)))
         expected = _FILES | _OBJECTS | {name for name, is_expected in optional if is_expected}
-        return expected <= found
+        return expected <= present
 
     def _fill(self) -> None:
         repository = self.found
@@ -150,7 +150,7 @@ class PrivateDirectory:
         _write(self.path, "config", os.fsencode(config))
         lines = [f"*.{suffix} diff={name}\n" for name, suffixes in _DRIVERS.items() for suffix in suffixes.split()]
         _write(self.path, "attributes", "".join(lines).encode())
-        # git needs a HEAD, but never uses it: only names of objects are passed.
+        # git needs this file, but not its value: commands get names of objects, and a reftable has a HEAD of its own.
         _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if repository.reftable else b"ref: refs/heads/main\n")
         if self._shallow_bytes:
             _write(self.path, "shallow", self._shallow_bytes)
@@ -165,7 +165,7 @@ class PrivateDirectory:
             )
 
     def check_links(self) -> None:
-        """Check that nothing among the objects leads out of the repository or would block git. Blocks.
+        """Refuse links among the objects, which may lead out of the repository, and pipes, which block git. Blocks.
 
         Raises:
             InvalidArgument: something is a symbolic link, or neither a file nor a folder.

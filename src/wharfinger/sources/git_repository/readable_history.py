@@ -244,7 +244,7 @@ class ReadableHistory:
             return False
         if commit.path:
             return self.may_read(oid, commit.path)
-        if selection.path:  # git did not follow the file: because of `pickaxe`, or a part of a tree is missing
+        if selection.path:  # git did not follow it: a folder, a `pickaxe`, or a tree with missing parts
             below = selection.path + b"/"
             paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
             return any(self.may_read(oid, path) for path in paths)

@@ -1,8 +1,8 @@
 """Reads HEAD, branches, tags and remote branches with `git for-each-ref`.
 
-git runs only if something changed: each check compares the status of HEAD, `packed-refs`, `shallow` and every file of
-`refs` with that of the previous check. Calls that arrive during a check share the next check, so each call sees all
-commits that were made before it. No name that a client sends becomes a path.
+git runs only if something changed: each check compares the status of HEAD, `packed-refs`, the list of a reftable and
+every file of `refs` with that of the previous check. Calls that arrive during a check share the next check, so each
+call sees all commits that were made before it. No name that a client sends becomes a path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RepositoryGone(InvalidArgument):
 
 
 class References:
-    """All references at one moment. If nothing changed, the next check returns the same object."""
+    """HEAD, branches, tags and remote branches at one moment. If none changed, a check returns the same object."""
 
     def __init__(self, head: str, names: dict[str, str]) -> None:
         self.branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
@@ -139,7 +139,7 @@ class ReferenceReader:
         Raises:
             RepositoryGone: the repository was moved or removed.
             GitFailed: git cannot read them.
-            InvalidArgument: something in the repository is a link that leads out of it, or would block git.
+            InvalidArgument: a symbolic link is among the objects, or something in the repository would block git.
             UnusableSource: the private directory cannot be made again.
         """
         if self._last is not None and within and time.monotonic() - self._checked_at < within:

@@ -59,7 +59,8 @@ async def resolve(
     With `nearest`, only commits are found, and each is replaced by the one that `nearest` returns (`readable_history`).
 
     Raises:
-        UnknownRevision: nothing has this name, or it cannot be a name. The full name of an object is not checked.
+        UnknownRevision: nothing has this name, or it cannot be a name. Without `nearest`, the full name of an object is
+            not checked.
         MissingObject: the steps lead to no object.
         InvalidArgument: several objects could be meant, or the name goes back too far.
     """

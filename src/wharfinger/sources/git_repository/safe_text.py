@@ -13,7 +13,7 @@ _ENCODINGS = frozenset(
         "cp932", "iso-2022-jp", "gbk", "gb2312", "gb18030", "big5", "euc-kr",
     }
 )  # fmt: skip
-"""Encodings that a commit may name. Others that Python knows are not for text, or can be slow."""
+"""Encodings that a commit may name. Some others that Python knows are not for text, or can be slow."""
 
 
 def paragraph(text: str) -> str:

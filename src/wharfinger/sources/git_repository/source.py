@@ -117,7 +117,7 @@ class GitSource(Watched[Polling], Source):
     # Reading
 
     async def read(self, uri: str) -> t.ReadResourceResult:
-        """Read a file, folder, commit, difference or log; if it is large, a window of it."""
+        """Read what a URI names or, if it is large, a window of it."""
 
         async def result(answer: GitAnswer) -> t.ReadResourceResult:
             contents = await answer.contents()
