@@ -723,6 +723,18 @@ def test_the_log_of_a_shallow_clone_ends_at_its_boundary(
         source.read("git://repo/commit/HEAD~1")
 
 
+def test_a_log_that_ends_because_of_since_does_not_say_that_the_clone_is_shallow(
+    history: GitRepository, publish: Publish, tmp_path: Path
+) -> None:
+    """A bug: the log said that the clone has no older commits."""
+    history.git("clone", "-q", "--depth=2", f"file://{history.path}", str(tmp_path / "shallow"))
+    source = publish(tmp_path / "shallow", label="repo")
+    since = history.git("log", "-1", "--format=%ct")
+    assert text_of(source, f"git://repo/log/HEAD?since={since}").startswith("1 commit ")
+    assert "shallow clone" not in text_of(source, f"git://repo/log/HEAD?since={since}")
+    assert "shallow clone" in text_of(source, "git://repo/log/HEAD")
+
+
 def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: GitRepository, publish: Publish) -> None:
     """Some codecs of Python are slow, or not for text."""
     work.commit("Begin")

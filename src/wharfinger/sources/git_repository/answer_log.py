@@ -144,7 +144,8 @@ class LogAnswer(GitAnswer):
                 f"The search ended {bound}: there may be older commits. To look at what led to the last one: {older}"
             ]
         if self.repository.private_directory.shallow:
-            return ["This is a shallow clone: it has no older commits."]
+            # With `since`, the clone may have older commits; without it, its boundary looks like the first commit.
+            return ["This is a shallow clone: it has no older commits."] if self._selection.since is None else []
         if last is not None and last.status == "A":
             return [f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history under any name."]
         if path and not self._selection.follow and last is not None:
