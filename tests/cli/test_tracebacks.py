@@ -253,6 +253,13 @@ def test_the_traceback_with_the_reference_of_the_error_is_shown() -> None:
     assert cause_in(["nothing of interest"], "an error") == []
 
 
+def test_a_chain_whose_beginning_is_not_kept_is_shown() -> None:
+    """A bug: the command failed with an IndexError if 2,000 later lines had pushed out the beginning of the chain."""
+    link = "During handling of the above exception, another exception occurred:"
+    newer = ['File "/b.py", line 2, in g', "  y", "ValueError: 2"]
+    assert cause_in(["KeyError: 1", "", link, "", *NEWER.splitlines()], "an error") == newer
+
+
 @pytest.mark.parametrize(
     ("file", "is_library"),
     [

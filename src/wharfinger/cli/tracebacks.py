@@ -134,7 +134,7 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
         if frames is None:
             return
         part = [line for frame in author_frames(frames) for line in frame.lines()] + exception_lines
-        if not chained:
+        if not (chained and shown_tracebacks):  # the first of a chain may be older than the lines that are kept
             shown_tracebacks.append([])
         shown_tracebacks[-1] += [line for line in part if line not in shown_tracebacks[-1]]
         frames, chained = None, False
