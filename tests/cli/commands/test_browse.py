@@ -6,9 +6,29 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import Terminal
+from wharfinger.cli.commands.browse import browse, read_targets
+from wharfinger.cli.targets.open_client import ConnectionOptions
+
+URLS = ("http://127.0.0.1:8/mcp", "http://127.0.0.1:9/mcp")
+
+
+def test_the_headers_of_the_command_line_are_for_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: every URL got the token, and a server of a configuration file got none."""
+    monkeypatch.setenv("TOKEN", "secret")
+    ctx = click.Context(browse)
+    connection = ConnectionOptions(token_env="TOKEN")
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"tides": {"url": URLS[0]}}}))
+    for word in (URLS[0], str(file)):
+        (config,) = read_targets(ctx, (word,), connection)
+        assert config.headers == {"Authorization": "Bearer secret"}
+    for words in (URLS, (str(tmp_path),)):
+        with pytest.raises(click.UsageError, match="need exactly one URL"):
+            read_targets(ctx, words, connection)
 
 
 def test_the_names_of_servers_are_printed_without_control_characters(

@@ -91,16 +91,16 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     raise click.UsageError(f"The ports {first_port} to {last_port} are in use: choose one with --port.")
 
 
-def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:
+def read_targets(ctx: click.Context, words: tuple[str, ...], connection: ConnectionOptions) -> list[ServerConfig]:
     """Return the servers of the words and of the command after `--`, with different names.
 
     Raises:
-        click.UsageError: a word is not a target, or no target is given.
+        click.UsageError: a word is not a target, no target is given, or an option does not fit the servers.
         InvalidConfiguration: the file of a host cannot be used.
     """
     from pathlib import Path
 
-    from wharfinger.cli.targets.configured_servers import with_distinct_names
+    from wharfinger.cli.targets.configured_servers import with_distinct_names, with_options
     from wharfinger.upstreams.config import read_config, read_host_config
     from wharfinger.upstreams.host_formats import HOSTS
 
@@ -112,33 +112,31 @@ def read_targets(ctx: click.Context, words: tuple[str, ...], options: Connection
         elif word.endswith((".json", ".toml")) and Path(word).is_file():
             configs += read_config(word)
         else:
-            configs.append(as_config(ctx, parse_target(ctx, word), options, word))
+            configs.append(as_config(ctx, parse_target(ctx, word), connection.timeout, word))
     if command is not None:
-        configs.append(as_config(ctx, Target("", tuple(command)), options, command[0] if command else ""))
+        configs.append(as_config(ctx, Target("", tuple(command)), connection.timeout, command[0] if command else ""))
     if not configs:
         raise click.UsageError(
             "Missing TARGET: a folder, a URL such as http://127.0.0.1:8000/mcp, a host such as claude-desktop, or "
             "`-- command…`.",
             ctx,
         )
-    return with_distinct_names(configs)
+    return with_options(ctx, with_distinct_names(configs), connection)
 
 
-def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, word: str) -> ServerConfig:
+def as_config(ctx: click.Context, target: Target, timeout: float, word: str) -> ServerConfig:
     """Return a target of the command line as the configuration of a server."""
     from wharfinger.cli.render.formatting import slug
-    from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
     from wharfinger.upstreams.config import ServerConfig
 
     url = target.url
     if not url and not target.command:
         raise click.UsageError("Give a command after `--`, for example `-- python server.py`.", ctx)
-    headers = merge_headers(target.headers, read_headers(ctx, options)) if url.startswith("http") else {}
     return ServerConfig(
         name=slug(url.removesuffix("/mcp").partition("://")[2] or word.rpartition("/")[2] or word, fallback="server"),
         target=url or list(target.command),
-        headers=headers,
-        env={} if url else {**target.env, **read_environment(ctx, options)},
+        headers=target.headers,
+        env=target.env,
         cwd=target.cwd,
-        timeout_seconds=options.timeout,
+        timeout_seconds=timeout,
     )

@@ -136,7 +136,7 @@ def read_servers(
     """
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.suggestions import nearest
-    from wharfinger.cli.targets.configured_servers import with_distinct_names
+    from wharfinger.cli.targets.configured_servers import with_distinct_names, with_options
     from wharfinger.upstreams import ServerConfig
     from wharfinger.upstreams.public_names import name_of_target
 
@@ -204,30 +204,6 @@ def name_of_word(word: str) -> str:
         return slug((urlsplit(word).hostname or "").removeprefix("www."), fallback="server")
     path = Path(word.partition(".py:")[0])
     return slug(path.resolve().name.removesuffix(".py"), fallback="server", limit=24)
-
-
-def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
-    """Return the servers with the headers and variables of the command line.
-
-    Headers need exactly one URL among the servers, and variables exactly one command.
-    """
-    from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
-
-    urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
-    commands = [config for config in configs if isinstance(config.target, list)]
-    if (connection.headers or connection.token_env) and len(urls) != 1:
-        raise click.UsageError("--header and --token-env need exactly one URL: for several, use --config.", ctx)
-    if connection.env and len(commands) != 1:
-        raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
-    headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
-    changed: list[ServerConfig] = []
-    for config in configs:
-        if config in urls:
-            config = replace(config, headers=merge_headers(config.headers, headers))
-        elif config in commands:
-            config = replace(config, env={**config.env, **env})
-        changed.append(config)
-    return changed
 
 
 def read_question(ctx: click.Context, question: str | None) -> str | None:
