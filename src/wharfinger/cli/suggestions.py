@@ -20,7 +20,7 @@ URI_SIMILARITY = 0.85
 LIST_SECONDS = 5.0
 """Seconds to wait for a server's names."""
 NAME_CHARACTERS = 200
-"""Characters of a name that are compared: peers choose names, and the cost grows with the square of their length."""
+"""Characters of a name that are compared: servers choose names, and the cost grows with the square of the length."""
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) -> str:

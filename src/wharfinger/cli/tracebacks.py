@@ -86,9 +86,9 @@ class ServerStderr:
 def cause_in(lines: Iterable[str], message: str) -> list[str]:
     """Find the cause of an error in a server's standard error, and return the lines to show, if any.
 
-    If the message has a reference, the cause is the traceback after the last line with that reference, if the traceback
-    has frames of the author. If no traceback follows, the line itself is the cause. Without a reference, the cause is
-    the last traceback. Of a traceback, the author's frames and the exceptions are shown.
+    If the message has a reference, the cause is the traceback after the last line with that reference, or the line
+    itself if no traceback follows. A traceback there without frames of the author is not shown. Without a reference,
+    the cause is the last traceback. Of a traceback, the author's frames and the exceptions are shown.
     """
     lines = list(lines)
     reference = _REFERENCE.search(message)

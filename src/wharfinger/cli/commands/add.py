@@ -42,7 +42,7 @@ Examples:
 @click.option("--name", metavar="NAME", help="Name of the server in the host. Default: from TARGET.")
 @click.option("--project", is_flag=True, help="Add the server only for the project in the current folder.")
 @click.option("--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Edit this file.")
-@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment for a command. Repeatable.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the server. Repeatable.")
 @click.option(
     "--header",
     "headers",
@@ -190,10 +190,8 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
     if parsed.kind.needs:
         raise click.UsageError(f"{shown_word(parsed)}: give the whole command, `-- wharfinger serve --stdio …`.", ctx)
     if has_password(word):
-        secret_source = parsed.kind.secret or "the variables of its library"
-        raise click.UsageError(
-            f"Leave the password out of {absolute_word(parsed)}: pass it in {secret_source} (--env).", ctx
-        )
+        where = parsed.kind.secret or "the variables of its library"
+        raise click.UsageError(f"Leave the password out of {absolute_word(parsed)}: pass it in {where} (--env).", ctx)
     if parsed.kind is FILES:
         path = absolute_word(parsed._replace(label=None))
         if not os.path.exists(path):

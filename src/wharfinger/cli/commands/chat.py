@@ -54,7 +54,7 @@ Examples:
     help="The model: openai/NAME, anthropic/NAME or ollama/NAME.",
 )
 @click.option("-c", "--continue", "continue_last", is_flag=True, help="Continue the last conversation.")
-@click.option("-p", "--prompt", "question", metavar="PROMPT", help="Answer PROMPT, and stdin if it is piped, and exit.")
+@click.option("-p", "--prompt", "question", metavar="PROMPT", help="Answer PROMPT and any text piped in, then exit.")
 @click.option(
     "--approve",
     type=NearChoice(["ask", "read-only", "never"]),
@@ -76,7 +76,7 @@ Examples:
     metavar="TOKENS",
     help="Maximum size of the resources sent with a question, in tokens.",
 )
-@click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions, and no others.")
+@click.option("--no-rules", is_flag=True, help="Send only the resources that a question mentions.")
 @click.option("--no-tools", is_flag=True, help="Let the model use no tools.")
 @click.option(
     "--max-rounds",

@@ -38,7 +38,7 @@ Examples:
 def check(file: str, online: bool, as_json: bool) -> int:
     """Check the file of `wharfinger serve -f` without serving.
 
-    Names sources that do not exist or do not answer, certificates and token files that cannot be used, tests of the
+    Reports sources that do not exist or do not answer, certificates and token files that cannot be used, tests of the
     policy that fail, and rules that can never match. Exit codes: 0 nothing found, 1 something should be changed, 2 the
     file cannot be used.
     """
@@ -117,8 +117,11 @@ def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
     for prepared, thread in zip(sources, threads, strict=True):
         thread.join(max(0.0, began + prepared.source.patience + CLOSE_SECONDS - time.monotonic()))
     # A source without an entry in `problems` has not answered.
-    silences = [f"{prepared.name} does not answer within {prepared.source.patience:g} s." for prepared in sources]
-    return [problem for number, silence in enumerate(silences) if (problem := problems.get(number, silence))]
+    sentences = (
+        problems.get(number, f"{prepared.name} does not answer within {prepared.source.patience:g} s.")
+        for number, prepared in enumerate(sources)
+    )
+    return [sentence for sentence in sentences if sentence]
 
 
 def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:

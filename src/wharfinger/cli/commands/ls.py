@@ -78,7 +78,7 @@ def ls(
 
     A line shows size, MIME type, URI and title of a resource, URI and title of a template, or name and description of
     a tool or prompt. With --sort modified or priority, each line begins with the time or the priority. With --json each
-    line is one object as the server sent it.
+    item is one object, as in the protocol.
     """
     target = only_target(ctx, words)
     if tree and as_json:

@@ -68,12 +68,12 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     place = split_place(targets[0])[0]
     command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
     shown, remarks = shown_words(targets)
-    words, name = escape_controls(shlex.join(shown)), escape_controls(shlex.quote(str(path)))
-    text = first_policy(lists.published, lists.read_only_tools, targets=words, file=name, command=command)
+    words, shown_path = escape_controls(shlex.join(shown)), escape_controls(shlex.quote(str(path)))
+    text = first_policy(lists.published, lists.read_only_tools, targets=words, file=shown_path, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not verbosity_of(ctx).quiet:
-        click.echo(f"Wrote {escape_controls(str(path))}. Check it with: wharfinger policy check {name} {words}")
+        click.echo(f"Wrote {escape_controls(str(path))}. Check it with: wharfinger policy check {shown_path} {words}")
         for remark in remarks:
             click.echo(remark)
         if not lists.published.complete:

@@ -31,7 +31,7 @@ Examples:
   wharfinger run package.module:app --http 127.0.0.1:9000""",
 )
 @click.argument("place", metavar="FILE|MODULE[:NAME]")
-@click.option("--reload", is_flag=True, help="Restart when a Python file below its folder changes (HTTP only).")
+@click.option("--reload", is_flag=True, help="Restart when a Python file changes (HTTP only).")
 @click.option(
     "--dev", is_flag=True, help="Show errors in full, on stderr and to clients, and what blocks the event loop."
 )

@@ -66,11 +66,11 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--include",
     multiple=True,
     metavar="PATTERN",
-    help="In folders, publish only what matches, as in .gitignore. Repeatable.",
+    help="In folders, publish only what matches PATTERN (syntax of .gitignore). Repeatable.",
 )
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="In folders, leave out what matches. Repeatable.")
 @click.option("--hidden", is_flag=True, help="Publish hidden files too (but no keys and credentials).")
-@click.option("--max-size", metavar="SIZE", help="Read larger files only in parts, for example 64MiB.")
+@click.option("--max-size", metavar="SIZE", help="Read files over SIZE, such as 64MiB, only in parts.")
 @click.option(
     "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
 )
@@ -80,8 +80,8 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--every",
     type=float,
     metavar="SECONDS",
-    help="Time between runs of a watched command, requests to an API (default: 5) or a web site (60), or fetches of a "
-    "remote repository (60).",
+    help="Time between requests to an API (default: 5) or a web site (60), fetches of a remote repository (60), or "
+    "runs of a command (without --every, it cannot be watched).",
 )
 @click.option(
     "--max-clone-size", metavar="SIZE", help="Maximum size of the clone of a remote repository. Default: 2GiB."
@@ -107,7 +107,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 )
 @click.option("--allow-query", is_flag=True, help="Offer a tool that queries databases and tables (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
-@click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
+@click.option("--no-tools", is_flag=True, help="Leave out the tools that list, read and search the resources.")
 @server_file_option
 @click.option(
     "--name", metavar="NAME", help="Name of the server. Default: from what it publishes; with a policy, wharfinger."

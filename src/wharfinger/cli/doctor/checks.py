@@ -191,7 +191,7 @@ CHECKS: tuple[Check, ...] = (
     Check("advice", "no-size", "Resources without a size",
           p.resources_where(lambda item: not isinstance(item.size, int) and item.mime_type != "inode/directory"),
           "A host that does not know the size may read everything to find out: pass size= if it is known."),
-    Check("advice", "no-description", "Resources without a title and a description", undescribed_resources,
+    Check("advice", "no-description", "Resources with neither title nor description", undescribed_resources,
           "Menus show it next to the name: pass title= or description=."),
     Check("advice", "no-description", "Resource templates without a description",
           lambda survey: (item.uri_template for item in survey.templates.items if not text_of(item.description)),

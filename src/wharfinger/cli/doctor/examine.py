@@ -107,7 +107,7 @@ def choose(survey: Survey, sample: int) -> list[str]:
 
 
 async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
-    """Read resources one after another, within a bounded time. A read that this time cuts short is left out."""
+    """Read resources one after another, for at most `SAMPLE_SECONDS`. A read that this limit cuts short is left out."""
     reads: dict[str, SampleRead] = {}
     now = asyncio.get_running_loop().time
     end = now() + SAMPLE_SECONDS
