@@ -100,7 +100,8 @@ def read_targets(ctx: click.Context, words: tuple[str, ...], connection: Connect
     """
     from pathlib import Path
 
-    from wharfinger.cli.targets.configured_servers import with_distinct_names, with_options
+    from wharfinger.cli.targets.configured_servers import with_distinct_names
+    from wharfinger.cli.targets.open_client import with_options
     from wharfinger.upstreams.config import read_config, read_host_config
     from wharfinger.upstreams.host_formats import HOSTS
 

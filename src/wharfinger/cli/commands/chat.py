@@ -136,7 +136,8 @@ def read_servers(
     """
     from wharfinger.cli.render.formatting import slug
     from wharfinger.cli.suggestions import nearest
-    from wharfinger.cli.targets.configured_servers import with_distinct_names, with_options
+    from wharfinger.cli.targets.configured_servers import with_distinct_names
+    from wharfinger.cli.targets.open_client import with_options
     from wharfinger.upstreams import ServerConfig
     from wharfinger.upstreams.public_names import name_of_target
 

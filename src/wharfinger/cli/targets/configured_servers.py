@@ -18,10 +18,9 @@ from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
 from wharfinger.upstreams.public_names import distinct_names
 
 if TYPE_CHECKING:
-    from wharfinger.cli.targets.open_client import ConnectionOptions
     from wharfinger.upstreams import ServerConfig
 
-__all__ = ["ask_at_terminal", "look_up", "resolve", "with_distinct_names", "with_options"]
+__all__ = ["ask_at_terminal", "look_up", "resolve", "with_distinct_names"]
 
 
 def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServer | None:
@@ -99,29 +98,3 @@ def with_distinct_names(configs: Sequence[ServerConfig]) -> list[ServerConfig]:
     """Return the servers, with a number after each name that has occurred before, as in `harbour_2`."""
     names = distinct_names([config.name for config in configs])
     return [replace(config, name=name) for config, name in zip(configs, names, strict=True)]
-
-
-def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
-    """Return the servers with the headers and variables of the command line.
-
-    Raises:
-        click.UsageError: headers need exactly one URL among the servers, so that no other server gets a token, and
-            variables exactly one command.
-    """
-    from wharfinger.cli.targets.open_client import merge_headers, read_environment, read_headers
-
-    urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
-    commands = [config for config in configs if isinstance(config.target, list)]
-    if (connection.headers or connection.token_env) and len(urls) != 1:
-        raise click.UsageError("--header and --token-env need exactly one URL: for several, use --config.", ctx)
-    if connection.env and len(commands) != 1:
-        raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
-    headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
-    changed: list[ServerConfig] = []
-    for config in configs:
-        if config in urls:
-            config = replace(config, headers=merge_headers(config.headers, headers))
-        elif config in commands:
-            config = replace(config, env={**config.env, **env})
-        changed.append(config)
-    return changed

@@ -18,8 +18,16 @@ from wharfinger.protocol.interfaces import Authorize
 if TYPE_CHECKING:
     from wharfinger.cli.tracebacks import ServerStderr
     from wharfinger.errors import WharfingerError
+    from wharfinger.upstreams import ServerConfig
 
-__all__ = ["ConnectionOptions", "make_client", "saved_sign_in", "take_connection_options", "with_client"]
+__all__ = [
+    "ConnectionOptions",
+    "make_client",
+    "saved_sign_in",
+    "take_connection_options",
+    "with_client",
+    "with_options",
+]
 
 T = TypeVar("T")
 
@@ -240,3 +248,29 @@ def read_environment(ctx: click.Context, options: ConnectionOptions) -> dict[str
             raise click.UsageError(f"The variable {name} is not set: write --env {name}=VALUE.", ctx)
         variables[name] = value if equals else os.environ[name]
     return variables
+
+
+def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:
+    """Return the servers with the headers and variables of the command line.
+
+    Raises:
+        click.UsageError: headers need exactly one URL among the servers, so that no other server gets a token, and
+            variables exactly one command.
+    """
+    from msgspec.structs import replace
+
+    urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
+    commands = [config for config in configs if isinstance(config.target, list)]
+    if (connection.headers or connection.token_env) and len(urls) != 1:
+        raise click.UsageError("--header and --token-env need exactly one URL: for several, use --config.", ctx)
+    if connection.env and len(commands) != 1:
+        raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
+    headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
+    changed: list[ServerConfig] = []
+    for config in configs:
+        if config in urls:
+            config = replace(config, headers=merge_headers(config.headers, headers))
+        elif config in commands:
+            config = replace(config, env={**config.env, **env})
+        changed.append(config)
+    return changed
