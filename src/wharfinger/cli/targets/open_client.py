@@ -261,10 +261,11 @@ def with_options(ctx: click.Context, configs: list[ServerConfig], connection: Co
 
     urls = [config for config in configs if isinstance(config.target, str) and config.target.startswith("http")]
     commands = [config for config in configs if isinstance(config.target, list)]
+    several = "for several, use a configuration file such as mcp.json."
     if (connection.headers or connection.token_env) and len(urls) != 1:
-        raise click.UsageError("--header and --token-env need exactly one URL: for several, use --config.", ctx)
+        raise click.UsageError(f"--header and --token-env need exactly one URL: {several}", ctx)
     if connection.env and len(commands) != 1:
-        raise click.UsageError("--env needs exactly one command: for several, use --config.", ctx)
+        raise click.UsageError(f"--env needs exactly one command: {several}", ctx)
     headers, env = read_headers(ctx, connection), read_environment(ctx, connection)
     changed: list[ServerConfig] = []
     for config in configs:
