@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from tests.conftest import absent
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.protocol.inspection import Inspection
 from wharfinger.protocol.principal import ANONYMOUS, Principal
@@ -103,3 +106,43 @@ def test_a_view_that_opens_after_its_tab_was_closed_is_closed() -> None:
             assert view.upstreams["harbour"].status != "ready"
 
     asyncio.run(test())
+
+
+@asynccontextmanager
+async def open_bench(server: Server) -> AsyncIterator[Any]:
+    """Yield a tab with the tree of one server."""
+    if find_spec("nicegui") is None:
+        absent("nicegui (pip install wharfinger[browse])")
+    from nicegui import Client, ui
+
+    from wharfinger.web.workbench import Workbench
+
+    async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(40):
+        await connections.upstreams.ready(30)
+        with Client(ui.page("/")) as client:
+            bench: Any = Workbench(client, Site(), Visitor("visitor", ANONYMOUS, b"", 0.0), connections)
+            bench.build()
+            await bench.start()
+            yield bench
+            await bench.close()
+
+
+async def test_the_hits_of_a_search_that_began_in_another_view_are_not_shown() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+    server = Server("harbour")
+
+    @server.resource("log://today")
+    async def log() -> str:
+        asked.set()
+        await answer.wait()
+        return "calm sea"
+
+    async with open_bench(server) as bench:
+        catalogue = bench._connections.catalogue
+        await wait_until_async(lambda: catalogue.search("log", contents=False), "the catalogue has the resource")
+        search = asyncio.create_task(bench._search("log", True))
+        await asked.wait()
+        await bench._follow(bench._connections)
+        answer.set()
+        await search
+        assert bench._found_rows is None

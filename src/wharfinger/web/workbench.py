@@ -143,6 +143,7 @@ class Workbench:
         await self._live.close()
         self._close_panel()
         self._chosen_row, self._found_rows = None, None
+        self._searches += 1  # a search that still runs is of these servers
 
     async def close(self) -> None:
         """End all tasks and watches of this tab."""
@@ -200,7 +201,7 @@ class Workbench:
             template = next(
                 (entry.resource for entry in entries if isinstance(entry.resource, t.ResourceTemplate)), None
             )
-            if template is not None:
+            if template is not None and self._chosen_row is key:  # nothing else was chosen meanwhile
                 self._panel = panel
                 # In a task of its own: `_choose` closes the form, and thus cancels the task that calls this function.
                 panel.show_template(
