@@ -43,6 +43,7 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], expected: str |
         (f"cannot reach https://me:{SECRET}@h/x?token={SECRET}: refused", None),
         (f"two: s3://a:{SECRET}@b and postgresql+asyncpg://c:{SECRET}@d/e", None),
         (f"https://ghp_{SECRET}@github.com/x", "https://***@github.com/x"),
+        (f"https://ghp_{SECRET}:x-oauth-basic@github.com/x", "https://***@github.com/x"),
         (f"https://h/x#access_token={SECRET}&a=1", "https://h/x#a=1"),
         (f"https://h/x?a=1&sig={SECRET}&b=2#f", "https://h/x?a=1&b=2#f"),
         (f"Authorization: Bearer {SECRET}", "Authorization: Bearer ***"),

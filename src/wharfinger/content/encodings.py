@@ -1,7 +1,7 @@
 """Decodes text in UTF-8, UTF-16, UTF-32, or windows-1252, the encoding of older systems in western Europe.
 
 Decoding is lossless: the text encodes to the same bytes again, except for a byte order mark. If it is uncertain whether
-bytes are text, they are treated as binary. If `mime.is_guess` is true, windows report the encoding as a guess.
+bytes are text, they are treated as binary. `mime.is_guess` says which encodings are reported as a guess.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ _FOREIGN = bytes({*range(32), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D} - set(b"\t\n\r
 _HIGH = bytes(range(0x80, 0x100))
 _PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UTF8 = re.compile(rb"[\xc3\xc4\xe2][\x80-\xbf]").search  # a text with such sequences is damaged UTF-8
-_NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"  # all bytes but quotes, dashes and spaces
+_NO_QUOTES = rb"\x80-\x83\x86-\x90\x98-\x9f\xa1-\xaa\xac-\xba\xbc-\xff"
+"""The bytes 80 to FF without quotes, dashes, `…`, `•` and the no-break space."""
 _PLAUSIBLE = re.compile(
     rb"""[\x80-\xff] (?:
       (?<=[A-Za-z][\xc0-\xd6\xd8-\xf6\xf8-\xff])                  # an accented letter after a plain one

@@ -23,7 +23,7 @@ MAX_FRONTMATTER_BYTES = 64 * 1024
 """The maximum number of bytes from the start of the file to the end of the block."""
 MAX_DEPTH = 32
 
-_LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
+_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
 _START = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
 
 
@@ -70,7 +70,7 @@ def _find_block(data: bytes) -> str:
     start = _START.match(data)
     if start is None:
         raise BadFrontmatter("it does not begin with frontmatter: a line `---`, YAML, and a line `---`")
-    end = _LINE_END.search(data, start.end() - 1, MAX_FRONTMATTER_BYTES)  # the block may be empty
+    end = _END.search(data, start.end() - 1, MAX_FRONTMATTER_BYTES)  # the block may be empty
     if end is None:
         raise BadFrontmatter(f"its frontmatter has no end, a line `---`, within {MAX_FRONTMATTER_BYTES // 1024} KiB")
     try:

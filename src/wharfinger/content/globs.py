@@ -100,7 +100,7 @@ def _steps_of(pattern: str, path: bool) -> list[_Step] | None:
 
 
 def _add_star(steps: list[_Step], pattern: str, first: int, at: int, path: bool) -> int:
-    """Add the steps of a run of `*`, and return the position after it."""
+    """Add the steps of a run of `*`, or of `**/`, and return the position after it."""
     if not path:
         steps.append(_Step(".", repeated=True))
         return at

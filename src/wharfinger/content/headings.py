@@ -21,7 +21,7 @@ MAX_HEADING_CHARACTERS = 120
 
 _SEARCHED_LINES = 80
 """The number of lines of a file that are searched."""
-_WORDS = re.compile(r"[^\W_]")  # a letter or digit
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _SPACE = re.compile(r"\s+")
 
 
@@ -48,7 +48,7 @@ def heading_of(kind: str, head: bytes) -> str:
     if len(head) == HEAD_BYTES:
         text = text.rpartition("\n")[0] or text  # the last line may be incomplete
     heading = _SPACE.sub(" ", reader(text)).strip()
-    return printable(heading, MAX_HEADING_CHARACTERS) if _WORDS.search(heading) else ""
+    return printable(heading, MAX_HEADING_CHARACTERS) if _LETTER_OR_DIGIT.search(heading) else ""
 
 
 def _lines(text: str) -> list[str]:
@@ -218,7 +218,7 @@ def _comment_reader(*marks: str, block: tuple[str, str] | None = None) -> Callab
                 return ""
             comment = comment.strip("*/!#-=;%~ \t").removeprefix("@file ").removeprefix("\\file ").strip()
             legal = legal or bool(_LEGAL(comment))
-            if comment and not legal and not _DIRECTIVE(comment) and _WORDS.search(comment):
+            if comment and not legal and not _DIRECTIVE(comment) and _LETTER_OR_DIGIT.search(comment):
                 return comment
         return ""
 

@@ -2,9 +2,9 @@
 
 The text is read in blocks of whole lines. In each block, the occurrences of every word are graded (`Word.quality`) and
 grouped by line. The score of a line counts its own words in full, and words of neighbouring lines less, depending on
-their distance. If a line defines something (a function, a class, a setting, a heading), more of the lines after it
-count, because they belong to it, and its score is higher if the defined name is in the query. The best lines then also
-count the words of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
+their distance. If a line defines something (a function, a class, a setting, a heading) that the query names, its score
+is higher, and more of the lines after it count, because they belong to it. The best lines then also count the words
+of the definitions and headings that enclose them. Imports, and lists of bare names, score low.
 
 The numbers in the scores were tuned with half of the questions of `benchmarks/finding.py`.
 """
@@ -71,7 +71,7 @@ _KEYWORDS = frozenset(
 """Words that begin a definition, after modifiers, in some common languages."""
 _NAME = re.compile(r"[\"'`\[(]?([\w$.]+)")
 _GO_METHOD = re.compile(r"\s*func\s+\([^)]{1,80}\)\s+(\w+)")
-_ROLE = re.compile(
+_DIRECTIVE = re.compile(
     r"\s*\.\. (?:[\w-]+:)?(?!code|note|warning|versionadded|versionchanged|image|literal)[\w-]+:: (.{1,120})"
 )
 _TITLE = re.compile(r"\s{0,3}#{1,6} +(.{1,160})|\s*<h[1-6][^>]{0,80}>(.{1,160})")
@@ -89,7 +89,7 @@ _IMPORT = re.compile(
 )
 _BARE = re.compile(r"\s*(?:[\w.]+|[\"'][A-Z]\w*[\"'])(?:\s+as\s+\w+)?,?\s*$")
 _DEFINES = (
-    (_ROLE, 0.9), (_PARAMETER, 0.6), (_OPTION, 0.5), (_SETTING, 0.4),
+    (_DIRECTIVE, 0.9), (_PARAMETER, 0.6), (_OPTION, 0.5), (_SETTING, 0.4),
 )  # fmt: skip
 """Patterns of lines that define something, and how much that adds to the score."""
 _MATCHED_CHARACTERS = 400
@@ -106,7 +106,7 @@ class Passage(NamedTuple):
     evidence: tuple[float, ...]
     """How well each word of the query fits here, from 0 to 1."""
     bonus: float
-    """Added to the score if the passage defines what the query names, or has its words side by side."""
+    """Raises the score of a passage that defines what the query names, or has its words side by side or repeatedly."""
     factor: float
     """Less than 1 if the best line is an import, a name alone or a line of data."""
     lines: tuple[tuple[int, str], ...]

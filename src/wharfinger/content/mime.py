@@ -246,8 +246,8 @@ _BY_NAME = {
     "poetry.lock": "application/toml", "uv.lock": "application/toml", "package-lock.json": "application/json",
 }  # fmt: skip
 
-# Offset, signature and type; the first match counts. A text may begin with some of them (`ID3`), so only other content
-# and texts in a guessed encoding are compared with them.
+# Offset, signature and type; the first match counts. A text may begin with some of them (`ID3`), so they count only for
+# binary content and for text in a guessed encoding.
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),

@@ -1,8 +1,8 @@
 """Finds contents that contradict their declared MIME types.
 
-A declared type that has a signature needs that signature, a textual type needs text, and JSON and XML need their
-syntax. An image, a sound, a film or a font of a type without a signature must not be text, and must not begin like
-another kind of content. Empty content, and text that could be of several types, are not checked.
+A declared type that has a signature needs that signature, a textual type needs text, JSON must parse, and XML must
+begin with `<`. An image, a sound, a film or a font of a type without a signature must not be text, and must not begin
+like another kind of content. Empty content is not checked.
 """
 
 from __future__ import annotations

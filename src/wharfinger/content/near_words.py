@@ -11,8 +11,8 @@ from wharfinger.content.search_query import identifier_parts
 __all__ = ["NearWords", "distance"]
 
 MIN_CHARACTERS, LONG_CHARACTERS, MAX_CHARACTERS = 4, 8, 64
-"""A word is compared if it has MIN_CHARACTERS to MAX_CHARACTERS. Words of LONG_CHARACTERS and more may differ in two
-places, and shorter ones in one."""
+"""A misspelled word of MIN_CHARACTERS to MAX_CHARACTERS has near words: they differ from it in one place, or in up to
+two if it has LONG_CHARACTERS or more."""
 MAX_COMPARED_WORDS = 50_000
 """The maximum number of different words that are compared."""
 

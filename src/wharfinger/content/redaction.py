@@ -85,7 +85,7 @@ def _without_password(rest: str, is_database: bool) -> str:
     user, colon, _ = authority.partition(":")
     at = authority.rfind("@")
     if colon and "@" not in user and "/" not in user and at > len(user):
-        return user + rest[at:]
+        return (HIDDEN if _TOKEN.fullmatch(user) else user) + rest[at:]
     if at > 0 and _TOKEN.fullmatch(authority[:at]):
         return HIDDEN + rest[at:]
     return rest

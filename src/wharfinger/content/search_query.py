@@ -1,9 +1,9 @@
 """Parses a query into words, exact phrases, and identifiers in all their spellings. Stop words are left out.
 
-A query is cut into chunks at spaces. A chunk in double quotes is a phrase, which must occur as it is, except for case.
-Any other chunk is cut into words at its punctuation: `ClientSession.get()` becomes `ClientSession` and `get`. A word of
-several parts, such as `TypeChecker`, `type_checker` or `type-checker`, matches all of these spellings. An English word
-also matches its other forms: `connecting` finds `connect` and `connections`.
+Text in double quotes is a phrase, which must occur as it is, except for case. The rest is cut into words at spaces and
+punctuation: `ClientSession.get()` becomes `ClientSession` and `get`. A word of several parts, such as `TypeChecker`,
+`type_checker` or `type-checker`, matches all of these spellings. An English word also matches its other forms:
+`connecting` finds `connect` and `connections`.
 
 Each word has `probes`: wherever the word occurs, at least one of these strings occurs. An index, or `str.find`, can
 find probes; `Word.quality` then says how well an occurrence fits.
@@ -26,9 +26,9 @@ MAX_QUERY_CHARACTERS = 2_000
 MAX_QUERY_WORDS = 16
 """The maximum number of words of a query; the rest is ignored."""
 MAX_PARTS = 8
-"""The maximum number of parts of an identifier that is found in other spellings."""
+"""An identifier of more parts is found only as it is written."""
 MAX_TAIL_CHARACTERS = 24
-"""The maximum number of characters after an occurrence that are compared."""
+"""The maximum number of letters after a probe that are compared with the rest of a word."""
 
 STOP_WORDS = frozenset(
     """
@@ -52,7 +52,7 @@ WEAK_WORDS = frozenset(
 )
 """Words that say little about the subject."""
 WEAK_WEIGHT = 0.45
-"""The weight of a weak word, of a number among words, and of all parts of a dotted name but the last."""
+"""The weight of a weak word, of a number among words, and of each word of a dotted name but the last."""
 FILE = re.compile(
     r"[\w.-]+\.(?:py|pyi|md|rst|txt|js|ts|tsx|jsx|json|toml|cfg|ini|ya?ml|csv|html?|css|c|cc|cpp|h|hpp|go|rs|java|kt|rb"
     r"|php|sh|sql|xml|log|lock|conf)"
@@ -67,7 +67,7 @@ _PLAIN = re.compile(r"[a-z]{4,}")
 _INFLECTION_ENDINGS = (
     ("ies", 4), ("ying", 4), ("ied", 4), ("ing", 4), ("ed", 4), ("es", 4), ("s", 3), ("e", 4), ("y", 4),
 )  # fmt: skip
-"""Endings of number and tense, each with the minimum number of letters before it."""
+"""Endings that number and tense change, each with the minimum number of letters before it."""
 _DERIVATION_ENDINGS = (
     ("ations", 5), ("ation", 5), ("ions", 6), ("ion", 6), ("ments", 5), ("ment", 5), ("ers", 5), ("er", 5), ("ors", 5),
     ("or", 5),
@@ -215,7 +215,7 @@ def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
-    """Yield the words of a chunk, which has no spaces. Punctuation alone, or the name of a file, is one word."""
+    """Yield the words of a text without spaces. Punctuation alone, or the name of a file, is one word."""
     bare = chunk.strip(".,;:!?()[]{}<>'`\"*")
     if FILE.fullmatch(bare):
         yield _make_word(bare, weight)
@@ -287,7 +287,7 @@ def _without_inflection(word: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _without_derivation(word: str) -> str:
-    """Return an English word without the endings that make nouns, or without its ending of number or tense."""
+    """Return an English word without an ending that makes a noun or, if it has none, one of number or tense."""
     for ending, min_length in _DERIVATION_ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= min_length:
             return word[: -len(ending)]

@@ -166,7 +166,7 @@ class DocumentFiles:
     def complete_pages(self, uri: str, value: str) -> list[str]:
         """Return ranges of pages that begin with `value`.
 
-        Without a dash in `value`, these are all pages, and each page; with a dash, a range for each possible end.
+        Without a dash in `value`, these are `1-N` and each single page; with a dash, a range for each possible end.
         """
         try:
             mime_type = self.files.stat(uri).mime_type or ""

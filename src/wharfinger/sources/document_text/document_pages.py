@@ -55,7 +55,7 @@ def is_document(name: str) -> bool:
 
 
 class DocumentPages:
-    """The pages of a document. Each begins with a line such as `[page 3 of 12]`, and ends with an empty line."""
+    """The pages of a document. `texts` adds a first line such as `[page 3 of 12]` and an empty last line to each."""
 
     def __init__(self, format: DocumentFormat, pages: list[str], cut: str) -> None:
         self.format = format

@@ -48,7 +48,7 @@ def text_uri(uri: str) -> str:
 
 
 def pages_uri(uri: str, first: int, last: int | None = None) -> str:
-    """Return the URI of the text of some pages."""
+    """Return the URI of the text of the pages from `first` to `last`; without `last`, of one page."""
     return f"{uri}?pages={first}" if last is None or last == first else f"{uri}?pages={first}-{last}"
 
 
