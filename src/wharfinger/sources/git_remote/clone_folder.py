@@ -50,15 +50,15 @@ class CloneState(msgspec.Struct, frozen=True, kw_only=True):
     fetched: float = 0.0
     """When it ended, in seconds since 1970; 0 if nothing was ever fetched."""
     advertised: str = ""
-    """A digest of the references that the server listed."""
+    """A digest of the references that the remote listed."""
     missing: int = 0
     """The number of objects of old revisions that are still to be fetched."""
     cut: int = 0
-    """The bound in bytes because of which the missing objects are not fetched; 0 if the clone stays below it."""
+    """The bound in bytes that keeps the missing objects from being fetched; 0 if none does."""
     partial: bool = False
     """Whether git treats the clone as partial: some objects are missing, or were when this state was written."""
     whole: bool = False
-    """Whether the server cannot send this repository in parts."""
+    """Whether this repository cannot be cloned in parts."""
 
 
 class CloneFolder:

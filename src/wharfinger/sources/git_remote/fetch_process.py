@@ -4,7 +4,7 @@ They differ from the commands that only read (`git_repository.git_process`): the
 write packs, and may take an hour. They are confined as follows:
 
 - The environment contains only our own variables, the proxy, and the operator's certificates (`_PASSED`). Only the
-  address that the operator gave is reached, without redirects. This also rules out alternates that a server names
+  address that the operator gave is reached, without redirects. This also rules out alternates that the remote names
   (http-alternates), which git treats like redirects. No configuration of the system or the user, hook, credential
   helper, `.netrc`, submodule or filter is used.
 - The address and the token are in variables of the process (git-config(1), GIT_CONFIG_COUNT): every user of the machine
@@ -13,7 +13,7 @@ write packs, and may take an hour. They are confined as follows:
   a file before git runs, so that the processes that git starts inherit them. prlimit(2) after the start would be too
   late for them.
 - A command is a process group of its own. The group is killed at the deadline, if the clone grows beyond its bound, or
-  if the server ends.
+  if the mirror is closed.
 - `transfer.fsckObjects` refuses malformed objects, except for harmless mistakes of old tools, such as times without a
   zone: well-known repositories have them.
 """
@@ -41,7 +41,7 @@ from wharfinger.sources.git_repository.git_process import environment
 __all__ = ["FetchFailed", "GitNetwork"]
 
 MEMORY_BYTES = 2 << 30
-"""Address space of each process. `index-pack` needs about 100 bytes for each object, and a delta with its base."""
+"""Address space of each process. `index-pack` takes about 100 bytes for each object, and keeps a delta with its base."""
 ALLOCATION_BYTES = 1 << 30
 """Maximum bytes of a single allocation."""
 STALLED_SECONDS = 60
@@ -237,7 +237,7 @@ class GitNetwork:
 
     def _reason(self, name: str, seconds: float, exceeded: str, code: int | None, stderr: str) -> str:
         """Return why a command failed, in a clause. `exceeded` is `time`, `output` or `size` if a bound ended it."""
-        # Lines of the server begin with `remote:`.
+        # Lines of the remote begin with `remote:`.
         problems = [line for line in re.split(r"[\r\n]+", stderr) if line.startswith(("fatal:", "error:"))]
         text, address = "\n".join(problems), self.address
         if exceeded == "size" or "File too large" in text:

@@ -1,9 +1,9 @@
 """Keeps a clone in step with its remote: clones it, fetches regularly, and survives outages.
 
-A round compares the references that the server lists with those of the last fetch. If they differ, it fetches.
+A round compares the references that the remote lists with those of the last fetch. If they differ, it fetches.
 References move in one step when all objects have arrived: readers see the last good state until then.
 
-**The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
+**The first clone comes in parts,** if the remote can send them (`--filter=blob:none`): first commits and folders, then
 the files of HEAD. From then on the clone can be read, while a whole clone is fetched, which replaces the parts. git
 never fetches missing objects by itself (GIT_NO_LAZY_FETCH): until they arrive, reads of them fail with an error that
 says so. If the whole clone would exceed its bound, the parts stay and can be read.
@@ -69,7 +69,7 @@ _FETCH = ("fetch", "--no-auto-gc", "--no-write-fetch-head", "--no-recurse-submod
 
 
 class Mirror:
-    """Maintains one clone while a server runs. It calls the functions in `changed` after each change."""
+    """Maintains one clone while a server runs. Calls the functions in `changed` if the clone or its state may differ."""
 
     def __init__(
         self,
@@ -385,7 +385,7 @@ class Mirror:
     async def _fetch_history(self, lock: int) -> None:
         """Fetch everything as a whole clone does, and drop the objects that were fetched in parts.
 
-        To request the missing objects by name would take 50 bytes for each, and the host would compress them again:
+        To request the missing objects by name would take 50 bytes for each, and the remote would compress them again:
         those of mypy took 12 s and 88 MiB in a whole fetch, but minutes and 170 MiB in batches of 20,000.
         """
         parts = await asyncio.to_thread(self.folder.pack_names)
@@ -406,7 +406,7 @@ class Mirror:
             missing = await self._missing(lock, "--all")
         finally:
             await asyncio.to_thread(self.folder.restore if missing else self.folder.drop_aside)
-        if missing:  # the host did not send all objects of its references
+        if missing:  # the remote did not send all objects of its references
             missing = await self._missing(lock, "--all")
         await self._save(missing=len(missing), cut=self._git.max_bytes if missing else 0)
 

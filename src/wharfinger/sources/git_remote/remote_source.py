@@ -42,7 +42,7 @@ def open_clone(
         )
     address = parse_remote(url)
     program = find_git()  # before anything is written
-    address.authorization()  # refuse a token that cannot be used before anything is published
+    address.authorization()  # before anything is published, refuse a token that cannot be used
     folder = CloneFolder.of(address)
     repository = Repository.open(folder.repository, address.name if label is None else label, max_size)
     max_bytes = MAX_CLONE_BYTES if max_clone_size is None else max_clone_size

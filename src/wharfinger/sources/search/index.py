@@ -49,8 +49,8 @@ def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int 
 
     Args:
         folder: The folder of the index; by default `wharfinger` in the user's cache folder.
-        max_size: Maximum bytes of all indexes in the folder together. Documents that do not fit are found by name only,
-            and a search says so.
+        max_size: Maximum bytes of the index. Documents that do not fit are found by name only, and a search says so.
+            At the start, other indexes in the folder that do not fit beside this one are deleted, the oldest first.
     """
     return SearchIndex(Path(folder) if folder is not None else None, max_size)
 

@@ -140,7 +140,7 @@ class IndexedSearch:
         return FoundDocument(source, row.uri, row.title, row.kind, name_matches, match, row.changed)
 
     def _is_unknown(self, word: Word, count: int) -> bool:
-        """Return whether a word occurs nowhere. The index knows only parts of words, so a few documents are read.
+        """Return whether a word occurs nowhere. The index knows only trigrams, so a few documents are read.
 
         Returns False if a source or document that may have the word cannot be read.
         """

@@ -142,7 +142,7 @@ class Indexing:
 
         Raises:
             Stopped: the server stops.
-            sqlite3.Error: the file is damaged.
+            sqlite3.Error: the file is damaged, or cannot be written.
         """
         store.remove_other_sources(self._sources())
         while not self._reader.stopped.is_set():
