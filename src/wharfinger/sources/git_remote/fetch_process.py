@@ -41,7 +41,7 @@ from wharfinger.sources.git_repository.git_process import environment
 __all__ = ["FetchFailed", "GitNetwork"]
 
 MEMORY_BYTES = 2 << 30
-"""Address space of each process. `index-pack` takes about 100 bytes for each object, and keeps a delta with its base."""
+"""Address space of each process. `index-pack` takes about 100 bytes for each object, and holds a delta and its base."""
 ALLOCATION_BYTES = 1 << 30
 """Maximum bytes of a single allocation."""
 STALLED_SECONDS = 60

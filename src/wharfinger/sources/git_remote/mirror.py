@@ -69,7 +69,7 @@ _FETCH = ("fetch", "--no-auto-gc", "--no-write-fetch-head", "--no-recurse-submod
 
 
 class Mirror:
-    """Maintains one clone while a server runs. Calls the functions in `changed` if the clone or its state may differ."""
+    """Maintains one clone while a server runs. Calls the functions in `changed` when the clone may have changed."""
 
     def __init__(
         self,
