@@ -65,7 +65,7 @@ _SIGNED = {
     "audio/webm": ("video/x-matroska",),
     "audio/mpeg": ("audio/mpeg", "audio/aac"),
 }  # fmt: skip
-"""The signatures that content of a type may have."""
+"""What `by_signature` may return for content of a type."""
 _TEXT_FORMATS = frozenset(
     {
         "audio/mpegurl", "audio/x-mpegurl", "audio/x-scpls", "video/vnd.mpegurl", "image/vnd.dxf", "image/x-xbitmap",
@@ -116,7 +116,7 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
 
 
 def _signatures(kind: str) -> tuple[str, ...]:
-    """Return the signatures that content of this type may have; empty if it needs none."""
+    """Return what `by_signature` may return for content of this type; empty if it needs no signature."""
     if kind.endswith(("+xml", "-xml")):  # a part of a document, or a document that is not packed
         return ()
     if kind.startswith("application/vnd.openxmlformats"):

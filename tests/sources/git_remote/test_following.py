@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import subprocess
@@ -141,6 +142,27 @@ async def test_the_first_commit_of_an_empty_repository_is_served(host: GitHost, 
         work.git("update-ref", "-d", "refs/heads/main", cwd=bare)
         await wait_until_async(lambda: "main was deleted" in source.mirror.replaced, "the deletion is found")
         assert "without commits yet" in await read_text(client, "git://harbour")
+
+
+async def test_an_outage_lasts_while_another_server_tries_to_fetch(
+    host: GitHost, history: GitRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: a server that found the clone locked logged that it can be fetched again."""
+    source = clone(host.add(history))
+    async with serving(source):
+        await wait_until_complete(source)
+        host.stop()
+        await wait_until_async(lambda: source.mirror.problem, "a fetch fails")
+        with contextlib.ExitStack() as other_server:
+
+            async def locks() -> bool:
+                return other_server.enter_context(source.mirror.folder.lock()) is not None
+
+            await wait_until_async(locks, "the clone is locked")
+            source.mirror._progress = ""
+            await wait_until_async(lambda: source.mirror._progress == "by another server", "a round finds it locked")
+            assert source.mirror.problem
+    assert "can be fetched again" not in caplog.text
 
 
 async def test_an_outage_is_reported_and_the_last_state_is_served(

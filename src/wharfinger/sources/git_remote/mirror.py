@@ -198,10 +198,15 @@ class Mirror:
         while True:
             wait, before = self.every, self.problem
             try:
-                wait = await self._round()
-                self.problem, self._failures, self._failed_since = "", 0, 0.0
-                if before:
-                    log.warning("%s can be fetched again", self.address.url)
+                next_wait = await self._round()
+                if next_wait is not None:
+                    wait, self.problem, self._failures, self._failed_since = next_wait, "", 0, 0.0
+                    if before:
+                        log.warning("%s can be fetched again", self.address.url)
+                else:  # another server is fetching, and may fail like this one
+                    wait = min(BUSY_SECONDS, self.every)
+                    if not self.cloned:
+                        self.problem = ""
             except FetchFailed as error:
                 wait = self._record_failure(str(error))
             except OSError as error:
@@ -226,8 +231,10 @@ class Mirror:
         wait = min(first_wait * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
         return wait * random.uniform(0.8, 1.0)  # noqa: S311  # so that several servers do not return at the same time
 
-    async def _round(self) -> float:
+    async def _round(self) -> float | None:
         """Fetch if the remote changed, and return the seconds until the next round.
+
+        Returns None if another server is fetching.
 
         Raises:
             FetchFailed: it could not be fetched.
@@ -238,7 +245,7 @@ class Mirror:
                 await self._report()
             if lock is None:
                 self._progress = self._progress or "by another server"
-                return min(BUSY_SECONDS, self.every)
+                return None
             age = time.time() - self.state.fetched
             if self.state.fetched and 0 <= age < self.every / 2 and self.why_incomplete == "" and before != self.state:
                 return self.every - age  # another server has just fetched everything
