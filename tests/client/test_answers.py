@@ -310,13 +310,13 @@ def test_the_frontmatter_of_a_skill_must_match_its_entry(front: Any, differs: st
     if differs is None:
         assert expected == MANUAL
     else:
-        assert f"differs from its entry in: {differs}." in expected
+        assert f"differs from what the server listed: {differs}." in expected
 
 
 def test_invalid_frontmatter_is_refused_and_errors_quote_at_most_200_characters() -> None:
-    assert "cannot be compared with its entry" in load_file([b"no frontmatter"], skill_of())[0]
+    assert "cannot be read" in load_file([b"no frontmatter"], skill_of())[0]
     (expected, _) = load_file([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
-    assert expected.endswith(f"in: {'x' * 200}.")
+    assert expected.endswith(f"listed: {'x' * 200}.")
 
 
 # Concurrent reads.

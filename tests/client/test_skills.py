@@ -101,7 +101,7 @@ async def test_frontmatter_that_differs_from_its_entry_is_refused(
     async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
         other = replace_fields(skill, frontmatter={**skill.frontmatter, **change})
-        with pytest.raises(NotVerified, match=f"differs from its entry in: {reported}"):
+        with pytest.raises(NotVerified, match=f"differs from what the server listed: {reported}"):
             await client.read_skill_file(other)
 
 

@@ -368,6 +368,42 @@ async def test_a_removed_name_may_be_reused_until_the_mounted_server_registers_i
     assert await call(server, "p_a") == "anew"
 
 
+async def test_a_removed_template_may_be_reused() -> None:
+    """Regression: the new template was listed, but every read of it failed."""
+    part = Server("part")
+    part.resources.add("tide://{port}", lambda port: "part")
+    server = harbour((part, "p"))
+    server.resources.remove("tide://{port}")
+    server.resources.add("tide://{port}", lambda port: f"own {port}")
+    assert (await read(server, "tide://hull"))[0]["text"] == "own hull"
+
+
+async def test_a_read_waits_for_a_starting_source_of_a_mounted_server() -> None:
+    """Regression: only the sources of the parent were waited for."""
+    released = asyncio.Event()
+
+    class LearningSource(RowSource):
+        started = False
+
+        async def start(self) -> None:
+            await released.wait()
+            self.started = True
+
+        def matches(self, uri: str) -> bool:
+            return self.started and super().matches(uri)
+
+    part = Server("part")
+    part.include(LearningSource())
+    server = harbour((part, "p"))
+    await server.start()
+    reading = asyncio.ensure_future(read(server, "row://1"))
+    for _ in range(5):  # turns in which the read could fail
+        await asyncio.sleep(0)
+    released.set()
+    assert (await reading)[0]["text"] == "row"
+    await server.close()
+
+
 async def test_a_fallback_of_the_parent_is_replaced_by_a_tool_of_a_mounted_server() -> None:
     part = Server("part")
     server = harbour((part, ""))

@@ -50,10 +50,12 @@ def check_entry(skill: Skill, uri: str) -> SkillResource | None:
 
 
 def check_file(skill: Skill, entry: SkillResource | None, file: ReadResult) -> ReadResult:
-    """Return `file` if it is one content with the entry's size and digest and, for a SKILL.md, the skill's frontmatter.
+    """Return `file` if it is one content, has the entry's size and digest, and is fit to be used.
+
+    The skill's own SKILL.md must also have the frontmatter that the server sent for the skill.
 
     Raises:
-        NotVerified: the file differs from its manifest, and must not be used.
+        NotVerified: the file fails a check, and must not be used.
         MissingExtra: PyYAML, which reads the frontmatter, is not installed (the extra `skills`).
     """
     if len(file.contents) != 1:
@@ -74,11 +76,12 @@ def _check_frontmatter(skill: Skill, data: bytes) -> None:
     try:
         actual = read_frontmatter(data)
     except BadFrontmatter as error:
-        raise NotVerified(f"{skill.uri} cannot be compared with its entry: {error}.") from None
+        raise NotVerified(f"The frontmatter of {skill.uri} cannot be read: {error}.") from None
     listed, missing = skill.frontmatter, object()
     differing = [key for key in {**listed, **actual} if not _equal(listed.get(key, missing), actual.get(key, missing))]
     if differing:
-        raise NotVerified(f"{skill.uri} differs from its entry in: {', '.join(sorted(differing))[:200]}.")
+        names = ", ".join(sorted(differing))
+        raise NotVerified(f"The frontmatter of {skill.uri} differs from what the server listed: {names[:200]}.")
 
 
 def _equal(one: Any, other: Any) -> bool:

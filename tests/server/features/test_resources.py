@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
+import functools
 import logging
 import sys
 import threading
@@ -605,9 +606,18 @@ def test_a_catalogue_that_is_not_an_async_generator_is_refused() -> None:
     def yields() -> Any:
         yield 1
 
-    for function in (returns, yields):
+    for function in (returns, yields, functools.partial(returns)):
         with pytest.raises(TypeError, match="async generator"):
             Server("s").list_resources(function)  # type: ignore[arg-type]
+
+
+def test_a_plain_generator_is_refused_also_for_an_unlisted_template() -> None:
+    def rows(path: str) -> Any:
+        yield path
+
+    for register in (Server("s").resource("db://{path}"), Server("s").read_resource("db://{path}")):
+        with pytest.raises(TypeError, match=r"rows\(\) .* is a generator"):
+            register(rows)
 
 
 async def test_search_returns_registered_resources_before_those_of_sources() -> None:

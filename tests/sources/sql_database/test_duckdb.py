@@ -130,6 +130,13 @@ def test_values_of_every_type_equal_the_text_of_duckdb(column: str, path: Path, 
         assert number in [json.loads(line)["id"] for line in str(found.text).splitlines()]
 
 
+def test_a_list_of_an_enum_is_not_an_enum(path: Path, publish: Publish) -> None:
+    write_duckdb(path, "CREATE TABLE t (id INT PRIMARY KEY, one ENUM('a', 'b'), many ENUM('a', 'b')[])")
+    source = publish(f"duckdb:///{path}")
+    text = str(source.read(f"{source.uri}/main/t").contents[0].text)
+    assert "ENUM('a', 'b')[]" in text
+
+
 def test_the_columns_of_an_index_are_listed_one_by_one(tmp_path: Path, publish: Publish) -> None:
     """A bug: they were one text."""
     write_duckdb(

@@ -151,10 +151,7 @@ def make_resource(
     allow_traversal, annotations = options.get("allow_traversal", False), options.get("annotations")
     ttl, size = options.get("ttl"), options.get("size")
     check_scheme(uri, function)
-    if inspect.isgeneratorfunction(function):
-        raise TypeError(
-            f"{location_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
-        )
+    _refuse_plain_generator(function)
     template = None if is_literal(uri) and not allow_traversal else _parse_template(uri, allow_traversal)
     docstring = (getattr(function, "__doc__", None) or "").strip()
     first_paragraph = " ".join(docstring.split("\n\n")[0].split())
@@ -207,6 +204,7 @@ def make_unlisted_resource(
 ) -> ResourceFeature:
     """Make an unlisted template from a function that reads its URIs. See `Server.read_resource`."""
     check_scheme(template, function)
+    _refuse_plain_generator(function)
     parsed = _parse_template(template, allow_traversal)
     return ResourceFeature(
         t.ResourceTemplate(uri_template=template, name=getattr(function, "__name__", template)),
@@ -216,6 +214,13 @@ def make_unlisted_resource(
         cache_scope=services.cache_scope,
         scopes=scopes,
     )
+
+
+def _refuse_plain_generator(function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(
+            f"{location_of(function)} is a generator: return text, bytes or a list, or yield bytes in `async def`."
+        )
 
 
 def _parse_template(text: str, allow_traversal: bool) -> UriTemplate:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -39,7 +39,13 @@ from wharfinger.server.features.resource import (
     make_resource,
     make_unlisted_resource,
 )
-from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable_result
+from wharfinger.server.features.result_errors import (
+    UNAWAITED,
+    UnusableResult,
+    location_of,
+    refuse_unawaited,
+    unusable_result,
+)
 from wharfinger.server.features.tool_results import to_wire
 from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.near_uris import add_near_uris
@@ -58,8 +64,6 @@ if TYPE_CHECKING:
     from wharfinger.server.services import Services
 
 __all__ = ["Content", "Resources"]
-
-log = logging.getLogger("wharfinger.server.features.resources")
 
 
 class Content:
@@ -100,9 +104,9 @@ class Resources:
         """Templates that can be read and are not listed."""
         self.sources: list[Source] = []
         self.catalogues: list[Callable[..., AsyncIterator[t.Resource]]] = []
-        """The functions of `list_resources`."""
+        """The async generators that were registered with `Server.list_resources`."""
         self.calls = SourceCalls(services.pool, services.watching)
-        """Calls the sources, and knows which ones are missing."""
+        """Calls the sources, and knows which ones lists and searches leave out for now, and why."""
         self.search_index: Index | None = None
         """Answers searches of the sources that it covers; None if there is no index."""
         self.near_uri_searches = 0
@@ -125,8 +129,8 @@ class Resources:
         Raises:
             InvalidTemplate: `uri` is not a template that can be parsed.
             ValueError: `uri` is taken, is not a URI, does not say where a variable ends, or is ambiguous with another
-                template (both are named); or an option has a value that is not valid, such as `allow_traversal` without
-                `{+name}` and `{#name}`.
+                template (the message names both); or an option has a value that is not valid, such as
+                `allow_traversal` without `{+name}` and `{#name}`.
             TypeError: the function's parameters are not the template's variables, the function is a plain generator, or
                 an option is unknown.
         """
@@ -143,7 +147,7 @@ class Resources:
     ) -> None:
         """Register a function that reads every URI that `template` matches. The template is not listed.
 
-        `allow_traversal` and `scopes` are as for `add`.
+        `allow_traversal` is as for `add`, and `scopes` as in `ResourceOptions`.
 
         Raises:
             InvalidTemplate, ValueError, TypeError: as for `add`.
@@ -152,7 +156,7 @@ class Resources:
         self.put(feature, listed=False)
 
     def put(self, feature: ResourceFeature, *, listed: bool = True) -> None:
-        """Add a finished resource or template.
+        """Add a resource or template that is already made.
 
         Raises:
             ValueError: the URI is taken, or the template is ambiguous with another.
@@ -268,7 +272,7 @@ class Resources:
         Raises:
             ValueError: it is ambiguous with another template.
         """
-        if self.templates.hides(feature.text) or self.unlisted.hides(feature.text):
+        if part is not None and (self.templates.hides(feature.text) or self.unlisted.hides(feature.text)):
             return
         self._template_index.add(feature.template or UriTemplate(feature.text), (feature, part))
         try:
@@ -282,11 +286,12 @@ class Resources:
             raise
 
     def _unindex(self, text: str) -> None:
-        """Let no read find a template, here and in every server that shows it."""
+        """Let no read find the template with this text, here and in every server that shows it."""
         if (found := self._template_index.get(text)) is not None:
             self._unindex_template(text, found[0])
 
     def _unindex_template(self, text: str, feature: ResourceFeature) -> None:
+        """Do the same, unless the template with this text is another feature."""
         found = self._template_index.get(text)
         if found is not None and found[0] is feature:
             self._template_index.remove(text)
@@ -315,7 +320,7 @@ class Resources:
             TypeError: the function is a coroutine function or a plain generator.
         """
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function.__name__}() must be an async generator: async def with yield.")
+            raise TypeError(f"{location_of(function)} must be an async generator: async def with yield.")
         self.catalogues.append(function)
         self.listing.add_provider(pages_of_catalogue(function))
         self._services.watching.list_changed("resources")
@@ -381,9 +386,7 @@ class Resources:
             ResourceNotFound: no source has it.
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
-        source = self._own_source(uri)
-        if source is None and await self.calls.wait_for_starts():
-            source = self._own_source(uri)
+        source = await self._find_own_source(uri)
         if source is None:
             for part, resources in self._parts:
                 if resources.source_of(uri) is not None:
@@ -403,7 +406,7 @@ class Resources:
 
     def _set_cache_scope(self, request: Request) -> None:
         """Make a result private if another caller may be refused, or get a different result."""
-        # With a policy, the guard sets the scope by its rules.
+        # `access` is set if there is a policy. It sets the scope itself, by its rules.
         identified = request.caller.principal.key and request.access is None
         if identified or self._services.methods.may_differ("resources/read"):
             request.cache_scope = "private"
@@ -434,9 +437,9 @@ class Resources:
                 t.check_contents(content)
             return take_hints(request, value)
         values = cast("list[object]", value if isinstance(value, list) else [])
-        several = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
+        items = values if values and all(isinstance(v, Content) for v in values) else [cast("object", value)]
         try:
-            contents = [await self._make_contents(request, uri, v, mime_type) for v in several]
+            contents = [await self._make_contents(request, uri, v, mime_type) for v in items]
         except (TypeError, ValueError, RecursionError) as error:
             raise unusable_result(function, value, error) from error
         return t.ReadResourceResult(contents=contents)
@@ -444,7 +447,7 @@ class Resources:
     async def _finish(
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
     ) -> t.ReadResourceResult:
-        """Read a function's return value (iterators, paths, rows) while its dependencies are still open."""
+        """Convert a function's return value while its dependencies, which an iterator may need, are still open."""
         return await self._make_result(request, request.params.uri, value, mime_type, function)
 
     async def _make_contents(self, request: Request, uri: str, value: Any, mime_type: Any) -> t.ResourceContents:
@@ -470,15 +473,15 @@ class Resources:
     async def exists(self, request: Request, uri: str) -> bool:
         """Return whether the caller can read this URI, and so may watch it.
 
-        This may run the author's code: the function of a template, the function of a resource that uses its request, or
-        middleware around `resources/read` that may answer callers differently.
+        This may run the author's code: the function of a template, the function of a resource if it or a dependency
+        uses the request, or middleware around `resources/read` that may answer callers differently.
         """
         methods = self._services.methods
         try:
             if methods.may_differ("resources/read"):
                 await methods.handlers["resources/read"](read_request(request, uri))
                 source = self.source_of(uri)
-                if source is not None:  # `stat` records the state with which a watch of the source begins
+                if source is not None:  # called for its effect: the source notes the state at which a watch begins
                     with suppress(ResourceNotFound):
                         await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
@@ -498,9 +501,7 @@ class Resources:
                 elif found is None or feature.call.takes_context:
                     await feature.call(read_request(request, uri), values)
                 return True
-            source = self._own_source(uri)
-            if source is None and await self.calls.wait_for_starts():
-                source = self._own_source(uri)
+            source = await self._find_own_source(uri)
             if source is not None:
                 await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
@@ -512,6 +513,23 @@ class Resources:
         except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
             return True
         return False
+
+    async def _find_own_source(self, uri: str) -> Source | None:
+        """Return this server's source that a URI belongs to, or None.
+
+        If no source has it, here or in a mounted server, wait for the sources that are starting.
+        """
+        source = self._own_source(uri)
+        if source is None and await self.calls.wait_for_starts():
+            source = self._own_source(uri)
+        if source is None and self._parts and self.source_of(uri) is None:
+            await asyncio.gather(*[resources._wait_for_starts() for _, resources in self._parts])
+        return source
+
+    async def _wait_for_starts(self) -> None:
+        """Wait for the starting sources of this server and of mounted ones, at most for their patience."""
+        waits = [self.calls.wait_for_starts(), *[resources._wait_for_starts() for _, resources in self._parts]]
+        await asyncio.gather(*waits)
 
     def _own_source(self, uri: str) -> Source | None:
         """Return this server's source that a URI belongs to, or None. A starting source may not know its URIs yet."""
@@ -547,7 +565,7 @@ class Resources:
     # -- listing
 
     async def serve_list(self, request: Request) -> t.ListResourcesResult | msgspec.Raw:
-        """Serve `resources/list`. Names the sources that are missing, in `_meta` and in log messages."""
+        """Serve `resources/list`. If it leaves out sources for now, `_meta` and log messages name them."""
         result: t.ListResourcesResult | msgspec.Raw = await self.listing.serve(request)
         if isinstance(result, t.ListResourcesResult):
             context: Any = self._services.context(request)
@@ -568,7 +586,7 @@ class Resources:
         return page
 
     def _add_missing(self, page: t.ListResourcesResult) -> list[dict[str, str]]:
-        """Add the sources that are missing to the `_meta` of a list."""
+        """Name the sources that a list leaves out for now in its `_meta`."""
         missing = [
             {"source": source.name, "uri": source.uri, "message": missing_from_list(why)}
             for source, why in self.missing()
@@ -579,7 +597,7 @@ class Resources:
         return missing
 
     def missing(self) -> Iterator[tuple[Source, str]]:
-        """Yield the sources that are missing from lists and searches now, also of mounted servers, and the reasons."""
+        """Yield the sources that lists and searches leave out for now, also of mounted servers, and the reasons."""
         for source in self.sources:
             if why := self.calls.why_missing(source):
                 yield source, why
@@ -627,10 +645,11 @@ async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     async for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
-        max_bytes -= len(chunk)
+        data = bytes(chunk)  # the length of a memoryview may be in other units
+        max_bytes -= len(data)
         if max_bytes < 0:
             raise _over_content_limit()
-        parts.append(chunk)
+        parts.append(data)
     return b"".join(parts)
 
 

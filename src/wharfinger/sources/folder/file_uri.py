@@ -1,6 +1,7 @@
-"""Writes a path below a root as a part of a URI, and reads it back, byte for byte. Does no I/O.
+"""Writes a path below a root as the end of a URI, and reads it back, byte for byte. Does no I/O.
 
-Parts are file names as `os.fsdecode` gives them: bytes that are not UTF-8 are lone surrogates.
+The parts of a path are file names as `os.fsdecode` gives them: bytes that are not UTF-8 are lone surrogates. In a URI,
+such bytes are escapes, as in `%FF`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ESCAPES = tuple(chr(byte) if _PLAIN(chr(byte)) else f"%{byte:02X}" for byte in 
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _NOT_FILE_NAMES = frozenset(("", ".", ".."))
 _SPECIAL_ON_WINDOWS = re.compile(
-    r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(?:\.|$)', re.IGNORECASE
+    r'[\\:<>"|?*]|[. ]$|^(?:con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])(?:\.|$)', re.IGNORECASE
 )
 
 
@@ -31,21 +32,21 @@ class UnreadableUri(ValueError):
 
 
 def quote(name: str) -> str:
-    """Write one file name as a part of a URI's path."""
+    """Write a file name as a segment of a URI's path."""
     if _PLAIN(name):
         return name
     return "".join([_ESCAPES[byte] for byte in os.fsencode(name)])
 
 
-def unquote(part: str) -> str:
-    """Read one part of a URI's path as a file name; escapes are decoded once.
+def unquote(segment: str) -> str:
+    """Read a segment of a URI's path as a file name; escapes are decoded once.
 
     Raises:
         UnreadableUri: an invalid escape, a lone surrogate, or not a file name: empty, `.`, `..`, with `/` or NUL, or
             special on Windows.
     """
     try:
-        raw = part.encode()
+        raw = segment.encode()
     except UnicodeEncodeError:
         raise UnreadableUri("a lone surrogate") from None
     if b"%" in raw:
@@ -71,10 +72,10 @@ def join_parts(parts: tuple[str, ...]) -> str:
 
 
 def split_path(path: str) -> tuple[tuple[str, ...], bool]:
-    """Return the file names in a URI's path, and whether it ends with a slash, as only the path of a directory may.
+    """Return the file names in a URI's path, and whether it ends with a slash, which means a directory.
 
     Raises:
-        UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.
+        UnreadableUri: a segment is not a file name, the path is too long, or there is a query or a fragment.
     """
     return _split_cached(path) if len(path) <= MAX_CACHED_CHARACTERS else _split(path)
 
@@ -86,10 +87,10 @@ def _split(path: str) -> tuple[tuple[str, ...], bool]:
     inner = path[:-1] if ends_with_slash else path
     if not inner:
         return (), ends_with_slash
-    parts = inner.split("/")
-    if _PLAIN_PATH(inner) and _NOT_FILE_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
-        return tuple(parts), ends_with_slash
-    return tuple([unquote(part) for part in parts]), ends_with_slash
+    segments = inner.split("/")
+    if _PLAIN_PATH(inner) and _NOT_FILE_NAMES.isdisjoint(segments) and os.name != "nt":  # most need no decoding
+        return tuple(segments), ends_with_slash
+    return tuple([unquote(segment) for segment in segments]), ends_with_slash
 
 
 _split_cached = lru_cache(1_024)(_split)  # the same paths are read again and again

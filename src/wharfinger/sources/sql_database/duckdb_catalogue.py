@@ -37,7 +37,8 @@ _INDEXES = """
 SELECT schema_name, table_name, index_name, coalesce(TRY_CAST(expressions AS VARCHAR[]), [expressions]), is_unique
 FROM duckdb_indexes() WHERE database_name = current_database() ORDER BY schema_name, table_name, index_name
 """
-_VALUE = re.compile("'((?:[^']|'')*)'")
+_ENUM = re.compile(r"ENUM\(.*\)", re.DOTALL).fullmatch
+_ENUM_VALUE = re.compile("'((?:[^']|'')*)'")
 _KEY_TYPE = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DECIMAL.*|VARCHAR|BOOLEAN|UUID|DATE|TIME|TIMESTAMP.*|BLOB|ENUM.*",
     re.DOTALL,
@@ -110,26 +111,29 @@ def _table(
 
 
 def _unquoted(text: str) -> str:
-    """Return the name of a column of an index, or its expression unchanged."""
+    """Return an entry of an index: the name of a column without its quotes, or an expression unchanged."""
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
 def _column(row: Sequence[Any], primary: set[str]) -> DatabaseColumn:
     name, kind, nullable, default, comment = row
-    is_enum = str(kind).startswith("ENUM(")
+    is_enum = _ENUM(kind) is not None
     return DatabaseColumn(
         name=name,
         type="ENUM" if is_enum else kind,
         nullable=bool(nullable) and name not in primary,
         default=default,
         comment=comment,
-        values=tuple([value.replace("''", "'") for value in _VALUE.findall(kind)]) if is_enum else (),
+        values=tuple([value.replace("''", "'") for value in _ENUM_VALUE.findall(kind)]) if is_enum else (),
         cast=kind,
     )
 
 
 def _key(columns: dict[str, DatabaseColumn], candidates: Iterable[tuple[str, ...]]) -> UniqueKey | None:
-    """Return the primary key, or else a unique key without NULL, or else the rowid, unless a column has its name."""
+    """Return the first candidate whose columns are never NULL and have a `_KEY_TYPE`, or else the rowid.
+
+    Returns None if a column is called rowid, which hides that of the row.
+    """
     for names in candidates:
         key_columns = [columns.get(name) for name in names]
         if key_columns and all(
