@@ -1,4 +1,4 @@
-"""The URLs of a sign-in: which are allowed, where metadata is published, and which servers a resource covers."""
+"""The URLs of a sign-in: which are allowed, where metadata is published, and whether metadata is about a server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def forbidden_reason(url: str, server: str) -> str | None:
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     """Return the URLs to try for a server's metadata (RFC 9728 §3, §5.1), best first.
 
-    These are the URL that the server `named`, the well-known URL with the server's path, and that without the path.
+    These are `named`, the URL in the server's challenge; the well-known URL with the server's path; and that without
+    the path.
     """
     parts, origin = split_url(server), origin_of(server)
     if parts is None or origin is None:
@@ -66,7 +67,10 @@ def auth_server_metadata_urls(issuer: str) -> list[str]:
 
 
 def covers(resource: str, server: str) -> bool:
-    """Return whether a published resource covers a server: same origin, same path or one above it (RFC 9728 §3.3)."""
+    """Return whether the `resource` in metadata covers a server: its origin, and its path or a parent of that.
+
+    RFC 9728 §3.3 requires the same URL. Parents are accepted because servers publish one document for an origin.
+    """
     parts, server_parts = split_url(resource), split_url(server)
     if parts is None or server_parts is None or parts.query or parts.fragment:
         return False

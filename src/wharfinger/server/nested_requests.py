@@ -27,6 +27,7 @@ def read_request(request: Request, uri: str) -> Request:
         method="resources/read",
         row=METHODS["resources/read"],
         params=params,
+        raw_params=msgspec.Raw(msgspec.json.encode(params)),
         channel=_OuterStream(request),
         accepts_lazy_blobs=False,
         nested=True,

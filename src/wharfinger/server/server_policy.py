@@ -1,7 +1,8 @@
 """`ServerPolicy`: loads and replaces the policy of a server.
 
-A policy may be a file that is read again when it changes. The `roots` of its rules are bound to the directories that
-the sources publish. The server must trust each issuer that a rule names. `AccessControl` then enforces the policy.
+A policy may be a file that is read again when it changes. A rule may name directories of this machine in `roots`.
+They are bound: replaced by patterns of the URIs at which the sources publish these directories. The server must trust
+each issuer that a rule names. `AccessControl` then enforces the policy.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ class ServerPolicy:
 
         Raises:
             UnusablePolicy: the policy cannot be used, does not fit the issuers that the server trusts, or fails one of
-                its tests, which run now if the server runs. The old policy stays.
+                its tests. Tests that need the sources run now only if the server runs. The old policy stays.
         """
         from wharfinger.server.policy_file import PolicyFile  # only servers with a policy need it
 
         policy = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
         if isinstance(policy, PolicyFile):
             self._replace(policy.authorizer(policy.policy), test=self._server_runs)
-            self._file = copy.copy(policy)  # another server that is given it must see each change of the file too
+            self._file = copy.copy(policy)  # it notes which version it read last, and two servers may get the same one
         else:
             self._replace(policy, test=self._server_runs)
             self._file = None
@@ -87,8 +88,8 @@ class ServerPolicy:
     def bind_roots(self) -> None:
         """Find the published resources of the directories in `roots`. Call this again when a source is added.
 
-        While the server runs, a test of the policy that fails then is logged. The rules apply all the same: without
-        them, denials would not apply to the new source.
+        While the server runs, a test of the policy that fails then is logged. The policy is enforced all the same: the
+        old one has no patterns for the new source, so its denials would not apply there.
         """
         self._enforce_if_changed(self._bind(self._unbound))
         if self._server_runs:
@@ -113,7 +114,7 @@ class ServerPolicy:
         return ReportOnly(rules) if isinstance(authorizer, ReportOnly) else rules
 
     def check_tests(self) -> None:
-        """Run the tests of the policy, which may depend on the sources by `roots`.
+        """Run the tests of the policy. If a rule has `roots`, their results depend on the sources.
 
         Raises:
             UnusablePolicy: a test fails.

@@ -39,7 +39,7 @@ class MemoryLink(StreamLink):
             await self._service.close(self)
             raise
         self._server = server = StreamServer(self._service, principal=self._principal)
-        server.connection_made(_ToClient(self, server))
+        server.connection_made(_ToClient(self))
         self.write = server.data_received
 
     async def disconnect(self) -> None:
@@ -54,10 +54,9 @@ class MemoryLink(StreamLink):
 class _ToClient(asyncio.WriteTransport):
     """The server's transport. It passes bytes directly to the client's link, so the server never has to wait."""
 
-    def __init__(self, link: StreamLink, server: StreamServer) -> None:
+    def __init__(self, link: StreamLink) -> None:
         super().__init__()
         self._link = link
-        self._server = server
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         self._link.feed(data if isinstance(data, bytes) else bytes(data))
@@ -73,7 +72,7 @@ class _ToClient(asyncio.WriteTransport):
 
 
 class MemoryTarget:
-    """A target for a `Client`: a service of this process, as one principal uses it."""
+    """A target for a `Client`: a service of this process, with `principal` as the caller of every connection."""
 
     def __init__(self, service: Service, principal: Principal) -> None:
         self._service = service

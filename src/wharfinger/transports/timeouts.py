@@ -1,8 +1,8 @@
 """A timeout that can be paused while a person answers.
 
 A request has a deadline, but it may have to wait for a person: until a user signs in, fills in a form, or decides
-whether a tool may run. The time between such a question and its answer does not count, on client
-and server, except for a client's `max_timeout`.
+whether a tool may run. On client and server, the time that the person takes does not count, except for a client's
+`max_timeout`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _CONTEXT_TIMEOUTS: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeout
 class Pauses:
     """The pauses of one clock, which may overlap. Callers pass the current time as `now`, in seconds.
 
-    For a time that is only a number, such as a deadline or the beginning of a request: call `begin` when a question is
-    asked and `end` when it is answered, and add the result of `end` to the number.
+    To move a time that is kept as a number, such as a deadline or the start of a request: call `begin` when a question
+    is asked and `end` when it is answered, and add the seconds that `end` returns to the number.
     """
 
     __slots__ = ("_open", "since")

@@ -75,6 +75,16 @@ def test_explain_shows_each_step(
     assert authority.requests == []
 
 
+def test_explain_names_the_options_of_the_sign_in(
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, _ = servers
+    options = ["--client-id", "our harbour", "--allow-private-networks"]
+    assert main(["auth", "explain", *options, server.url]) == 0
+    command = f"wharfinger auth login --client-id 'our harbour' --allow-private-networks {server.url}"
+    assert f"Sign in with: {command}" in capsys.readouterr().out
+
+
 def test_explain_reports_how_to_fix_each_problem(
     servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +181,14 @@ def test_browse_uses_the_saved_token(servers: tuple[ProtectedServer, Authority],
 def test_an_invalid_url_is_a_usage_error(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["auth", *args]) == 2
     assert "only servers at http:// and https:// URLs" in capsys.readouterr().err
+
+
+def test_a_url_that_cannot_be_parsed_is_a_usage_error_without_its_password(capsys: pytest.CaptureFixture[str]) -> None:
+    for url in ("http://[", "https://me:secret@example.com/mcp"):
+        assert main(["auth", "explain", url]) == 2
+        error = capsys.readouterr().err
+        assert "is not the URL of a server" in error
+        assert "secret" not in error
 
 
 def test_an_unset_variable_for_the_secret_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

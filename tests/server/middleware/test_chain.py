@@ -200,6 +200,23 @@ async def test_a_resource_that_middleware_forbids_cannot_be_read_by_a_tool_or_su
     await server.close()
 
 
+async def test_middleware_sees_the_params_of_a_read_that_a_handler_makes() -> None:
+    server = make_server()
+    seen: list[Any] = []
+
+    @server.tool
+    async def through(ctx: Context[Any]) -> str:
+        return str((await ctx.read_resource("a:b")).contents[0].text)
+
+    @server.middleware("resources/read")
+    async def hook(call: Call, next: Next) -> Result:
+        seen.append((call.params.uri, msgspec.json.decode(call.raw_params)["uri"]))
+        return await next(call)
+
+    await ask(server, "tools/call", {"name": "through"})
+    assert seen == [("a:b", "a:b")]
+
+
 def test_a_function_and_methods_may_be_given_together() -> None:
     server = Server("s")
     server.tools.add(lambda: "x", name="x")

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from wharfinger.server.signature.docstrings import parse_docstring, summary_of
+from wharfinger.server.signature.docstrings import description_of, parse_docstring
 
 
 def parse(text: str | None) -> tuple[str, dict[str, str]]:
@@ -31,6 +31,8 @@ def parse(text: str | None) -> tuple[str, dict[str, str]]:
         ("Returns:\n    x\nArgs:\n    a: One.", {"a": "One."}),
         ("Raises:\nArgs:\n    a: One.", {"a": "One."}),
         ("Keyword Args :\n    a: One.", {"a": "One."}),
+        ("Keyword Arguments:\n    a: One.", {"a": "One."}),
+        ("Args:\n    a (tuple(int, int)): One (x): y.\n    b: Two.", {"a": "One (x): y.", "b": "Two."}),
         ("Args:", {}),
     ],
 )
@@ -49,6 +51,8 @@ def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
         ("Parameters\n----------\na : int\n    One,\n    and more.\nb\n    Two.", {"a": "One, and more.", "b": "Two."}),
         ("Parameters\n---\na\n    One.", {"a": "One."}),
         ("Parameters\n---\na, b : int\n    Both.", {"a": "Both.", "b": "Both."}),
+        ("Parameters\n---\n*a, **b\n    Both.", {"a": "Both.", "b": "Both."}),
+        ("Parameters:\n---\na : int\n    One.", {"a": "One."}),
         ("Parameters\n---\na\n    One.\nReturns\n-------\nb\n    No.", {"a": "One."}),
         ("Parameters\n---\na\n\n    One.\n\n*rest\n    Two.", {"a": "One.", "rest": "Two."}),
         ("Parameters\n---\na\n    One.\n(odd) line\n    No.", {"a": "One."}),
@@ -96,7 +100,7 @@ def test_a_docstring_without_sections_is_the_summary_and_a_partial_has_that_of_i
         def __call__(self) -> None: ...
 
     assert parse_docstring(functools.partial(functools.partial(function), 1)) == ("Do it: now.\n\nMore.", {})
-    assert summary_of(function) == "Do it: now.\n\nMore."
+    assert description_of(function) == "Do it: now.\n\nMore."
     assert parse(None) == parse("") == ("", {})
-    assert summary_of(Object()) == "Of a class."
+    assert description_of(Object()) == "Of a class."
     assert parse("Do it.\n\nNotes") == ("Do it.\n\nNotes", {})

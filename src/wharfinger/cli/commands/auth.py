@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,8 @@ import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError
 from wharfinger.cli.options import json_option, verbosity_of, verbosity_options
-from wharfinger.net import is_http_url
+from wharfinger.content.redaction import redacted
+from wharfinger.net import is_http_url, split_url
 
 if TYPE_CHECKING:
     from wharfinger.auth.client.grants import Grant
@@ -61,6 +63,10 @@ def explain(
     from wharfinger.auth.client.registration import ClientIdentity
     from wharfinger.auth.client.sign_in_fetch import fetch_for
 
+    login_command = ["wharfinger", "auth", "login"]
+    for option, value in (("--client-id", client_id), ("--client-metadata-url", client_metadata_url)):
+        login_command += [option, value] if value else []
+    login_command += ["--allow-private-networks"] * allow_private_networks + [url]
     identity = ClientIdentity(client_id=client_id, metadata_url=client_metadata_url)
     steps, possible = run(
         explain_sign_in(check_url(url), identity, fetch_for(url, allow_private_networks=allow_private_networks))
@@ -74,9 +80,9 @@ def explain(
             print_step(step)
         say("")
         say(
-            f"Sign in with: wharfinger auth login {url}"
+            f"Sign in with: {shlex.join(login_command)}"
             if possible
-            else "Signing in is not possible until this is fixed."
+            else "Signing in is not possible until the steps marked NO are fixed."
         )
     if not possible:
         raise click.exceptions.Exit(NOT_AUTHORIZED_EXIT_CODE)
@@ -108,7 +114,8 @@ Examples:
 def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_browser: bool, **options: Any) -> None:
     """Sign in with the browser, and save the token.
 
-    The other commands use it. It is saved in a file that only you can read.
+    The token is saved in a file that only you can read. `wharfinger ls` and the other commands that connect to the
+    server use it.
     """
     import os
 
@@ -184,7 +191,7 @@ async def sign_in(url: str, signing: SignIn, allow_private_networks: bool) -> Gr
     status, header = await drive(request_without_token(url), fetch)
     refusal = 401 if status not in (401, 403) else status
     if not await signing.refused(url, refusal, {"www-authenticate": header}, {}):
-        raise CommandError(f"{url} does not accept OAuth tokens: {header[:200]}")
+        raise CommandError(f"{url} does not accept OAuth tokens{': ' + header[:200] if header else '.'}")
     grant = await signing.grant(url)
     assert grant is not None
     return grant
@@ -204,6 +211,8 @@ def check_url(url: str) -> str:
     """Return the URL of a server, or raise click.UsageError."""
     if not is_http_url(url):
         raise click.UsageError(f"{url}: only servers at http:// and https:// URLs have a sign-in.")
+    if split_url(url) is None:
+        raise click.UsageError(f"{redacted(url)!r} is not the URL of a server: write it like https://example.com/mcp.")
     return url
 
 
@@ -227,7 +236,7 @@ def print_step(step: TraceStep) -> None:
 
 
 def expiry(grant: Grant) -> str:
-    """Return how long a token is still valid, as text."""
+    """Return when a token expires, or that it is renewed, as text."""
     if grant.refresh_token is not None:
         return "renewed automatically"
     if grant.expires_at is None:

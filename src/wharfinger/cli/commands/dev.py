@@ -36,6 +36,6 @@ def dev(ctx: click.Context, /, place: str, **serving: Any) -> Any:
         raise click.UsageError("dev serves over HTTP: use `wharfinger run` for --stdio and --unix.", ctx)
     serving["http"] = serving["http"] or ""
     serving["browse"] = True
-    # Not ctx.invoke, whose context would not know which options were given.
+    # Not ctx.invoke: it makes a new context for `run`, which does not know which options were given.
     assert run.callback is not None
     return run.callback(place=place, reload=True, dev=True, **serving)

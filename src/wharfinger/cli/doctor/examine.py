@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, page_of
+from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, app_uri_of
 from wharfinger.client import Client
 from wharfinger.client.results import Listing
 from wharfinger.errors import ConnectionLost, MethodNotFound, RequestTimeout, WharfingerError
@@ -100,7 +100,7 @@ def choose(survey: Survey, sample: int) -> list[str]:
         for item in survey.resources.items
         if item.mime_type != "inode/directory" and not (isinstance(item.size, int) and item.size > SAMPLE_BYTES)
     ]
-    pages = [page_of(tool) for tool in survey.tools.items] if survey.capabilities.resources is not UNSET else []
+    pages = [app_uri_of(tool) for tool in survey.tools.items] if survey.capabilities.resources is not UNSET else []
     count = min(sample, len(small))
     spread = (small[number * len(small) // count] for number in range(count))
     return list(dict.fromkeys([*filter(None, pages), *spread]))

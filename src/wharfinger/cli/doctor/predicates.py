@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.cli.doctor.survey import Survey, SurveyedList, page_of, text_of
+from wharfinger.cli.doctor.survey import Survey, SurveyedList, app_uri_of, text_of
 from wharfinger.content.mime import essence_of
 from wharfinger.content.mime_check import contradiction
 
@@ -240,7 +240,7 @@ def missing_pages(survey: Survey) -> Iterator[str]:
     """Find tools that name a page (MCP Apps) which is neither listed nor readable."""
     listed = {item.uri for item in survey.resources.items}
     for tool in survey.tools.items:
-        uri = page_of(tool)
+        uri = app_uri_of(tool)
         read = survey.reads.get(uri)
         if uri not in listed and read is not None and read.error:
             yield f"{tool.name} ({uri})"

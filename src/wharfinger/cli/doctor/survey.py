@@ -15,8 +15,8 @@ __all__ = [
     "Survey",
     "SurveyedList",
     "ToolCost",
+    "app_uri_of",
     "as_json",
-    "page_of",
     "text_of",
     "tokens",
     "tool_costs",
@@ -27,10 +27,11 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class SurveyedList(msgspec.Struct, kw_only=True):
-    """One list: its items, the size of its largest page, whether items were left out, and the error if it failed."""
+    """One list: its items, whether items were left out, and the error if it failed."""
 
     items: list[Any] = []
     largest_page: int = 0
+    """The number of items on the largest page."""
     more: bool = False
     error: str = ""
 
@@ -92,8 +93,8 @@ def text_of(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def page_of(tool: Any) -> str:
-    """Return the URI of the page that shows a tool's results (MCP Apps), or an empty string."""
+def app_uri_of(tool: Any) -> str:
+    """Return the URI of the MCP App that shows a tool's results, or an empty string."""
     meta: Any = tool.meta or {}
     ui: Any = meta.get("ui") if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     return text_of(ui.get("resourceUri")) if isinstance(ui, dict) else ""  # pyright: ignore[reportUnknownMemberType]

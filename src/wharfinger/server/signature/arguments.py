@@ -35,7 +35,7 @@ from wharfinger.server.features.result_errors import location_of
 from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 from wharfinger.server.signature.argument_errors import BadArguments, fault_lines, union_members
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.signature.docstrings import parse_docstring, summary_of
+from wharfinger.server.signature.docstrings import parse_docstring
 from wharfinger.server.signature.header_params import KEYWORD, Header
 from wharfinger.server.signature.type_schemas import facts_of, from_json, json_schema, to_json, to_msgspec
 
@@ -45,7 +45,6 @@ __all__ = [
     "Signature",
     "completer_of",
     "json_schema",
-    "summary_of",
 ]
 
 MAX_DECODERS = 256

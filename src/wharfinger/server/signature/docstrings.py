@@ -1,4 +1,6 @@
-"""Reads docstrings in the styles of Google, numpy and Sphinx: the summary, and a text for each parameter."""
+"""Reads docstrings in the styles of Google, numpy and Sphinx: the text before the first section, and a description of
+each parameter.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,20 @@ from typing import Any
 
 from wharfinger.server.signature.annotations import unwrap_partial
 
-__all__ = ["parse_docstring", "summary_of"]
+__all__ = ["description_of", "parse_docstring"]
 
 # Patterns are not compiled here: that takes 3 ms, and most processes never parse a section.
-_ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "keyword args", "other parameters"))
-_OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
-_SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
+_ARGUMENT_SECTIONS = frozenset(
+    ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters")
+)
+_SECTIONS = _ARGUMENT_SECTIONS | {
+    "attributes", "example", "examples", "note", "notes", "raises", "references", "return", "returns", "see also",
+    "warning", "warnings", "yield", "yields",
+}  # fmt: skip
 MAX_TEXTS = 256
-"""The maximum number of parsed docstrings that are cached: functions made in a loop share a docstring."""
-_GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
-_NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
+"""The maximum number of parsed docstrings that are cached. The cache helps functions that share a docstring."""
+_GOOGLE = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)"
+_NUMPY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?"
 _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
 _SPHINX_OTHER = r":(?:type|return|returns|rtype|raise|raises|except|exception|var|ivar|cvar|vartype|meta)\b[^:]*:.*"
 
@@ -41,15 +47,15 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
         if line.startswith(":"):
             number = _read_sphinx(lines, number, descriptions)
         elif title in _ARGUMENT_SECTIONS:
-            underlined = not line.rstrip().endswith(":")
+            underlined = _is_underlined(lines, number)
             number = (_read_numpy if underlined else _read_google)(lines, number + 1 + underlined, descriptions)
         else:
             number += 1
     return "\n".join(lines[:start]).strip(), descriptions
 
 
-def summary_of(function: Callable[..., Any]) -> str:
-    """Return the description of a feature: its docstring before the first section."""
+def description_of(function: Callable[..., Any]) -> str:
+    """Return the text of a docstring before its first section."""
     return parse_docstring(function)[0]
 
 
@@ -62,8 +68,12 @@ def _section_at(lines: list[str], number: int) -> str:
     name = name.rstrip().lower()
     if rest.strip() or name not in _SECTIONS:
         return ""
+    return name if colon or _is_underlined(lines, number) else ""
+
+
+def _is_underlined(lines: list[str], number: int) -> bool:
     below = lines[number + 1].strip() if number + 1 < len(lines) else ""
-    return name if colon or (len(below) > 2 and set(below) == {"-"}) else ""
+    return len(below) > 2 and set(below) == {"-"}
 
 
 def _read_google(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
@@ -93,7 +103,7 @@ def _read_numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> 
         line = lines[number]
         if line and not line[0].isspace():
             argument = re.fullmatch(_NUMPY, line.strip())
-            names = [name.strip() for name in argument[1].split(",")] if argument else []
+            names = [name.strip(" *") for name in argument[1].split(",")] if argument else []
             descriptions.update(dict.fromkeys(names, ""))
         elif line.strip():
             for name in names:

@@ -15,7 +15,7 @@ from wharfinger.server.dependencies import depends_of, needs_of
 from wharfinger.server.signature.annotations import annotations_of, is_context
 from wharfinger.server.signature.argument_errors import BadArguments, fault_lines
 from wharfinger.server.signature.arguments import Signature, refuse_unbound
-from wharfinger.server.signature.docstrings import summary_of
+from wharfinger.server.signature.docstrings import description_of
 
 __all__ = ["SchemaSignature"]
 
@@ -58,7 +58,7 @@ class SchemaSignature:
             raise InvalidSchema(f'The {what} must have "type": "object": arguments are always an object.')
         hints = annotations_of(function)
         self.returns = hints.get("return", inspect.Signature.empty)
-        self.summary = summary_of(function)
+        self.summary = description_of(function)
         self.context, self.needs = needs_of(function)
         self._signature: Signature | None = None
         self._dict_parameter = ""

@@ -1,8 +1,9 @@
 """The level of a line of a log, written as one of the words, letters and numbers that programs use.
 
-A line about an HTTP request has the level of its status: 5xx is an error, 4xx a warning, any other is info. Words in
-its URL or user agent are ignored. A level before the request counts only if it is more severe than the status, because
-uvicorn writes INFO before each request.
+A line of an access log (Common Log Format, Express, Gin) has the level of its HTTP status: 5xx is an error, 4xx a
+warning, any other is info. Words in its URL or user agent are ignored. A level before the request counts only if it is
+more severe than the status, because uvicorn writes INFO before each request. In JSON, and in any other line with a
+`status=`, the status counts only if no level is written.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from wharfinger.errors import InvalidArgument
 __all__ = ["LEVELS", "LEVEL_BYTES", "level_of", "read_level"]
 
 LEVEL_BYTES = 16 << 10
-"""Bytes at the beginning of an entry that are searched for its level. The line of a request can be long."""
+"""Bytes at the beginning of an entry that can decide its level. An HTTP status comes after a URL, which can be long."""
 WORD_BYTES = 512
-"""Bytes at the beginning of an entry that are searched for a word such as `ERROR`."""
+"""Bytes at the beginning of an entry that are searched for a level that is written, such as `ERROR`."""
 
 LEVELS = {"trace": 0, "debug": 10, "info": 20, "notice": 25, "warning": 30, "error": 40, "critical": 50, "alert": 60}
-"""The values of `level=`, least severe first, and their ranks."""
+"""The levels, as `level=` in a URI names them, least severe first, and their ranks."""
 
 _OTHER_WORDS = {
     "verbose": "trace", "fine": "debug", "dbg": "debug", "information": "info", "inf": "info", "warn": "warning",
@@ -32,13 +33,16 @@ _RANKS = {word.encode(): rank for word, rank in LEVELS.items()} | {
 _LETTERS = {
     b"T": 0, b"V": 0, b"D": 10, b"I": 20, b"N": 25, b"W": 30, b"E": 40, b"F": 50, b"C": 50, b"A": 60,
 }  # fmt: skip
+_MONOLOG = {
+    100: "debug", 200: "info", 250: "notice", 300: "warning", 400: "error", 500: "critical", 550: "alert", 600: "alert",
+}  # fmt: skip
 _SYSLOG = ("alert", "alert", "critical", "error", "warning", "notice", "info", "debug")  # severities 0 to 7
 
 _LONGEST_FIRST = sorted(_RANKS, key=lambda word: -len(word))
 _WORDS = b"|".join(_LONGEST_FIRST)
 _CAPITALS = b"|".join([word.upper() for word in _LONGEST_FIRST if word != b"fine"])
 _JSON = re.compile(
-    rb'"(?:level|severity|levelname|log\.level|lvl|loglevel)"\s{0,4}:\s{0,4}(?:"([A-Za-z]{1,16})"|([0-9]{1,3}))',
+    rb'"(?:level|severity|levelname|log\.level|lvl|loglevel)"\s{0,4}:\s{0,4}(?:"([A-Za-z]{1,16})"|([0-9]{1,3})(?![0-9]))',
     re.IGNORECASE,
 ).search
 # `level=error`, `[error]`, `[core:error]`, `error:`; or a separate word in capitals.
@@ -46,6 +50,7 @@ _WORD = re.compile(
     rb'(?:\b(?i:level|severity|lvl)=["\']?((?i:' + _WORDS + rb"))\b)|(?:[\[:<|]((?i:" + _WORDS + rb"))[\]>|])"
     rb"|(?:(?<![A-Za-z0-9_\-/])(" + _CAPITALS + rb")(?![A-Za-z0-9_\-/]))|(?:(?:^|[\s\]])((?i:" + _WORDS + rb")):\s)"
 ).search
+# `[E]`, `E0102 ` (klog), `E/tag` and ` E tag:` (Android).
 _LETTER = re.compile(rb"\[([TVDINWEFCA])\]|^([IWEFD])[0-9]{4} |^([VDIWEF])/| ([VDIWEF]) (?=[\w/]{1,40}\s{0,4}:)").search
 _PRIORITY = re.compile(rb"<([0-9]{1,3})>").match
 
@@ -105,7 +110,9 @@ def _json_level(line: bytes) -> int | None:
     value = int(number)
     if value < 8:  # severities of syslog, as in GELF
         return LEVELS[_SYSLOG[value]]
-    return value - 10 if value <= 60 else LEVELS["alert"]  # pino and bunyan: 10 is trace, 30 info, 60 fatal
+    if value in _MONOLOG:
+        return LEVELS[_MONOLOG[value]]
+    return max(value - 10, 0) if value <= 60 else LEVELS["alert"]  # pino and bunyan: 10 is trace, 30 info, 60 fatal
 
 
 def read_level(text: str) -> int:
