@@ -156,7 +156,10 @@ class ChatCommands:
         raise ChatExit
 
     async def _fill_in(self, name: str, prompt: t.Prompt, argument: str) -> str | None:
-        """Return the text of a prompt with the arguments NAME=TEXT, or show why they are invalid and return None."""
+        """Return the text of a prompt with the arguments NAME=TEXT, with that of embedded resources.
+
+        Returns None, after showing why, if the arguments are invalid.
+        """
         declared = [] if prompt.arguments is UNSET else prompt.arguments
         declared_names = [item.name for item in declared]
         values: dict[str, str] = {}
@@ -177,9 +180,15 @@ class ChatCommands:
             self._show(f"/{name} needs {', '.join(f'{each}=TEXT' for each in missing_names)}.")
             return None
         result = await self._chat.host.prompt(name, values)
-        texts = [message.content.text for message in result.messages if isinstance(message.content, t.TextContent)]
+        texts: list[str] = []
+        for message in result.messages:
+            content = message.content.resource if isinstance(message.content, t.EmbeddedResource) else message.content
+            if isinstance(content, (t.TextContent, t.ResourceContents)) and content.text is not UNSET:
+                texts.append(content.text)
         if not texts:
             raise WharfingerError(f"/{name} has no text.")
+        if without_text := len(result.messages) - len(texts):
+            self._show(f"Only the text of /{name} is sent: {many(without_text, 'message')} without text left out.")
         return "\n\n".join(texts)
 
 

@@ -29,6 +29,7 @@ HARBOUR = '''
 import asyncio, os, sys
 from pathlib import Path
 from wharfinger import Context, Server, ToolError
+from wharfinger import types as t
 
 server = Server("harbour", instructions="Ships and tides.")
 here = Path(__file__).parent
@@ -84,6 +85,14 @@ async def poem(ctx: Context) -> str:
 def briefing(vessel: str) -> str:
     """Brief somebody on a vessel."""
     return f"Brief me on {vessel}."
+
+
+@server.prompt
+def album() -> list[t.PromptMessage]:
+    """Describe a picture."""
+    notes = t.EmbeddedResource(resource=t.ResourceContents(uri="note://1", text="It is a red hull."))
+    contents = [t.TextContent(text="Describe it."), notes, t.ImageContent(data=b"x", mime_type="image/png")]
+    return [t.PromptMessage(role="user", content=content) for content in contents]
 '''
 
 HOSTILE = """
@@ -448,6 +457,17 @@ def test_tab_completes_resources_prompts_and_commands(model: Endpoint, start_cha
     chat.terminal.press("\t vessel=Mary\r")
     chat.expect("She floats.")
     assert "Brief me on Mary." in model.last_texts
+
+
+def test_a_prompt_is_sent_with_its_embedded_texts_and_what_is_left_out_is_shown(
+    model: Endpoint, start_chat: Callable[..., ChatSession]
+) -> None:
+    model.answer("A hull.")
+    chat = start_chat(model)
+    chat.send("/album")
+    chat.expect("Only the text of /album is sent: 1 message without text left out.")
+    chat.expect("A hull.")
+    assert "Describe it.\\n\\nIt is a red hull." in model.last_texts
 
 
 def test_every_slash_command_prints_its_result(
