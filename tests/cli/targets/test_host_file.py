@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wharfinger.cli.error_report import CommandError
 from wharfinger.cli.targets.host_file import HostFile
 from wharfinger.upstreams.host_formats import HOSTS
 
@@ -60,3 +62,13 @@ def test_nobody_else_may_read_the_backup_while_it_is_written(tmp_path: Path, mon
     assert backup is not None
     modes.append(backup.stat().st_mode & 0o777)
     assert modes == [0o600, 0o600]
+
+
+def test_the_entry_to_add_by_hand_to_a_toml_file_is_toml(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("[mcp_servers")
+    entry = {"command": "wharfinger", "args": ["serve", "charts"]}
+    with pytest.raises(CommandError, match="by hand") as raised:
+        HostFile(path, HOSTS["codex"]).find("charts", entry)
+    shown = str(raised.value).partition("by hand:\n")[2]
+    assert tomllib.loads(shown) == {HOSTS["codex"].table: {"charts": entry}}

@@ -59,9 +59,11 @@ class HostFile:
         try:
             return edit(self.text, self.host.table, name)
         except ValueError as error:
-            advice = (
-                f" Add this under {self.host.table!r} by hand: {json.dumps({name: new_entry})}" if new_entry else ""
-            )
+            advice = ""
+            if new_entry and self._format is toml_edit:
+                advice = f" Add this by hand:\n{toml_edit.put('', self.host.table, name, new_entry)}"
+            elif new_entry:
+                advice = f" Add this under {self.host.table!r} by hand: {json.dumps({name: new_entry})}"
             raise CommandError(f"{self.path} cannot be edited ({error}) and was left unchanged.{advice}") from None
 
     def diff(self, new_text: str) -> str:
