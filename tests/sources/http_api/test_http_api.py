@@ -9,8 +9,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from tests.sources.http_api.conftest import ShopServer
 from tests.sources.http_api.shop import TOKEN, Shop, make_shop
@@ -655,6 +659,31 @@ def test_an_api_key_in_a_query_is_not_a_parameter_of_a_uri() -> None:
     assert [template.uri_template for template in api.templates] == []
     with pytest.raises(InvalidArgument, match="key is a credential, which no URI may contain"):
         read(api, "api://quay/a?key=abcdef")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "query", "templates"),
+    [
+        ({"explode": False}, "where=a,1,b,x", ["api://quay/a{?where}"]),
+        ({}, "a=1&b=x", []),
+        ({"style": "deepObject"}, "where[a]=1", []),
+    ],
+)
+def test_a_parameter_that_is_an_object_is_sent_in_its_style(
+    parameter: dict[str, Any], query: str, templates: list[str]
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+    document = {
+        "openapi": "3.1.0", "info": {"title": "Quay", "version": "1"},
+        "paths": {"/a": {"get": {"parameters": [{"name": "where", "in": "query", "schema": schema, **parameter}],
+                                 "responses": {"200": {"description": ""}}}}},
+    }  # fmt: skip
+    app = Starlette(routes=[Route("/a", lambda request: PlainTextResponse(unquote(request.url.query)))])
+    api = openapi(document, app=app, label="quay")
+    assert [template.uri_template for template in api.templates] == templates
+    assert text(read(api, f"api://quay/a?{query}")) == query
+    with pytest.raises(InvalidArgument, match="has no parameter 'c'"):
+        read(api, "api://quay/a?c=1")
 
 
 def test_only_headers_that_are_credentials_are_hidden_in_answers(shop: Shop) -> None:

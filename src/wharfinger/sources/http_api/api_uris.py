@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.text import printable
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
@@ -112,7 +113,7 @@ class ApiUris:
         names = [
             parameter.variable + ("*" if parameter.explode and _is_array(parameter) else "")
             for parameter in operation.parameters_in("query")
-            if parameter.name not in self._hidden_names and parameter.style != "deepObject"
+            if parameter.name not in self._hidden_names and not _is_spread(parameter)
         ]
         text = self.top + _template_path(operation) + (f"{{?{','.join(names)}}}" if names else "")
         return text if "{" in text else ""
@@ -193,12 +194,19 @@ class ApiUris:
             for parameter in operation.parameters_in("query")
             if parameter.name not in self._hidden_names
         }
+        members = {
+            member
+            for parameter in known.values()
+            if _is_spread(parameter) and parameter.style != "deepObject"
+            for member in as_object(parameter.schema.get("properties"))
+        }
         for name, _ in pairs:
             object_name = name.partition("[")[0]
             if name in self._hidden_names:
                 raise InvalidArgument(f"{printable(name)} is a credential, which no URI may contain.")
             if (
                 name not in known
+                and name not in members
                 and name not in PAGE_NAMES
                 and not (object_name in known and known[object_name].style == "deepObject" and name.endswith("]"))
             ):
@@ -208,7 +216,7 @@ class ApiUris:
             self._check_value(operation, parameter, _json_value(parameter.schema, values.get(parameter.variable, "")))
         for name, parameter in known.items():
             texts = [value for other, value in pairs if other == name]
-            if parameter.style == "deepObject":
+            if _is_spread(parameter):
                 continue
             if not texts:
                 if parameter.required:
@@ -221,6 +229,8 @@ class ApiUris:
             if not _is_array(parameter):
                 if len(texts) > 1:
                     raise InvalidArgument(f"{printable(name)} may be given once.")
+                if _is_object(parameter):  # written `name,value,name,value`, which is left to the API to check
+                    continue
                 self._check_value(operation, parameter, _json_value(parameter.schema, texts[0]))
                 continue
             if len(texts) == 1 and not parameter.explode:
@@ -324,6 +334,16 @@ def _path(operation: ApiOperation, text_of: Callable[[ApiParameter], str]) -> st
 def _literal(text: str) -> str:
     """Return a part of a path of the document, escaped. The document may have escaped it already."""
     return quote(text, safe=_PATH_SAFE + ("/" if _BROKEN_ESCAPE(text) else "/%"))
+
+
+def _is_object(parameter: ApiParameter) -> bool:
+    """Return whether values are objects that are not written as JSON."""
+    return "object" in types_of(parameter.schema) and not parameter.is_json
+
+
+def _is_spread(parameter: ApiParameter) -> bool:
+    """Return whether each member of an object is a pair of the query: `name[member]=`, or `member=`."""
+    return parameter.style == "deepObject" or (parameter.explode and _is_object(parameter))
 
 
 def _is_array(parameter: ApiParameter) -> bool:
