@@ -327,16 +327,25 @@ def test_an_answer_of_a_git_that_was_ended_early_is_made_again_soon(
     assert whole.ttl_ms == IMMUTABLE_TTL_MS
 
 
-def test_a_path_whose_name_was_cut_is_left_out(work: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("listed_bytes", "count", "end"),
+    [
+        (216, "More than 1 path changed", "  A abcdefgh.txt\n"),  # ends within the second name
+        (100, "An unknown number of paths changed", "\n"),
+    ],
+)
+def test_a_path_whose_name_was_cut_is_left_out(
+    work: GitRepository, monkeypatch: pytest.MonkeyPatch, listed_bytes: int, count: str, end: str
+) -> None:
     """A bug: a list of changed paths that was too long ended with a part of a name."""
     from wharfinger.sources.git_repository import git_differences
 
     work.commit("Begin", abcdefgh__txt="1", ijklmnop__txt="2")
-    monkeypatch.setattr(git_differences, "LISTED_BYTES", 216)  # ends within the second name
+    monkeypatch.setattr(git_differences, "LISTED_BYTES", listed_bytes)
     with PublishedRepository(work.path) as source:
         text = source.read_text("git://repo/commit/HEAD")
-    assert "More than 1 path changed" in text
-    assert text.endswith("  A abcdefgh.txt\n")
+    assert count in text
+    assert text.endswith(end)
 
 
 @pytest.mark.parametrize("command", ["diff-index", "ls-files"])

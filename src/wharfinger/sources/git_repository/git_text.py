@@ -68,7 +68,10 @@ def commit_text(commit: Commit, tags: Sequence[Tag], changed: Sequence[TreeChang
         lines += ["", f"tagged{by}", "", _indented(tag.message)]
     lines += ["", _indented(commit.message), ""]
     against = "its first parent" if len(commit.parents) > 1 else "its parent" if commit.parents else "nothing"
-    lines += [f"{'More than ' if more else ''}{many(len(changed), 'path')} changed against {against}; read {diff_uri}"]
+    count = f"{'More than ' if more else ''}{many(len(changed), 'path')}"
+    if more and not changed:
+        count = "An unknown number of paths"
+    lines += [f"{count} changed against {against}; read {diff_uri}"]
     lines += [change_line(change) for change in changed]
     return "\n".join(lines) + "\n"
 
