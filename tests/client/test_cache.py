@@ -23,7 +23,14 @@ from wharfinger import types as t
 from wharfinger.client import NEVER, Cache, Retry
 from wharfinger.client.cache import ENTRY_OVERHEAD_BYTES, CacheStep, Key
 from wharfinger.client.calls import Call
-from wharfinger.errors import ConnectionLost, RemoteError, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.errors import (
+    ConnectionLost,
+    NotAuthorized,
+    RemoteError,
+    RequestTimeout,
+    ResourceNotFound,
+    WharfingerError,
+)
 from wharfinger.protocol.interfaces import LinkEvents
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
@@ -771,6 +778,50 @@ def test_a_stale_result_is_returned_if_the_server_is_gone_and_stale_if_error_is_
             clock.now += 61
             with pytest.raises(WharfingerError):
                 await text(client)
+
+    run(test())
+
+
+def test_a_call_that_waits_for_an_equal_one_gets_the_stale_result_after_its_timeout() -> None:
+    """A bug: it raised RequestTimeout, and only the call that had been sent got the result."""
+
+    async def test() -> None:
+        clock, server = FakeClock(1000.0), CountingServer(ttl=10)
+        async with Client(server, cache=Cache(clock=clock, stale_if_error=100)) as client:
+            kept = await text(client)
+            clock.now += 50
+            server.open.clear()
+            sent = asyncio.ensure_future(text(client, timeout=5))
+            await settle()
+            assert await text(client, timeout=0.05) == kept
+            server.open.set()
+            assert await sent != kept
+
+    run(test())
+
+
+def test_a_refusal_of_credentials_drops_their_results_also_if_the_refused_call_was_uncacheable() -> None:
+    """A bug: `_send_alone` only handled errors of the protocol."""
+
+    async def test() -> None:
+        cache = Cache()
+        step = CacheStep(cache, "https://example.org/mcp", {}, t.ClientCapabilities())
+        step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
+
+        def call(uri: str) -> Call:
+            return Call(METHODS[READ], t.ReadResourceRequestParams(uri=uri), 60, 60)
+
+        async def refuse(call: Call) -> Any:
+            raise NotAuthorized("no")
+
+        kept, _ = step.find_key(READ, call("a:kept").params)
+        uncacheable, _ = step.find_key(READ, call("a:dynamic").params)
+        assert kept is not None and uncacheable is not None
+        cache.put(kept, b"{}", 60, public=False)
+        cache.mark_uncacheable(uncacheable, True)
+        with pytest.raises(NotAuthorized):
+            await step(call("a:dynamic"), refuse)
+        assert cache.get(kept) is None
 
     run(test())
 

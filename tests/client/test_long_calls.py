@@ -19,6 +19,7 @@ from wharfinger.errors import (
     InvalidResponse,
     RemoteError,
     RequestTimeout,
+    ToolError,
     WharfingerError,
     remote_error,
 )
@@ -73,6 +74,22 @@ class TaskServer(Script):
 # Polling of tasks.
 
 
+def test_a_tool_that_failed_raises_its_error_if_the_tools_cannot_be_listed_again() -> None:
+    """A bug: the error of the list hid what the tool said."""
+
+    async def test() -> None:
+        async with TaskServer(TASKS_ERA) as server, server.client() as client:
+            server.answers["tools/list"] = Refusal(-32603, "busy")
+            server.answers["tools/call"] = {**text("Your task is unknown."), "isError": True}
+            with pytest.raises(ToolError, match="Your task is unknown"):
+                await client.call_tool("x")
+            server.answers["tools/call"] = Refusal(-32601, "no such tool")
+            with pytest.raises(RemoteError, match="no such tool"):
+                await client.call_tool("x")
+
+    run(test())
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("named", "seconds"), [(5000, 5), (None, 1), (0, 0.05), (49, 0.05), (51, 0.051), (60_000, 60), (61_000, 60)]
@@ -103,6 +120,48 @@ def test_a_call_fails_after_max_timeout_even_if_the_task_runs(revision: str) -> 
                 assert server.params("tasks/cancel") == [{"taskId": "T"}]
                 server.received.clear()
                 server.times.clear()
+
+    run(test())
+
+
+def test_a_question_during_a_task_of_2025_does_not_extend_max_timeout() -> None:
+    """A bug: the call waited for the user without an end."""
+
+    async def test() -> None:
+        async def ask(_: Any) -> Any:
+            server.say(id="q", method="elicitation/create", params=SHIP)
+            return await asyncio.sleep(100_000, text("late"))
+
+        async def never(_: Any) -> Any:
+            await asyncio.sleep(100_000)
+
+        async with (
+            TaskServer(TASKS_ERA, "input_required", result=ask) as server,
+            server.client(elicitation=never) as client,
+        ):
+            begun = now()
+            with pytest.raises(RequestTimeout):
+                await server.call(client, max_timeout=500)
+            assert now() - begun == pytest.approx(500)
+
+    run(test())
+
+
+def test_the_time_before_a_call_becomes_a_task_counts_for_max_timeout() -> None:
+    """A bug: `max_timeout` began again with the task."""
+
+    async def test() -> None:
+        async with TaskServer(STATELESS, "working") as server, server.client(tasks=True) as client:
+
+            async def start_late(message: Any) -> Any:
+                await asyncio.sleep(50)
+                return server.start(message)
+
+            server.answers["tools/call"] = start_late
+            begun = now()
+            with pytest.raises(RequestTimeout, match="within 100 s"):
+                await client.call_tool("x", max_timeout=100)
+            assert now() - begun == pytest.approx(100)
 
     run(test())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -80,6 +81,69 @@ def test_the_end_of_the_stream_fails_the_call_and_the_next_call_succeeds() -> No
             with pytest.raises(ConnectionLost):
                 await client.call_tool("vanish")
             assert (await client.call_tool("where")).text == '{"roots": []}'
+
+    run(test())
+
+
+def test_a_server_that_was_updated_since_the_last_connection_is_found() -> None:
+    """A bug: for an hour, clients tried only HTTP+SSE at a URL that once spoke it."""
+
+    async def updated(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb != "POST":
+            write_response(writer, b"no", "text/plain", "405 Method Not Allowed")
+        elif request.message["method"] == "initialize":
+            result = {**INITIALIZED, "protocolVersion": "2025-11-25"}
+            body = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
+            write_response(writer, body.encode(), "application/json")
+        elif "id" in request.message:
+            write_response(writer, b"no", "text/plain", "400 Bad Request")
+        else:
+            write_accepted(writer)
+
+    async def test() -> None:
+        old = OldServer()
+        serve: Any = old
+
+        async def switch(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            await serve(request, writer)
+
+        async with stub_server(switch) as base:
+            for _ in range(2):
+                async with Client(f"{base}/sse") as client:
+                    assert client.revision == "2024-11-05"
+            assert old.seen.count("POST /sse") == 2  # the second client used the remembered protocol
+            serve = updated
+            async with Client(f"{base}/sse") as client:
+                assert (client.transport, client.revision) == ("streamable http", "2025-11-25")
+
+    run(test())
+
+
+def test_the_time_of_a_sign_in_does_not_count_while_a_stream_is_opened() -> None:
+    """A bug: whoever took longer than `probe_timeout` was told that the server sent no endpoint event."""
+
+    class SlowSignIn:
+        token = ""
+
+        async def headers(self, url: str) -> Mapping[str, str]:
+            return {"Authorization": self.token} if self.token else {}
+
+        async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+            await asyncio.sleep(0.4)
+            self.token = "Bearer t"
+            return True
+
+    old = OldServer()
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET" and "authorization" not in request.headers:
+            write_response(writer, b"token?", "text/plain", "401 Unauthorized")
+        else:
+            await old(request, writer)
+
+    async def test() -> None:
+        async with stub_server(serve) as base, Client(f"{base}/sse", auth=SlowSignIn(), probe_timeout=0.2) as client:
+            assert client.revision == "2024-11-05"
 
     run(test())
 

@@ -1,7 +1,8 @@
 """Caches results as their server allows: for how long, and for whom.
 
-For a list or a resource, the server says how long its result may be kept (`ttlMs`), and for whom (`cacheScope`).
-`Cache` stores such results for any number of clients; `CacheStep` uses it for one client, as a step of its calls.
+For a list or a resource, the server says how long its result may be kept (`ttlMs`), and for whom (`cacheScope`). In
+the handshake era it says neither, and only lists are kept, while a watch reports their changes. `Cache` stores results
+for any number of clients; `CacheStep` uses it for one client, as a step of its calls.
 
 The `Key` of a result has the server, the method, the URI or cursor, the caller (`partition`), and everything else that
 the response may depend on (`vary`: the revision and the client's capabilities). A public result has no partition.
@@ -124,6 +125,8 @@ class InFlight:
 
 class Cache:
     """An in-memory cache of servers' results, which are kept for their `ttlMs` (2026-07-28, caching).
+
+    In older revisions, only lists are kept, while `Client.watch_lists` is open and the server reports their changes.
 
     By default each client has its own. Clients, also in several threads, can share one (`Client(…, cache=cache)`). A
     `public` result serves all of them, and a private one the clients with the same authorization (`cacheScope`).
@@ -375,7 +378,13 @@ class CacheStep:
             request = cache.in_flight.get(slot)
             if request is None or request.outdated:
                 break
-            await request.wait(call.left(asyncio.get_running_loop().time()))
+            try:
+                await request.wait(call.left(asyncio.get_running_loop().time()))
+            except RequestTimeout as error:
+                cached = self._handle_failure(key, request, error)
+                if cached is None:
+                    raise
+                return open_result(call.row, cached)
             if request.raw is not None:
                 return open_result(call.row, request.raw)
             must_send = request.uncacheable
@@ -405,7 +414,7 @@ class CacheStep:
         """
         try:
             result = await next(call)
-        except RemoteError as error:
+        except (NotAuthorized, RemoteError) as error:
             self._handle_failure(key, InFlight(), error)  # a new `InFlight`: no call waits for this one
             raise
         if _time_to_live(result) > 0:

@@ -83,7 +83,8 @@ class CallOptions(TypedDict, total=False):
     reset_on_progress: bool
     """Whether each report of progress restarts `timeout`."""
     retry: bool | None
-    """Whether the call may be sent again if its connection is lost, so that the tool may run twice."""
+    """Whether the call may be sent again if its connection is lost, so that the tool may run twice. With False it is
+    not sent again after a refusal because of a limit either."""
 
 
 class Call(msgspec.Struct, eq=False):
@@ -101,7 +102,8 @@ class Call(msgspec.Struct, eq=False):
     reset_on_progress: bool = False
     """Whether each report of progress restarts `timeout`."""
     retry: bool | None = None
-    """Whether the call may be sent again after its connection was lost. None leaves that to its method or tool."""
+    """Whether the call may be sent again after its connection was lost. None leaves that to its method or tool. With
+    False it is not sent again after a refusal because of a limit either."""
     bypass_cache: bool = False
     """Whether to send the request even if a result is cached."""
     timeout_given: bool = True
@@ -154,8 +156,9 @@ class Call(msgspec.Struct, eq=False):
 
     def follow_up(self, row: Method, params: t.RequestParams, seconds: float) -> Call:
         """Return another request of the same call, which times out after `seconds`, or earlier with the call."""
-        left = self.left(asyncio.get_running_loop().time())
-        return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
+        now = asyncio.get_running_loop().time()
+        left = self.left(now)
+        return Call(row, params, seconds if left is None else min(seconds, left), self.last_deadline - now)
 
 
 Next = Callable[[Call], Awaitable[Any]]
@@ -278,8 +281,10 @@ class ProgressStep:
         except TimeoutError as error:
             if isinstance(error, RequestTimeout) or not timeout.expired:
                 raise
-            waited = min(call.timeout, call.max_timeout)
-            raise RequestTimeout(f"{call.method}: no answer from {self._name()} within {waited:g} s.") from None
+            # `asyncio.timeout` may be early by the resolution of the clock.
+            at_last = asyncio.get_running_loop().time() > call.last_deadline - 0.001
+            seconds = call.max_timeout if at_last else call.timeout
+            raise RequestTimeout(f"{call.method}: no answer from {self._name()} within {seconds:g} s.") from None
 
 
 def progress_in(message: Message) -> tuple[float, float | None, str | None] | None:

@@ -243,7 +243,13 @@ class _Opening:
         """The pending `server/discover`, which a slow server may still answer."""
 
     async def run(self) -> Negotiated:
-        self.link = await self._new_link()
+        try:
+            self.link = await self._new_link()
+        except (ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP) as error:
+            if self._known != "sse" or isinstance(error, NotAuthorized):
+                raise
+            self._forget_protocol()  # the server may have been updated
+            self.link = await self._new_link()
         self.opened = True
         try:
             agreed = await self._negotiate()
@@ -310,12 +316,16 @@ class _Opening:
 
         settings = self.settings
         link = SseLink(url, settings.limits, settings.headers, self._auth, settings.allow_address, self._events)
+        probe = PausableTimeout(settings.probe_timeout)
+        self.timeouts.append(probe)
         try:
-            async with asyncio.timeout(settings.probe_timeout):
+            async with probe:
                 await link.open()
         except TimeoutError:
             await link.close()
             raise ConnectionFailed(f"{link.name} did not send its endpoint event in time.") from None
+        finally:
+            self.timeouts.remove(probe)
         return link
 
     async def _replace_link(self, link: Connection) -> None:
@@ -407,7 +417,7 @@ class _Opening:
 
     async def _initialize_or_start_over(self, step: Initialize) -> Negotiated | NextStep:
         """Call `_initialize`. If it fails with a protocol from the cache, forget that protocol and start over."""
-        if self._known is None or self._protocols is None:
+        if self._known is None:
             return await self._initialize(step)
         try:
             outcome = await self._initialize(step)
@@ -416,10 +426,14 @@ class _Opening:
         except (ConnectionFailed, ConnectionLost, InvalidResponse, NotMCP, UnsupportedRevision) as error:
             if isinstance(error, NotAuthorized):
                 raise
-        self._known = None
-        self._protocols.forget(self._key)
+        self._forget_protocol()
         await self._replace_link(await self._new_link())
         return first_step(self.settings.revision)
+
+    def _forget_protocol(self) -> None:
+        self._known = None
+        if self._protocols is not None:
+            self._protocols.forget(self._key)
 
     async def _initialize(self, step: Initialize) -> Negotiated | NextStep:
         params = t.InitializeRequestParams(

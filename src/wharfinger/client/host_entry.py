@@ -17,7 +17,8 @@ HOST_MEMBERS = {
     "bearer_token_env_var": "headers",
     "envFile": "env",
 }
-"""Members that only a `Host` reads, and the one to use instead. To ignore them would lose a secret or a setting."""
+"""Members about reaching a server that only a `Host` reads, and the one to use instead. To ignore them would lose a
+secret or a setting."""
 
 
 class HostEntry(NamedTuple):
@@ -33,7 +34,7 @@ class HostEntry(NamedTuple):
 def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     """Read `{"command": …, "args": […]}` or `{"url": …}`, or a whole configuration with one such server.
 
-    Other members are ignored, except for those that a `Host` would read.
+    `HOST_MEMBERS` are refused, and other members ignored.
 
     Raises:
         ValueError: the configuration has no server or several, the entry has both `url` and `command` or neither, or a

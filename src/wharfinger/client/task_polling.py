@@ -236,7 +236,9 @@ class TaskStep:
             InvalidResponse: a response about the task breaks the protocol.
             RemoteError: the task failed, or was cancelled at the server.
         """
-        task_call = call if call.timeout_given else _to_task_call(call)
+        task_call = call
+        if not call.timeout_given:
+            task_call = msgspec.structs.replace(call, timeout=math.inf, deadline=math.inf)
         answered: set[str] = set()
         state: Any = task
         try:
@@ -278,7 +280,7 @@ class TaskStep:
 
 
 def _to_task_call(call: Call) -> Call:
-    """Return a copy of a call that became a task, with a new deadline. The client's default timeout does not apply."""
+    """Return a copy of a call that is sent as a task. The client's default timeout does not apply to it."""
     return msgspec.structs.replace(call, timeout=call.timeout if call.timeout_given else math.inf, deadline=None)
 
 

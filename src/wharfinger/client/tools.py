@@ -40,7 +40,7 @@ class KnownTools:
         """The last connection, which may be lost: a list may come from the cache."""
 
     def connection_made(self, link: Connection) -> None:
-        """Forget which tools to call as tasks: the last connection may have been to another server."""
+        """Forget which tools to call as tasks: the previous connection may have been to another server."""
         self._link = link
         self.as_tasks.clear()
 
@@ -82,15 +82,13 @@ class KnownTools:
         name, was_task = call.params.name, call.row is CALL_AS_TASK
         if isinstance(failure, RemoteError):
             if failure.code == HeaderMismatch.code and self._link is not None and self._link.header_params is not None:
-                await list_again()
-                return True
+                return await _listed(list_again) is not None
             if not isinstance(failure, RemoteMethodNotFound):
                 return False
         elif was_task or "task" not in text_of(failure).lower():
             return False
-        if not TaskTools.supported(agreed):
+        if not TaskTools.supported(agreed) or await _listed(list_again) is None:
             return False
-        await list_again()
         return name not in self.as_tasks if was_task else self.as_tasks.get(name, False)
 
     async def check_again(self, name: str, result: t.CallToolResult, list_again: ListAgain) -> None:
@@ -103,11 +101,16 @@ class KnownTools:
             InvalidResponse: it does not match the current schema, or the tools cannot be listed.
         """
         assert self.schemas is not None
-        try:
-            tools = await list_again()
-        except WharfingerError as error:
-            log.debug("the tools cannot be listed again to check the result of %r: %s", name, error)
-        else:
-            if all(tool.name != name for tool in tools):
-                self.schemas.by_tool.pop(name, None)
+        tools = await _listed(list_again)
+        if tools is not None and all(tool.name != name for tool in tools):
+            self.schemas.by_tool.pop(name, None)
         self.schemas.check(name, result)
+
+
+async def _listed(list_again: ListAgain) -> list[t.Tool] | None:
+    """List the tools again. Returns None if that fails: the caller then reports the failure of the call itself."""
+    try:
+        return await list_again()
+    except WharfingerError as error:
+        log.debug("the tools cannot be listed again: %s", error)
+        return None
