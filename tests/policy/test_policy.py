@@ -340,3 +340,16 @@ def test_version_changes_with_every_rule_and_not_with_its_tests() -> None:
 def test_key_of_an_access_changes_with_the_policy() -> None:
     one, other = Policy.from_toml(EXAMPLE), Policy.from_toml(EXAMPLE + "[[deny]]\nwho = 'sub:bob'")
     assert one.access(ANONYMOUS).key != other.access(ANONYMOUS).key
+
+
+def test_an_empty_scope_is_refused() -> None:
+    """A bug: a denial with such a scope, as of a missing setting, never applied."""
+    with pytest.raises(UnusablePolicy, match="deny 1: scopes contains an empty string"):
+        Policy(deny=[Rule(who="anyone", scopes="")])
+    assert Policy(deny=[Rule(who="anyone", scopes=())]).rules
+
+
+def test_a_root_in_the_home_folder_of_an_unknown_user_is_kept(tmp_path: Path) -> None:
+    """A bug: the policy failed to load with a RuntimeError."""
+    policy = Policy(deny=[Rule(who="anyone", roots="~nobody-of-this-name/x")]).relative_to(tmp_path)
+    assert policy.rules[0].rule.roots == (f"{tmp_path}/~nobody-of-this-name/x",)

@@ -7,6 +7,7 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger.policy import Policy, ReportOnly, Rule
 from wharfinger.protocol.principal import ANONYMOUS, Principal
+from wharfinger.server.server_inspection import ServerInspection
 
 
 async def test_requests_are_served_and_refusals_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -36,6 +37,23 @@ def test_the_decision_names_the_rule_that_would_refuse() -> None:
     assert access.may_read_below("note://")
     assert access.reads_all_below("note://")
     assert not access.is_public("note://b")
+
+
+def test_only_those_whom_the_policy_allows_it_may_inspect_the_server() -> None:
+    """A bug: a policy on trial let everyone see the requests of others."""
+    policy = Policy(allow=[Rule(who="sub:ann", level="admin"), Rule(who="anyone", do="read")])
+    server = Server("notes", policy=ReportOnly(policy))
+    inspection = ServerInspection(server, shared=True)
+    ann, bob = Principal(subject="ann"), Principal(subject="bob")
+    assert [inspection.allows(principal) for principal in (ann, bob, ANONYMOUS)] == [True, False, False]
+    decide = server.policy.access(bob).decide  # type: ignore[union-attr]
+    assert not decide("inspect", "note://a").allowed
+
+
+def test_a_target_cannot_forge_a_log_entry(caplog: pytest.LogCaptureFixture) -> None:
+    ReportOnly(Policy()).access(Principal(subject="a\nb")).decide("read", "note://a\nWARNING all is well")
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
 
 
 def test_each_principal_is_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -57,6 +57,21 @@ def test_case_matters_in_the_local_part_of_an_email_and_not_in_its_domain() -> N
     assert not applies("email:ann@a.example", email="Ann@a.example", email_verified=True)
 
 
+def test_the_local_part_of_a_pattern_without_an_at_sign_keeps_its_case() -> None:
+    """A bug: `email:Ann*` matched nobody, so that a denial had no effect."""
+    assert applies("email:Ann*", email="Ann.B@a.example", email_verified=True)
+    assert not applies("email:Ann*", email="ann.b@a.example", email_verified=True)
+    assert applies("email:*A.Example", email="ann@a.example", email_verified=True)
+    assert applies("email:Ann*A.Example", email="Ann@a.example", email_verified=True)
+
+
+def test_the_value_of_a_claim_may_be_a_url() -> None:
+    """A bug: such a selector was refused as not known."""
+    assert applies("claim.site:https://a.example/x", site="https://a.example/x")
+    assert applies("claim.site:https://a.example:8443/*", site="https://a.example:8443/x")
+    assert applies("claim.https://a.example/site:https://b.example", **{"https://a.example/site": "https://b.example"})
+
+
 @pytest.mark.parametrize(
     "address", ["ann@a.example.evil", "a.example", "ann@evil-a.example", "ann@b.example", "", None]
 )

@@ -1,4 +1,4 @@
-"""`RuleAccess`: the rules that apply to one principal, compiled for fast decisions.
+"""`RuleAccess`: the rules that apply to a principal, compiled for fast decisions.
 
 A list asks about each of its URIs, most of which are in the same few directories. The patterns that can still match
 below a directory are therefore remembered (`_Directory`), and for each URI in it only the last segment is compared:
@@ -132,7 +132,7 @@ Decisions = dict[tuple[str, str, str], Decision]
 
 
 class RuleAccess:
-    """The permissions of one principal by the rules that apply to it; see `protocol.interfaces.Access`.
+    """The permissions of all principals to whom the same rules apply; see `protocol.interfaces.Access`.
 
     `directories` and `decisions` are memory that several accesses with different keys may share.
     """

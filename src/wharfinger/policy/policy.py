@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -220,7 +221,7 @@ class Policy:
         def with_absolute_roots(parsed: _ParsedRule) -> Rule:
             if parsed.rule.roots is None:
                 return parsed.rule
-            roots = tuple(str(folder / Path(root).expanduser()) for root in words(parsed.rule.roots))
+            roots = tuple(str(folder / os.path.expanduser(root)) for root in words(parsed.rule.roots))
             return msgspec.structs.replace(parsed.rule, roots=roots)
 
         return Policy(
@@ -435,14 +436,16 @@ _EMPTY_MEANINGS = {
 
 
 def _check_words(id: str, kind: str, table: Rule | Limit) -> None:
-    """Refuse an empty list or string, such as the value of a missing setting: it never means everything."""
+    """Refuse an empty list or string, such as the value of a missing setting: it never means everything.
+
+    An empty list of `scopes` is the default, and means that no scope is needed.
+    """
     for key, consequence in _EMPTY_MEANINGS.items():
         value: Words | None = getattr(table, key, None)
-        if value is None:
-            continue
-        if not any(words(value)):
+        if value is not None and not any(words(value)):
             raise UnusablePolicy(f"{id}: {key} is empty, so the {kind} {consequence}.")
-        if not all(words(value)):
+    for key in (*_EMPTY_MEANINGS, "scopes"):
+        if not all(words(getattr(table, key, None))):
             raise UnusablePolicy(f"{id}: {key} contains an empty string: remove it, or write what it should be.")
 
 

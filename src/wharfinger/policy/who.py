@@ -100,13 +100,14 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split a selector at its first colon that is not part of a URL: `claim.https://example.org/team:blue`."""
+    """Split a selector after its name, which is a URL in `claim.https://example.org/team:blue`."""
     if not text.startswith("claim."):
         field, _, value = text.partition(":")
         return field, value
     text = text.removeprefix("claim.")
-    scheme = text.find("://")
-    colon = text.find(":", scheme + 3 if scheme >= 0 else 0)
+    colon = text.find(":")
+    if text.startswith("://", colon):  # the name is a URL
+        colon = text.find(":", colon + 3)
     return (text[:colon], text[colon + 1 :]) if colon > 0 else (text, "")
 
 
@@ -127,9 +128,12 @@ def _values(principal: Principal, field: str) -> Collection[str]:
 
 
 def _with_lower_domain(address: str) -> str:
-    """Return an address as it is compared: the case of the domain has no meaning (RFC 5321 §2.4)."""
-    name, at, domain = address.rpartition("@")
-    return f"{name}{at}{domain.lower()}"
+    """Return an address, or a pattern for some, as it is compared: the case of the domain has no meaning (RFC 5321
+    §2.4)."""
+    name, separator, domain = address.rpartition("@")
+    if not separator:  # in a pattern such as `Ann*`, only what follows the last `*` belongs to the domain
+        name, separator, domain = address.rpartition("*")
+    return f"{name}{separator}{domain.lower()}"
 
 
 def _texts(value: Any) -> tuple[str, ...]:
