@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
+from tests.client.scripted import SILENCE, Refusal, Script, run
+from wharfinger.client import Client, skills
 from wharfinger.client.retry import is_transient, requested_wait
 from wharfinger.client.retry_step import READ_METHODS
 from wharfinger.errors import (
@@ -39,8 +44,37 @@ def test_only_transient_errors_are_retried(error: Exception, transient: bool) ->
 
 
 def test_only_read_only_methods_are_retried() -> None:
-    assert set(METHODS) > READ_METHODS
+    assert {*METHODS, skills.LIST.name, skills.GET.name, skills.DIRECTORY.name} > READ_METHODS
     assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("skills/list", lambda client: client.list_skills()),
+        ("skills/get", lambda client: client.get_skill("skill://a/SKILL.md")),
+        ("resources/directory/read", lambda client: client.read_directory("skill://a")),
+    ],
+)
+def test_reads_of_the_skills_extension_are_sent_again_after_a_lost_connection(
+    method: str, call: Callable[[Client], Awaitable[Any]]
+) -> None:
+    """A bug: they raised ConnectionLost, unlike other lists and reads."""
+
+    async def test() -> None:
+        def answer(_: Any) -> Any:
+            if server.count(method) == 1:
+                server.hang_up()
+                return SILENCE
+            return Refusal(-32602, "served")
+
+        async with Script() as server, server.client() as client:
+            server.answers[method] = answer
+            with pytest.raises(RemoteError, match="served"):
+                await call(client)
+            assert server.count(method) == 2
+
+    run(test())
 
 
 @pytest.mark.parametrize(

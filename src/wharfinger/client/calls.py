@@ -209,7 +209,7 @@ class ProgressStep:
 
     If the call asks for it (`reset_on_progress`), each report of progress restarts the deadline. In the handshake era a
     question to a person pauses it, because the server sends the question while the client waits for the result. In both
-    cases the deadline is a `PausableTimeout` around the rest of the chain, which has no deadline itself. In the
+    cases the deadline is a `PausableTimeout` around the rest of the chain, and the rest itself has none. In the
     stateless era questions come as results, and no pause is necessary.
     """
 

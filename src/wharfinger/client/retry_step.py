@@ -25,10 +25,13 @@ READ_METHODS = frozenset(
         "completion/complete",
         "ping",
         "prompts/list",
+        "resources/directory/read",
         "resources/list",
         "resources/read",
         "resources/templates/list",
         "server/discover",
+        "skills/get",
+        "skills/list",
         "tools/list",
     }
 )
