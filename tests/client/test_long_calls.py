@@ -354,6 +354,31 @@ def test_a_status_notification_ends_the_wait_of_its_own_task_only() -> None:
     run(test())
 
 
+@BOTH
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
+def test_a_task_outlives_a_connection_that_is_lost_during_a_poll(revision: str, method: str) -> None:
+    """A bug: the call failed, and its task was cancelled."""
+    if method == "tasks/result" and revision != TASKS_ERA:
+        pytest.skip("only 2025-11-25 has this method")
+
+    async def test() -> None:
+        async with TaskServer(revision, "completed") as server, server.client(tasks=True) as client:
+            answer = server.answers[method]
+
+            def vanish_once(message: Any) -> Any:
+                if server.count(method) == 1:
+                    server.hang_up()
+                    return SILENCE
+                return answer(message) if callable(answer) else answer
+
+            server.answers[method] = vanish_once
+            assert (await server.call(client)).text == "done"
+            assert server.connections == 2
+            assert server.count("tasks/cancel") == 0
+
+    run(test())
+
+
 def test_task_support_of_tools_is_dropped_with_the_connection() -> None:
     async def test() -> None:
         async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:

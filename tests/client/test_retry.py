@@ -11,6 +11,7 @@ from tests.client.scripted import SILENCE, Refusal, Script, run
 from wharfinger.client import Client, skills
 from wharfinger.client.retry import is_transient, requested_wait
 from wharfinger.client.retry_step import READ_METHODS
+from wharfinger.client.task_polling import RESULT
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -44,7 +45,7 @@ def test_only_transient_errors_are_retried(error: Exception, transient: bool) ->
 
 
 def test_only_read_only_methods_are_retried() -> None:
-    assert {*METHODS, skills.LIST.name, skills.GET.name, skills.DIRECTORY.name} > READ_METHODS
+    assert {*METHODS, skills.LIST.name, skills.GET.name, skills.DIRECTORY.name, RESULT.name} > READ_METHODS
     assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
 
 

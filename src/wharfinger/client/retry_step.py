@@ -32,6 +32,8 @@ READ_METHODS = frozenset(
         "server/discover",
         "skills/get",
         "skills/list",
+        "tasks/get",
+        "tasks/result",
         "tools/list",
     }
 )
