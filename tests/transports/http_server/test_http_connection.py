@@ -138,6 +138,21 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
         assert read_statuses(their_client, 20) == [200] * 20
 
 
+def test_a_client_that_does_not_read_its_last_answers_is_disconnected() -> None:
+    """A bug: a connection that was closed after the answers stayed open while the client took no bytes."""
+    limits = HttpLimits(stalled_time=0.01, keep_alive=0.01, sweep_time=0.01)
+    with ServerThread(limits=limits) as ours, ours.connect() as client:
+        server = find_server(ours)
+        wait_until(lambda: len(server.connections.open) == 1, "the connection is accepted")
+        (connection,) = server.connections.open
+        ours.call(connection.transport.set_write_buffer_limits, 2**30)  # as if the rest of the answers were small
+        client.write(read_request("big") * 20)
+        client.socket.recv(1, socket.MSG_PEEK)  # the server has begun to answer
+        wait_until(lambda: not server.connections.open, "the connection is closed")
+        with pytest.raises((EOFError, ConnectionResetError)):
+            read_statuses(client, 20)
+
+
 def read_statuses(client: RawClient, count: int) -> list[int]:
     return [client.reply().status for _ in range(count)]
 
@@ -284,6 +299,23 @@ def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
         )
         ours.open_gates()
         assert client.reply().status == 200
+
+
+@pytest.mark.parametrize("start", [b"GET /healthz HTTP/1.1\r\nHost", b"!\r\n\r\n"], ids=["late", "malformed"])
+def test_a_request_is_answered_although_the_next_one_is_refused(start: bytes) -> None:
+    """A bug: the request was cancelled, and got the error of the next one."""
+    with ServerThread(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.connect() as client:
+        client.write(read_request("wait"))
+        assert ours.service.arrived.acquire(timeout=20)
+        (connection,) = find_server(ours).connections.open
+        client.write(start)
+        if start.startswith(b"GET"):
+            wait_until(lambda: connection.in_head, "the next head has begun")
+            ours.call(connection.check_deadlines, connection.deadline + 1)
+        wait_until(lambda: connection.lingering, "the next request is refused")
+        ours.open_gates()
+        assert client.reply().status == 200
+        assert client.is_closed_by_server()
 
 
 @pytest.mark.parametrize("rest_arrives", [True, False])

@@ -253,6 +253,25 @@ def test_a_second_signal_stops_the_server_at_once(root: Path) -> None:
         assert server.wait() == (0, "SIGINT\n", "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_second_signal_ends_a_server_whose_service_does_not_close() -> None:
+    """A bug: the signal was only noted, and a lifespan that hung at its end kept the process alive."""
+
+    class SlowToClose(SampleService):
+        async def close(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+
+    def ready(url: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def serve() -> None:
+        async with asyncio.timeout(20):
+            assert await serve_http(SlowToClose(), "127.0.0.1", 0, on_ready=ready) is signal.SIGINT
+
+    asyncio.run(serve())
+
+
 def accepts_connections(port: int) -> bool:
     try:
         RawClient(port).close()

@@ -366,7 +366,7 @@ class HttpConnection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if not exchange.keep_alive:
-            self.hang_up(exchange.more_body)
+            self.hang_up(exchange.more_body or self.lingering)
             return
         if self.waiting:
             self.serve(self.waiting.pop(0))
@@ -391,6 +391,11 @@ class HttpConnection(asyncio.Protocol):
             return
         exchange = self.serving
         if exchange is not None:
+            if exchange is self.reading and not exchange.more_body:  # this request is complete, and a later one is not
+                self.lingering = True
+                self.in_head = exchange.keep_alive = False
+                self.deadline = inf
+                return
             if exchange.started or exchange is not self.reading:
                 self.transport.close()  # a part of this answer was sent, or an earlier request has no answer yet
                 return
@@ -416,6 +421,8 @@ class HttpConnection(asyncio.Protocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close if the client is too late in reading or in sending."""
+        if self.write_deadline == inf and self.transport.is_closing():  # bytes are left that the client does not take
+            self.write_deadline = now + self.limits.stalled_time
         if self.write_deadline < now or (self.lingering and self.deadline < now):
             self.transport.abort()
         elif self.deadline < now and not self.reading_paused:

@@ -301,8 +301,9 @@ class HttpServer:
             if exchange.task is not None:
                 exchange.task.cancel()
         closing.cancel()
-        closing = loop.create_task(self.app.aclose(0))
-        await asyncio.wait({closing}, timeout=0 if self.forced.is_set() else None)
+        closing, forcing = loop.create_task(self.app.aclose(0)), loop.create_task(self.forced.wait())
+        await asyncio.wait((closing, forcing), return_when=asyncio.FIRST_COMPLETED)
+        forcing.cancel()
         self._ticking.cancel()
 
     def _tick(self) -> None:
