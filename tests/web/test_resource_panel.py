@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import absent
 from wharfinger import Server
 from wharfinger.server import Content
+from wharfinger.types import ReadResourceResult
 from wharfinger.upstreams.config import ServerConfig
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.server_connections import ServerConnections
@@ -24,10 +25,10 @@ class Reads:
     """A resource, each read of which waits until the test lets it end."""
 
     def __init__(self) -> None:
-        self.text: str | list[Content] = "first"
+        self.text: str | list[Content] | ReadResourceResult = "first"
         self.begun: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
 
-    async def read(self) -> str | list[Content]:
+    async def read(self) -> str | list[Content] | ReadResourceResult:
         text, end = self.text, asyncio.get_running_loop().create_future()
         self.begun.put_nowait(end)
         await end
@@ -118,6 +119,21 @@ def test_contents_that_are_not_shown_are_counted(number: int, is_said: bool) -> 
             await showing
             assert page.texts() == texts[:20]
             assert (f"the first 20 of {number} contents are shown" in page.status()) is is_said
+
+    asyncio.run(test())
+
+
+def test_a_resource_without_contents_is_shown() -> None:
+    """A bug: an AttributeError."""
+
+    async def test() -> None:
+        async with open_panel() as page:
+            page.reads.text = ReadResourceResult(contents=[])
+            showing = asyncio.create_task(page.panel.show())
+            (await page.reads.begun.get()).set_result(None)
+            await showing
+            assert page.texts() == []
+            assert page.status().startswith("no content · 0 B · ")
 
     asyncio.run(test())
 

@@ -108,6 +108,36 @@ def test_a_view_that_opens_after_its_tab_was_closed_is_closed() -> None:
     asyncio.run(test())
 
 
+async def test_the_heading_names_the_view_that_was_chosen_last() -> None:
+    """A bug: if the first of two views took longer to open, its name stood above the second."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+    slow, fast = Server("harbour"), Server("harbour")
+    slow.tool(lambda: "deep", name="sound")
+
+    @slow.middleware
+    async def delay(request: Any, next: Any) -> Any:
+        if request.method == "tools/list":
+            asked.set()
+            await answer.wait()
+        return await next(request)
+
+    configs = [ServerConfig(name="harbour", target=target) for target in (slow, fast)]
+    views = [ServerConnections([config], read_only=True) for config in configs]
+    async with open_bench(Server("harbour")) as bench:
+        for view in views:
+            await view.__aenter__()
+            await view.upstreams.ready(30)
+        first = asyncio.create_task(bench._show_connections(views[0], "As mary"))
+        await asked.wait()
+        second = asyncio.create_task(bench._show_connections(views[1], "As tom"))
+        done, _ = await asyncio.wait({second}, timeout=0.2)  # a bug would end it now
+        answer.set()
+        await asyncio.gather(first, second)
+        assert not done
+        assert bench._whose.text == "As tom"
+        assert bench._connections is views[1]
+
+
 @asynccontextmanager
 async def open_bench(server: Server) -> AsyncIterator[Any]:
     """Yield a tab with the tree of one server."""

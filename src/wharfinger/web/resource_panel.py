@@ -42,6 +42,8 @@ class ResourcePanel:
         self.server = server
         self.uri = uri
         self._previews: list[ContentPreview] = []
+        self._containers: list[HtmlElement] = []
+        """The element of each preview."""
         self._is_reading = False
         self._read_wanted = False
         self._closed = False
@@ -162,7 +164,7 @@ def _facts_of(contents: Sequence[t.ResourceContents], seconds: float, changes: i
             tokens += estimate_tokens(content.text)
         elif isinstance(content.blob, bytes):
             size += len(content.blob)
-    facts = [", ".join(name_text(kind, 100) for kind in list(kinds)[:5]), size_text(size)]
+    facts = [", ".join(name_text(kind, 100) for kind in list(kinds)[:5]) or "no content", size_text(size)]
     if tokens:
         facts.append(f"about {tokens:,} tokens")
     if len(contents) > MAX_CONTENTS:

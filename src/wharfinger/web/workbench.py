@@ -79,6 +79,8 @@ class Workbench:
         self._rows = TreeRows(connections)
         self._live = LiveChanges(connections, self._resource_changed, self._watch_began)
         self._following: list[asyncio.Task[Any]] = []
+        self._view_lock = asyncio.Lock()
+        """Held while another view is opened."""
 
     # -- the page
 
@@ -387,9 +389,10 @@ class Workbench:
         await self._show_connections(connections, f"As {principal.subject or 'a caller without a token'}")
 
     async def _show_connections(self, connections: ServerConnections, whose: str) -> None:
-        previous = self._connections
-        await self._follow(connections)
-        if previous not in (connections, self._own_connections):
-            await previous.__aexit__(None, None, None)
-        self._whose.text = name_text(whose)
-        self._welcome()
+        async with self._view_lock:
+            previous = self._connections
+            await self._follow(connections)
+            if previous not in (connections, self._own_connections):
+                await previous.__aexit__(None, None, None)
+            self._whose.text = name_text(whose)
+            self._welcome()
