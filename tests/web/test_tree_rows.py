@@ -44,6 +44,31 @@ def test_a_row_may_be_closed_while_it_loads() -> None:
     asyncio.run(test())
 
 
+def test_a_second_click_on_a_row_that_offers_the_last_rows_does_nothing() -> None:
+    """A bug: the folder then showed its first rows only."""
+    if find_spec("nicegui") is None:
+        absent("nicegui (pip install wharfinger[browse])")
+    from wharfinger.web.tree_rows import PAGE_ROWS, TreeRows, decode_key
+
+    async def test() -> None:
+        server = Server("harbour")
+        for number in range(PAGE_ROWS + 1):
+            server.resource(f"log://harbour/{number:04}")(lambda: "calm")
+        async with ServerConnections([ServerConfig(name="harbour", target=server)]) as connections, asyncio.timeout(40):
+            await connections.upstreams.ready(30)
+            rows = TreeRows(connections)
+            await wait_until_async(lambda: connections.catalogue.find("log://harbour/0000"), "the resources are listed")
+            await rows.toggle(("server", "harbour", ""))
+            (more,) = [decode_key(row["key"]) for row in rows.rows() if row["kind"] == "more"]
+            assert more is not None
+            await rows.toggle(more)
+            loaded = rows.rows()
+            await rows.toggle(more)
+            assert rows.rows() == loaded
+
+    asyncio.run(test())
+
+
 def test_a_row_that_offers_more_rows_can_load_them() -> None:
     """A bug: if the rows below it left no room, the row still offered to show more, and did nothing when chosen."""
     if find_spec("nicegui") is None:

@@ -83,7 +83,7 @@ class TreeRows:
             return
         if kind == "more":
             folder = self._open.get(("server" if not key[2] else "folder", server, key[2]))
-            if folder is not None and self._has_room:
+            if folder is not None and folder.after and self._has_room:
                 await self._load(key, folder, folder.after)
         elif self._open.pop(key, None) is None:
             self._open[key] = _OpenFolder()
