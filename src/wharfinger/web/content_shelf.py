@@ -20,7 +20,6 @@ class ShelfItem(NamedTuple):
     kind: str
     """The MIME type."""
     body: bytes
-    name: str
 
 
 class ContentShelf:
@@ -30,10 +29,10 @@ class ContentShelf:
         self._items: OrderedDict[str, ShelfItem] = OrderedDict()
         self._bytes = 0
 
-    def put(self, visitor: str, kind: str, body: bytes, name: str) -> str:
+    def put(self, visitor: str, kind: str, body: bytes) -> str:
         """Keep content for a visitor, and return its path for the browser."""
         key = secrets.token_urlsafe(24)
-        self._items[key] = ShelfItem(visitor, kind, body, name)
+        self._items[key] = ShelfItem(visitor, kind, body)
         self._bytes += len(body)
         while len(self._items) > 1 and (self._bytes > MAX_SHELF_BYTES or len(self._items) > MAX_SHELF_ITEMS):
             self._bytes -= len(self._items.popitem(last=False)[1].body)

@@ -11,7 +11,7 @@ from wharfinger.content.text import shown
 __all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node", "table"]
 
 MAX_NAME_CHARACTERS = 300
-"""Maximum length of a name, title or URI, before it is escaped."""
+"""Maximum length of a text from a server before it is escaped, unless another limit is given."""
 
 
 class HtmlElement(TextElement):

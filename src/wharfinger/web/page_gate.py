@@ -34,7 +34,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 HeaderField = tuple[bytes, bytes]
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Maximum bytes of a request's body. The largest carry the values of a form in a message of socket.io."""
+"""Maximum bytes of a request's body. The largest bodies are messages of socket.io with the values of a form."""
 MAX_HTML_BYTES = 4 * 1024 * 1024
 """Maximum bytes of the page's HTML. It usually has 20 KB, since it contains no data of the servers."""
 MAX_TOKEN_CHARACTERS = 16 * 1024

@@ -134,7 +134,7 @@ class ContentPreview:
         return ways
 
     def _put(self, kind: str, data: bytes) -> str:
-        path = self._shelf.put(self._visitor, kind, data, self._name)
+        path = self._shelf.put(self._visitor, kind, data)
         self._paths.append(path)
         return path
 

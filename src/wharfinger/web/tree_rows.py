@@ -24,7 +24,7 @@ __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 PAGE_ROWS = 200
 """Number of rows of a folder that are loaded at a time."""
 MAX_ROWS = 2_000
-"""Maximum number of rows of the whole tree, without tools and prompts. A search finds the resources beyond them."""
+"""With this many rows in the whole tree, no more folders and resources are shown. A search finds the others."""
 MAX_FEATURES = 1_000
 """Maximum number of tools, or of prompts, of one server that are shown."""
 MAX_OPENED_AT_ONCE = 20

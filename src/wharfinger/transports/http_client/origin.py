@@ -225,7 +225,8 @@ class Origin:
         with suppress(self.http.ClientError, OSError):
             while part := await response.content.read(MAX_REFUSAL_BYTES - len(body)):
                 body += part
-        return f"{self.name} answered {response.status} {response.reason or ''}{excerpt(body)}"
+        status = f"{response.status} {response.reason or ''}".rstrip()
+        return f"{self.name} answered {status}{excerpt(body)}"
 
     def translate(self, error: BaseException) -> WharfingerError:
         """Return a WharfingerError for an error of the HTTP library."""

@@ -74,10 +74,10 @@ Authenticate = Callable[[Mapping[bytes, bytes]], Awaitable[Principal]]
 
 
 class Site(Protocol):
-    """Web pages for people, as an ASGI application that starts and ends with the server."""
+    """Serves web pages for people. It starts and ends with the server."""
 
     async def __call__(self, scope: Any, receive: Receive, send: Send, authenticate: Authenticate | None, /) -> None:
-        """Serve one request. `authenticate` checks the credentials of visitors; None if callers need none."""
+        """Serve one ASGI call. `authenticate` checks the credentials of visitors; it is None if none are required."""
         ...
 
     async def start(self) -> None:
@@ -211,7 +211,7 @@ class HttpApp:
             lambda: len(self.sessions) + (0 if self.sse is None else len(self.sse))
         )
         self._unfinished = Shares()
-        """Bytes of the bodies that have not arrived completely, by owner."""
+        """Bytes that have arrived of incomplete bodies, by owner."""
         self._ready = False
         self._starting: asyncio.Task[None] | None = None
 
@@ -274,7 +274,7 @@ class HttpApp:
         await self._post(scope, headers, principal, accepted_types, receive, send)
 
     def _authenticate(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
-        """Return the principal of this request, or an awaitable of it. Both raise HttpRefusal."""
+        """Return the principal of this request, or an awaitable of it. Either step may raise HttpRefusal."""
         if self.auth is not None:
             return self.auth.authenticate(scope["method"], self._endpoint(scope, headers), headers)
         assert self.verify is not None
@@ -569,7 +569,7 @@ class HttpApp:
     async def _send_metadata(
         self, auth: Authenticator, scope: Any, path: str, headers: Mapping[bytes, bytes], send: Send
     ) -> None:
-        """Answer with the metadata of this resource, for every caller and every web page (RFC 9728 §3.2)."""
+        """Answer with the OAuth metadata of this server, for every caller and every web page (RFC 9728 §3.2)."""
         if path.removeprefix(RESOURCE_METADATA) not in ("", "/mcp"):
             raise HttpRefusal(404, f"Nothing is here: the metadata is at {RESOURCE_METADATA}/mcp.")
         if scope["method"] not in _SAFE:
@@ -682,7 +682,7 @@ class HttpApp:
 
 
 async def refuse(send: Send, error: ProtocolError) -> None:
-    """Send an error for a message that did not become a request."""
+    """Answer an HTTP request with an error that names no JSON-RPC request."""
     await send_json(send, error.http_status, encode_error(None, error), getattr(error, "headers", ()))
 
 

@@ -48,7 +48,7 @@ _CHANGE_NOTICES = tuple(
 )
 """How the messages of `protocol.subscriptions` about changes begin."""
 STREAMS_PER_TURN = 200
-"""Streams that are written in one turn of the loop, which takes about 3 ms."""
+"""The maximum number of streams that are written in one turn of the loop, in about 3 ms."""
 
 
 def split_message(message: bytes) -> ChunkedMessage:
@@ -100,7 +100,7 @@ async def send_empty(send: Send, status: int, headers: Iterable[Pair] = ()) -> N
 
 
 def is_change_notice(message: bytes) -> bool:
-    """Return whether a message is a notification of a change, so that it need not be sent twice."""
+    """Return whether a message is a change notification: while one is queued, an equal one would say nothing new."""
     return message.startswith(_CHANGE_NOTICES)
 
 

@@ -1,7 +1,7 @@
 """`Certificate`: the certificate of an HTTPS server, which is read again when its files change.
 
-The listening context stays the same, since asyncio takes only one. For each handshake its SNI callback, which is also
-called without a name, replaces it by the context of the newest certificate. Connections that are open are not affected.
+The listening context stays the same, since asyncio takes only one. For each TLS handshake its SNI callback, which is
+also called without a name, replaces it by the context of the newest certificate. Open connections are not affected.
 """
 
 from __future__ import annotations

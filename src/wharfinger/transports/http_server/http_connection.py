@@ -72,7 +72,7 @@ class Connections:
         self.app = app
         self.limits = limits
         self.limit = limit
-        """Connections that are served at a time."""
+        """The maximum number of connections that are served at a time."""
         self.open: set[HttpConnection] = set()
         """Connections that are served or being refused."""
         self.served: FairTable[HttpConnection] = FairTable()
@@ -143,8 +143,10 @@ class HttpConnection(asyncio.Protocol):
         self.drained: asyncio.Event | None = None
         """Set when the client takes bytes again; None while it takes them."""
         self.lingering = False
+        """Whether the connection ends after the answer, and drops what still arrives."""
         self.deadline = connections.now + self.limits.header_time
-        """When the head, or the next request, must have arrived, or a refused client must have closed its side."""
+        """When the head must be complete, the next request must have begun, or a refused client must have closed its
+        side."""
         self.write_deadline = inf
         """When a client that takes no bytes is disconnected."""
 
@@ -391,7 +393,7 @@ class HttpConnection(asyncio.Protocol):
             return
         exchange = self.serving
         if exchange is not None:
-            if exchange is self.reading and not exchange.more_body:  # this request is complete, and a later one is not
+            if exchange is self.reading and not exchange.more_body:  # a later request is refused: answer only this one
                 self.lingering = True
                 self.in_head = exchange.keep_alive = False
                 self.deadline = inf

@@ -89,7 +89,7 @@ class SseSessions:
 
         Raises:
             HttpRefusal: there is no such session (404).
-            Overloaded: it is a request, and too many requests run, or the server is stopping.
+            Overloaded: it is a request, and too many requests run or the server is stopping.
         """
         name, _, id = query.partition(b"=")
         session = self._table.get((principal.key, id.decode("latin-1"))) if name == b"session_id" else None
@@ -126,7 +126,7 @@ class _SseSession(StreamServer):
         """Receive one message.
 
         Raises:
-            Overloaded: it is a request, or a batch with one, and too many requests run, or the server is stopping.
+            Overloaded: it has a request, and too many requests run or the server is stopping.
         """
         event = self.peer.receive(body)
         events = event.events if isinstance(event, Batch) else [event]
@@ -147,7 +147,7 @@ class _SseSession(StreamServer):
             self.dispatch(event)
 
     def check_room(self, count: int = 1) -> None:
-        """Raise Overloaded if no further `count` requests may run."""
+        """Raise Overloaded unless `count` more requests may run."""
         if self.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(self.call.owner, self.call.calls.limits.session_requests, count):

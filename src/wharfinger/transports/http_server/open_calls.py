@@ -88,7 +88,7 @@ class HttpCall:
         self.request: Request | None = None
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
-        """The task that cancels it when the client disconnects, or None."""
+        """The task that cancels this call when the client disconnects, or None."""
         self.over = False
         """Whether the handler has returned, so that only its result is sent. For a call of a session: whether it no
         longer waits for an answer or for the end of its stream."""
@@ -192,7 +192,7 @@ class OpenCalls:
         self._uncount(call)
 
     def check_share(self, call: HttpCall) -> None:
-        """Raise Overloaded if the owner of a call has its equal share of all calls in flight already."""
+        """Raise Overloaded if the owner of a call has more than an equal share of `Limits.in_flight`."""
         if self._in_flight[call.owner] > self.service.limits.in_flight // len(self._in_flight):
             raise Overloaded("Too many requests are in flight: try again later.")
 

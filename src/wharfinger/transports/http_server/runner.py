@@ -31,7 +31,7 @@ log = logging.getLogger("wharfinger.transports.http")
 T = TypeVar("T")
 
 _ACCEPTED_PER_TURN = 100
-"""Connections that are accepted in one turn of the loop."""
+"""The maximum number of connections that are accepted in one turn of the loop."""
 _SPARE_DESCRIPTORS = 128
 """File descriptors that are kept free for files, databases, watches and the search index."""
 GOODBYE_SECONDS = 0.5
@@ -163,7 +163,7 @@ class RunnableApp(Protocol):
 
 
 class HttpServer:
-    """Listens, sweeps its connections once a second, and ends within `limits.drain`."""
+    """Listens, sweeps its connections once a second, and at the end closes them within `limits.drain`."""
 
     def __init__(self, app: RunnableApp, host: str, port: int, limits: HttpLimits, tls_cert: str, tls_key: str) -> None:
         self.app = app

@@ -152,7 +152,7 @@ class HttpSessions:
         return True
 
     def _check_room(self, session: HttpSession, count: int = 1) -> None:
-        """Raise Overloaded if no further `count` requests may run."""
+        """Raise Overloaded unless `count` more requests may run."""
         if self.draining:
             raise Overloaded("The server is stopping.")
         if not self.requests.has_room(session.owner, self.limits.session_requests, count):
