@@ -110,32 +110,55 @@ def test_a_view_that_opens_after_its_tab_was_closed_is_closed() -> None:
 
 async def test_the_heading_names_the_view_that_was_chosen_last() -> None:
     """A bug: if the first of two views took longer to open, its name stood above the second."""
-    asked, answer = asyncio.Event(), asyncio.Event()
-    slow, fast = Server("harbour"), Server("harbour")
-    slow.tool(lambda: "deep", name="sound")
+    slow, asked, answer = slow_server()
+    async with open_bench(Server("harbour")) as bench:
+        slow_view, fast_view = await open_view(slow), await open_view(Server("harbour"))
+        first = asyncio.create_task(bench._show_connections(slow_view, "As mary"))
+        await asked.wait()
+        second = asyncio.create_task(bench._show_connections(fast_view, "As tom"))
+        done, _ = await asyncio.wait({second}, timeout=0.2)  # a bug would end it now
+        answer.set()
+        await asyncio.gather(first, second)
+        assert not done
+        assert bench._whose.text == "As tom"
+        assert bench._connections is fast_view
 
-    @slow.middleware
+
+async def test_all_views_end_with_a_tab_that_is_closed_while_it_changes_the_view() -> None:
+    """A bug: the view before, and one that waited, stayed connected."""
+    slow, asked, _ = slow_server()
+    async with open_bench(Server("harbour")) as bench:
+        views = [await open_view(server) for server in (Server("harbour"), slow, Server("harbour"))]
+        await bench._show_connections(views[0], "As mary")
+        changes = [asyncio.create_task(bench._show_connections(view, "As tom")) for view in views[1:]]
+        await asked.wait()
+        bench._client.delete()
+        await bench.close()
+        await asyncio.wait(changes)
+        assert [view.upstreams["harbour"].status for view in views].count("ready") == 0
+        assert not bench._following
+
+
+def slow_server() -> tuple[Server, asyncio.Event, asyncio.Event]:
+    """Return a server, an event that says that its tools were asked for, and one that lets it answer."""
+    server, asked, answer = Server("harbour"), asyncio.Event(), asyncio.Event()
+    server.tool(lambda: "deep", name="sound")
+
+    @server.middleware
     async def delay(request: Any, next: Any) -> Any:
         if request.method == "tools/list":
             asked.set()
             await answer.wait()
         return await next(request)
 
-    configs = [ServerConfig(name="harbour", target=target) for target in (slow, fast)]
-    views = [ServerConnections([config], read_only=True) for config in configs]
-    async with open_bench(Server("harbour")) as bench:
-        for view in views:
-            await view.__aenter__()
-            await view.upstreams.ready(30)
-        first = asyncio.create_task(bench._show_connections(views[0], "As mary"))
-        await asked.wait()
-        second = asyncio.create_task(bench._show_connections(views[1], "As tom"))
-        done, _ = await asyncio.wait({second}, timeout=0.2)  # a bug would end it now
-        answer.set()
-        await asyncio.gather(first, second)
-        assert not done
-        assert bench._whose.text == "As tom"
-        assert bench._connections is views[1]
+    return server, asked, answer
+
+
+async def open_view(server: Server) -> ServerConnections:
+    view = ServerConnections([ServerConfig(name="harbour", target=server)], read_only=True)
+    await view.__aenter__()
+    await view.upstreams.ready(30)
+    return view
 
 
 @asynccontextmanager

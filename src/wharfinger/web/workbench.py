@@ -383,16 +383,19 @@ class Workbench:
         except WharfingerError as error:
             state.text = name_text(str(error), 1000)
             return
-        if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know these connections
-            await connections.__aexit__(None, None, None)
-            return
         await self._show_connections(connections, f"As {principal.subject or 'a caller without a token'}")
 
     async def _show_connections(self, connections: ServerConnections, whose: str) -> None:
         async with self._view_lock:
             previous = self._connections
-            await self._follow(connections)
-            if previous not in (connections, self._own_connections):
-                await previous.__aexit__(None, None, None)
+            if self._client.is_deleted:  # the tab was closed meanwhile, and `close` did not know these connections
+                if connections is not self._own_connections:
+                    await connections.__aexit__(None, None, None)
+                return
+            try:
+                await self._follow(connections)
+            finally:  # also if the tab is closed meanwhile
+                if previous not in (connections, self._own_connections):
+                    await previous.__aexit__(None, None, None)
             self._whose.text = name_text(whose)
             self._welcome()
