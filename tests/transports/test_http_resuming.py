@@ -106,6 +106,26 @@ def test_a_stream_that_has_lost_its_heartbeat_is_resumed(monkeypatch: pytest.Mon
     run(test())
 
 
+def test_the_silence_of_a_stream_that_cannot_be_resumed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the error said that the server had closed the connection."""
+    monkeypatch.setattr(Pulse, "MIN_SECONDS", 0.05)
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        start_event_stream(writer)
+        for _ in range(4):
+            writer.write(b": alive\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(30)
+
+    async def test() -> None:
+        async with open_link(serve) as link:
+            with pytest.raises(ConnectionLost, match="has fallen silent"):
+                await send_request(link)
+
+    run(test())
+
+
 @pytest.mark.parametrize("status", ["405 Method Not Allowed", "200 OK", "400 Bad Request"])
 def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
     """The client stops after three attempts without a new event."""

@@ -96,6 +96,18 @@ def test_a_refusal_that_arrives_in_parts_is_reported_whole() -> None:
     run(test())
 
 
+def test_a_refusal_without_a_reason_phrase_is_one_sentence() -> None:
+    async def refuse(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        write_response(writer, b"", "text/plain", "401 ")
+
+    async def test() -> None:
+        async with open_link(refuse) as link:
+            with pytest.raises(NotAuthorized, match=r"answered 401\.$"):
+                await send_request(link)
+
+    run(test())
+
+
 @pytest.mark.parametrize("form", ["{}", '{{"error":{{"code":1,"message":"{}"}}}}'])
 def test_a_token_at_the_cut_of_an_excerpt_is_hidden(form: str) -> None:
     """Regression: the text was cut first, and a token that is cut has no known form."""

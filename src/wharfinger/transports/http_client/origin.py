@@ -249,6 +249,8 @@ class Origin:
             return NotMCP(f"{self.name} is not MCP over HTTP: {error.message}.")
         if isinstance(error, http.InvalidURL):
             return ConnectionFailed(f"{self.name} is not a URL that can be reached.")
+        if isinstance(error, TimeoutError) and not str(error):  # raised by `read_events`
+            return ConnectionLost(f"{self.name} has fallen silent: its regular comments no longer arrive.")
         reason = redacted_text(str(error)) or type(error).__name__
         return ConnectionLost(f"{self.name} closed the connection before its answer: {reason}.")
 
