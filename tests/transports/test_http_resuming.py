@@ -26,6 +26,7 @@ from wharfinger.errors import ConnectionLost, InvalidParams, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.protocol.sse import Pulse
+from wharfinger.transports.http_client import get_streams
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
@@ -122,6 +123,32 @@ def test_the_silence_of_a_stream_that_cannot_be_resumed_is_reported(monkeypatch:
         async with open_link(serve) as link:
             with pytest.raises(ConnectionLost, match="has fallen silent"):
                 await send_request(link)
+
+    run(test())
+
+
+def test_a_stream_whose_connections_are_cut_after_a_time_is_resumed_until_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug: behind a proxy that limits the duration of connections, the call failed after the third."""
+    monkeypatch.setattr(get_streams, "LIVE_SECONDS", 0.05)
+    get_count = 0
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        nonlocal get_count
+        start_event_stream(writer)
+        get_count += request.verb == "GET"
+        if get_count == 5:
+            writer.write(encode_event(id=1, result={"late": True}))
+        else:
+            writer.write(b"id: e1\nretry: 1\ndata: \n\n")
+            await writer.drain()
+            await asyncio.sleep(0.1)
+        writer.close()
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            assert decode_result(await send_request(link)) == {"late": True}
 
     run(test())
 

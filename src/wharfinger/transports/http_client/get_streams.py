@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from itertools import count
@@ -33,7 +34,8 @@ log = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
 SESSION = "Mcp-Session-Id"
 LIVE_SECONDS = 5.0
-"""A session's stream that lasted less than this, without a message, is opened again with a longer delay each time."""
+"""A session's stream that lasted less than this, without a message, is opened again with a longer delay each time. The
+stream of a POST is not given up while its connections last this long: a proxy may limit their duration."""
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
@@ -70,7 +72,7 @@ async def resume_stream(
     """Resume the stream of a POST that broke off, until `post` is done (2025-11-25, resumability).
 
     Returns before `post` is done if the stream has no event id that can be sent back, if the server does not
-    resume the stream, or if `MAX_RECONNECTS` attempts in a row bring no new event.
+    resume the stream, or if `MAX_RECONNECTS` attempts in a row last less than `LIVE_SECONDS` and bring no new event.
 
     Raises:
         NoMessage: the server answers 404. If there is a session, it no longer exists.
@@ -79,8 +81,10 @@ async def resume_stream(
     while failures < MAX_RECONNECTS and not post.done and (last_id := decoder.resume_id):
         await asyncio.sleep(reconnect_delay(decoder))
         decoder = resumed_decoder(decoder, origin.limits.message)
+        opened_at = math.inf
         try:
             response = await open_stream(origin, headers(), last_id)
+            opened_at = time.monotonic()
             try:
                 await read_events(response, decoder, peer, post, handle)
             finally:
@@ -93,7 +97,8 @@ async def resume_stream(
             if isinstance(error, WharfingerError):
                 raise
             log.debug("the stream of %s broke again: %r", origin.name, error)
-        failures = 0 if decoder.resume_id != last_id else failures + 1
+        lived = decoder.resume_id != last_id or time.monotonic() - opened_at >= LIVE_SECONDS
+        failures = 0 if lived else failures + 1
 
 
 class SessionStream:

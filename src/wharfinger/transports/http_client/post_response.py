@@ -32,7 +32,7 @@ MIN_RECONNECT_SECONDS = 0.01
 MAX_RECONNECT_SECONDS = 30.0
 """Seconds to wait before a stream is resumed: the default, and the bounds of the time that a server may name."""
 MAX_RECONNECTS = 3
-"""The maximum number of attempts in a row that fail or, for the stream of a POST, bring no new event."""
+"""The maximum number of attempts in a row that fail or, for the stream of a POST, soon end without a new event."""
 
 
 class PendingPost:
