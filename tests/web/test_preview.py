@@ -52,6 +52,19 @@ def test_the_button_of_the_shown_way_is_pressed_also_after_the_type_has_changed(
     asyncio.run(test())
 
 
+def test_an_empty_text_has_no_lines() -> None:
+    """A bug: it had "Lines 1 to 1 of 0"."""
+
+    async def test() -> None:
+        from wharfinger.web.preview import ContentPreview
+
+        with page() as container:
+            await ContentPreview(ContentShelf(), "visitor", name="log://today").show(container, contents("", ""))
+            assert [each.text for each in container.descendants() if each.tag == "span"] == ["No lines"]
+
+    asyncio.run(test())
+
+
 def test_of_two_contents_that_are_shown_at_once_the_newer_one_stays() -> None:
     async def test() -> None:
         from wharfinger.web.preview import ContentPreview

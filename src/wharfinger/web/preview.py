@@ -155,6 +155,8 @@ class ContentPreview:
         def show(number: int) -> str:
             part, first = windows.window(number)
             node("pre", part, classes="text", tabindex="0", dir="auto", role="region", aria_label="Text")
+            if not text:
+                return "No lines"
             last = first + part.count("\n") - part.endswith("\n")
             return f"Lines {first:,} to {max(first, last):,} of {windows.line_count:,}"
 
