@@ -40,6 +40,7 @@ class Visitor:
         self.authorization = authorization
         """The value of the Authorization header that this visitor would send; empty if none is needed."""
         self.expires = expires
+        """When the cookie expires, in seconds since 1970."""
 
 
 def cookie_name(host: str) -> str:

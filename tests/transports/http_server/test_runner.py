@@ -60,6 +60,13 @@ def certificate(tmp_path: Path) -> Path:
     return file
 
 
+def test_a_client_that_begins_no_tls_handshake_is_disconnected(certificate: Path) -> None:
+    """A bug: it stayed for a minute, whatever `header_time` was."""
+    key, limits = certificate.with_name("key.pem"), HttpLimits(header_time=0.1)
+    with ServerThread(tls_cert=str(certificate), tls_key=str(key), limits=limits) as http, http.connect() as client:
+        assert client.is_closed_by_server()
+
+
 def test_tls_is_served_with_the_given_certificate(certificate: Path) -> None:
     key = certificate.with_name("key.pem")
     with ServerThread(tls_cert=str(certificate), tls_key=str(key)) as http, http.connect() as client:

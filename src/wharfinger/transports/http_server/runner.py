@@ -195,7 +195,13 @@ class HttpServer:
         try:
             # In each turn of the loop, asyncio calls accept() up to `backlog` times.
             server = await self.loop.create_server(
-                self._accept, self.host or None, self.port, ssl=context, backlog=_ACCEPTED_PER_TURN
+                self._accept,
+                self.host or None,
+                self.port,
+                ssl=context,
+                # Until its handshake is complete, a connection is not in `connections`, so no sweep closes it.
+                ssl_handshake_timeout=None if context is None else self.limits.header_time or None,
+                backlog=_ACCEPTED_PER_TURN,
             )
             for listener in server.sockets:
                 _set_backlog(listener.fileno(), self.limits.backlog)
