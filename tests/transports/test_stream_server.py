@@ -455,6 +455,18 @@ async def test_a_lost_connection_cancels_handlers_and_drops_pending_answers() ->
     assert wire.stream.notify(b"{}") is False
 
 
+async def test_the_answers_of_a_batch_whose_client_is_gone_do_not_count_as_unread() -> None:
+    """A bug: they counted for as long as the server ran, until every other connection was refused large answers."""
+    server, handler = make_server()
+    wire = Wire(server, "2025-03-26")
+    async with wire:
+        requests = [read_request("blob:500000", 1, wire.revision), read_request("a:held", 2, wire.revision)]
+        wire.stream.data_received(b"[%b,%b]\n" % (requests[0].strip(), requests[1].strip()))
+        await handler.entered.wait()
+    assert handler.outcomes == ["cancelled"]
+    assert (wire.stream.unread.total, len(wire.stream.queued)) == (0, 0)
+
+
 async def wait_until_queued(wire: Wire) -> None:
     while not wire.stream.queued:
         await asyncio.sleep(0)

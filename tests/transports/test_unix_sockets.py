@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ import pytest
 from wharfinger import Client, Context, Server
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotMCP
 from wharfinger.protocol.limits import Limits
-from wharfinger.transports.accepting import AddressInUse
+from wharfinger.transports.accepting import AddressInUse, CannotListen
 from wharfinger.transports.unix_client import UnixLink
 from wharfinger.transports.unix_server import UnixServer, serve_unix
 
@@ -136,6 +137,33 @@ def test_a_path_in_use_or_without_a_folder_is_reported(path: Path) -> None:
         with pytest.raises(OSError, match=r"Cannot listen on .*no/such"):
             await UnixServer(make_server(), path.parent / "no/such/s").start()
 
+    run(test())
+
+
+@pytest.mark.parametrize("name", ["file/s", "x" * 300])
+def test_a_path_at_which_no_file_can_be_is_reported(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+
+    async def test() -> None:
+        with pytest.raises(CannotListen, match="Cannot listen on"):
+            await UnixServer(make_server(), tmp_path / name).start()
+
+    run(test())
+
+
+def test_a_stale_socket_that_cannot_be_removed_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of another user in a folder such as /tmp, whose files only their owners may remove."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    async def test() -> None:
+        monkeypatch.setattr(os, "unlink", refuse)
+        with pytest.raises(CannotListen, match=r"Cannot remove the socket .*: Operation not permitted"):
+            await UnixServer(make_server(), path).start()
+
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
     run(test())
 
 

@@ -271,6 +271,8 @@ class StreamServer(asyncio.Protocol):
 
     def enqueue(self, data: bytes | ChunkedMessage) -> None:
         """Queue a message, so that it is written in its order, and in parts if it is large."""
+        if self.transport is None and self.ended.done():
+            return  # such as the answers to the rest of a batch: counted in `unread`, they would never be subtracted
         self.flush()
         self.queued_bytes += len(data) + 1
         if type(data) is bytes and len(data) <= PART_BYTES:

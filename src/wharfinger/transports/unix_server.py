@@ -207,11 +207,14 @@ def _remove_abandoned(path: str) -> None:
 
     Raises:
         AddressInUse: a server listens there, or the file is not a socket, or belongs to another user.
+        CannotListen: no file can be there, or the socket cannot be removed.
     """
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise CannotListen(f"Cannot listen on {path}: {error.strerror}.") from None
     if not stat.S_ISSOCK(kind):
         raise AddressInUse(f"{path} exists and is not a socket: choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -219,8 +222,12 @@ def _remove_abandoned(path: str) -> None:
         try:
             probe.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            with suppress(FileNotFoundError):
+            try:
                 os.unlink(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise CannotListen(f"Cannot remove the socket {path}: {error.strerror}.") from None
             return
         except OSError:
             pass  # a server listens and its queue is full, or the socket belongs to another user
