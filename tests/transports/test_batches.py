@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import INITIALIZE, RawClient, ServerThread
+from tests.transports.http_support import INITIALIZE, META, RawClient, ServerThread
 from tests.transports.stream_support import StreamClient
 
 BATCH_REVISION = "2025-03-26"
@@ -118,6 +118,17 @@ async def test_initialize_in_a_batch_is_refused() -> None:
     client.send([{"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": INITIALIZE}])
     ((refusal,),) = await client.messages()
     assert (refusal["id"], refusal["error"]["code"]) == (9, -32600)
+    client.server.connection_lost(None)
+
+
+async def test_a_stateless_request_in_a_batch_is_refused() -> None:
+    """2026-07-28 has no batches. A bug: over HTTP, no header of such a request was compared with it."""
+    client = StreamClient(BATCH_REVISION)
+    request = read_request("a", 9)
+    request["params"]["_meta"] = META
+    client.send([request, read_request("a", 10)])
+    (answers,) = await client.messages()
+    assert {answer["id"]: "error" in answer for answer in answers} == {9: True, 10: False}
     client.server.connection_lost(None)
 
 

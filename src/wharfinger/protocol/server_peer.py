@@ -128,7 +128,12 @@ class ServerPeer:
         if message.method == "initialize" and message.id is not UNSET:  # 2025-03-26, lifecycle
             refused = InvalidRequest("initialize must not be part of a batch.")
             return Reply(encode_error(message.id, refused))
-        return self.take(message)
+        event = self.take(message)
+        if isinstance(event, Request) and event.session is None:  # over HTTP, the headers must repeat its params
+            del self.in_flight[event.id]
+            refused = InvalidRequest(f"A request of {event.caller.rules.name} must not be part of a batch.")
+            return Reply(encode_error(event.id, refused))
+        return event
 
     def take(self, message: Message) -> Event:
         """Return the event of a message that is already decoded."""

@@ -339,6 +339,7 @@ def test_a_request_without_params_has_no_version_in_meta() -> None:
     [
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":null}}', "stateless"),
         (b'{"_meta":{"io.modelcontextprotocol/protocolVersion":5}}', "stateless"),
+        (b'{"_meta":{"io.modelcontextprotocol/protocol\\u0056ersion":"2026-07-28"}}', "stateless"),
         (b'{"_meta":null,"protocolVersion":1}', "session"),
         (b'{"_meta":5,"protocolVersion":1}', "session"),
         (b'{"protocolVersion":1}', "session"),

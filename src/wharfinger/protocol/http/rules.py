@@ -294,7 +294,10 @@ def kind_of_post(headers: Headers, message: Message) -> PostKind:
 
 def _names_version(message: Message) -> bool:
     raw = message.params
-    if raw is UNSET or _VERSION_KEY not in bytes(raw):
+    if raw is UNSET:
+        return False
+    data = bytes(raw)
+    if _VERSION_KEY not in data and b"\\u00" not in data:  # quicker than decoding; the name may be escaped
         return False
     try:
         meta = _decode_meta(raw).meta
