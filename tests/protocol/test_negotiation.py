@@ -148,10 +148,9 @@ def test_only_known_revisions_are_accepted_in_the_handshake(chosen: str, pinned:
 
 def test_discover_is_repeated_if_initialize_is_refused_with_a_stateless_revision() -> None:
     reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
-    assert decide_refusal(reply, None) == Discover(NEWEST, again=True)
-    assert type(decide_refusal(reply, None, "2025-06-18")) is GiveUp
-    assert type(decide_refusal(reply, Discover(NEWEST, again=True))) is GiveUp
-    assert type(decide_refusal(refusal(-32603), None)) is GiveUp
+    assert decide_refusal(reply) == decide_refusal(reply, NEWEST) == Discover(NEWEST, again=True)
+    assert type(decide_refusal(reply, "2025-06-18")) is GiveUp
+    assert type(decide_refusal(refusal(-32603))) is GiveUp
 
 
 def test_the_error_classes_have_the_codes_of_the_specification() -> None:
@@ -251,35 +250,16 @@ def test_an_error_shows_at_most_ten_offered_revisions_of_40_characters() -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("pinned", "discover", "repeated"),
-    [
-        (None, None, True),
-        (None, Discover(NEWEST), True),
-        (None, Discover(NEWEST, again=True), False),
-        (NEWEST, None, True),
-        ("2025-06-18", None, False),
-    ],
-)
-def test_a_refused_handshake_leads_to_discover_at_most_once(
-    pinned: str | None, discover: Discover | None, repeated: bool
-) -> None:
-    reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
-    step = decide_refusal(reply, discover, pinned)
-    assert (step == Discover(NEWEST, again=True)) is repeated
-    assert (type(step) is GiveUp) is not repeated
-
-
 @pytest.mark.parametrize("supported", [[], ["1999-01-01"], ["2025-06-18"]])
 def test_a_refused_handshake_without_a_common_stateless_revision_is_an_error(supported: list[str]) -> None:
-    step = decide_refusal(refusal(-32022, {"supported": supported}), None)
+    step = decide_refusal(refusal(-32022, {"supported": supported}))
     assert type(step) is GiveUp
     assert isinstance(step.error, RemoteError)
     assert step.error.code == -32022
 
 
 def test_revisions_in_an_error_with_another_code_are_ignored() -> None:
-    assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}), None)) is GiveUp
+    assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}))) is GiveUp
 
 
 def test_an_answer_without_a_valid_error_has_code_0() -> None:

@@ -14,6 +14,7 @@ from wharfinger import types as t
 from wharfinger.errors import InvalidResponse, RequestTimeout
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.transports.stream_client import MAX_COALESCED_MESSAGES, StreamLink
 
 
@@ -113,6 +114,19 @@ def test_lines_may_arrive_in_pieces(split: int) -> None:
         assert [(await request).id for request in requests] == [1, 2, 3]
 
     run(test)
+
+
+def test_an_error_that_names_no_request_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A server must not forge lines of its client's log, or send escapes to a terminal that shows it."""
+
+    async def test(link: RecordingLink) -> None:
+        link.rules = REVISIONS["2026-07-28"]
+        link.feed(b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad\\nWARNING forged\\u001b[2J"}}\n')
+
+    run(test)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the server sent an error that names no request: bad?WARNING forged?[2J (error -32600)"
+    ]
 
 
 def test_a_line_over_the_limit_fails_its_request_and_the_next_one_is_read() -> None:

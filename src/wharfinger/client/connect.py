@@ -460,7 +460,7 @@ class _Opening:
         finally:
             response.cancel()
         if answer.error is not UNSET:
-            verdict = decide_refusal(answer, None, self.settings.revision)
+            verdict = decide_refusal(answer, self.settings.revision)
             # An error without an id may come from a URL that is not for messages, such as one of HTTP+SSE.
             if isinstance(verdict, GiveUp) and answer.id is UNSET and await self._change_to_sse():
                 return step

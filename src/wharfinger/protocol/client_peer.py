@@ -59,8 +59,8 @@ class _Code(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """An entry of a large batch. Such a batch is checked before it is split, because the parts of `[1,1,…]` take thirty
-    times the memory of the batch."""
+    """An entry of a large batch. Such a batch is checked before it is split, because the entries of `[1,1,…]` take
+    thirty times the memory of the batch."""
 
     jsonrpc: str
 

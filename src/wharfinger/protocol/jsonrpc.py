@@ -188,8 +188,8 @@ def count_members(data: bytes) -> int:
 def refuse_duplicates(data: bytes, id: Id | None = None) -> None:
     """Raise InvalidRequest if an object has a member twice: readers may differ in which they use (RFC 8259, §4).
 
-    The error has this `id`, unless the id itself occurs twice. Raises ParseError for JSON that cannot be read. Takes
-    linear time.
+    The error has this `id`, unless the member that occurs twice is an `id`. Raises ParseError for JSON that cannot be
+    read. Takes linear time.
     """
     import json  # the slow path only: 5 ms of import
 

@@ -56,7 +56,7 @@ class Discover(msgspec.Struct, frozen=True):
 
     revision: str
     again: bool = False
-    """Whether the server has already refused one revision: this is the second and last attempt."""
+    """Whether the server has already refused one revision. If it refuses this one too, only the handshake is left."""
 
 
 class Initialize(msgspec.Struct, frozen=True):
@@ -192,16 +192,16 @@ def decide_initialize(result: t.InitializeResult, pinned: str | None = None) -> 
     return chosen
 
 
-def decide_refusal(answer: Message, unanswered: Discover | None, pinned: str | None = None) -> NextStep:
+def decide_refusal(answer: Message, pinned: str | None = None) -> NextStep:
     """Return the next step after an error response to `initialize`.
 
-    If the error lists a stateless revision that both support, the next step is another `server/discover`. `unanswered`
-    is the earlier `server/discover` if it was not answered in time. If it was the second one, the client gives up.
+    If the error lists a stateless revision that both support, the next step is another `server/discover`. Otherwise the
+    client gives up.
     """
     error = read_error(answer)
     if error.code == UnsupportedVersion.code and pinned not in HANDSHAKE:
         shared = _first_shared(STATELESS, _supported_of(error.data), pinned)
-        if shared and not (unanswered and unanswered.again):
+        if shared:
             return Discover(shared, again=True)
     return GiveUp(to_remote_error(answer))
 

@@ -21,8 +21,8 @@ LIMITED = (429, 503)
 class Observation:
     """One request, from its beginning to its answer.
 
-    These are set before observers see the end: `result` or `error`, the outcome of the handler; `seconds`, the time
-    from `began`; and `size`, the bytes of the encoded answer or, for a read that a handler makes, of the contents.
+    These are set before observers see the end: `result` or `error`, what the handler returned or raised; `seconds`, the
+    time from `began`; and `size`, the bytes of the encoded answer or, for a read that a handler makes, of the contents.
     """
 
     __slots__ = (

@@ -67,7 +67,7 @@ class Channel(Protocol):
 
     @property
     def multiplexed(self) -> bool:
-        """Whether several requests share the stream. Closing it cannot end one of them: a message has to."""
+        """Whether several requests share the stream, so that one of them is ended by a message, not by closing it."""
         ...
 
     def send(self, request: Request, message: bytes) -> bool:
@@ -85,7 +85,7 @@ class Channel(Protocol):
     def detach(self, request: Request, retry_ms: int) -> bool:
         """Close the connection but keep the stream: the client reconnects after `retry_ms` milliseconds.
 
-        Returns False if the stream cannot outlive its connection, or has none.
+        Returns False if the stream cannot outlive its connection, or if no connection reads it.
         """
         ...
 
@@ -139,7 +139,7 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     """How long the result may be cached; set by the handler, sent in revisions that have caching hints."""
     cache_scope: str = "private"
     task: Any = None
-    """The task that runs the handler, so that the connection can cancel it."""
+    """The asyncio task that runs the handler, so that the connection can cancel it."""
     started_at: float = 0
     """When the request started, by the transport's clock, for its deadline; infinite while the deadline is paused."""
     accepts_lazy_blobs: bool = False

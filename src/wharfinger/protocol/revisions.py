@@ -19,7 +19,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     resource_not_found: int = -32002
     """The error code for a missing resource."""
     batches: bool = False
-    """JSON-RPC arrays must be received."""
+    """Batches (JSON arrays of messages) must be accepted."""
     polled_streams: bool = False
     """An HTTP stream begins with an event that has an id and no data. The server may close the connection at any time,
     and the client then resumes the stream."""

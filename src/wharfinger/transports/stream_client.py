@@ -23,6 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from wharfinger.content.redaction import redacted_text
+from wharfinger.content.text import printable
 from wharfinger.errors import ConnectionLost, InvalidResponse, RequestTimeout, WharfingerError
 from wharfinger.protocol.client_peer import ClientPeer, Event
 from wharfinger.protocol.events import (
@@ -293,9 +294,9 @@ class StreamLink:
         self._warned = self._warned or warn
         log.log(
             logging.WARNING if warn else logging.DEBUG,
-            "%s sent an error that names no request: %.200s (error %d)",
+            "%s sent an error that names no request: %s (error %d)",
             self.name,
-            error.message,
+            printable(error.message, 200),
             error.code,
         )
         if call is None or call.tentative_error is not None:

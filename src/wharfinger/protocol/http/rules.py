@@ -114,7 +114,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 3.0
     """Time from the signal to stop until every connection is closed."""
     backlog: int = 2048
-    """Connections that wait to be accepted (`listen`)."""
+    """Connections that wait to be accepted (`socket.listen`)."""
 
 
 class HttpRefusal(InvalidRequest):
