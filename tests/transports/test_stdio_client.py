@@ -108,6 +108,32 @@ def test_a_missing_folder_is_reported() -> None:
     run(test())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows runs no scripts")
+@pytest.mark.parametrize("program", ["{}/server", "./server", "server"])
+def test_a_script_without_its_interpreter_is_reported(tmp_path: Path, program: str) -> None:
+    """A bug: it was "no such command". Environments of Python that were moved have such scripts."""
+    script = tmp_path / "server"
+    script.write_text("#!/no/such/python\n")
+    script.chmod(0o755)
+
+    async def test() -> None:
+        link = StdioLink([program.format(tmp_path)], LIMITS)
+        with pytest.raises(ConnectionFailed, match=r"the interpreter in the first line of .*server does not exist"):
+            await link.open({"PATH": str(tmp_path)}, cwd=tmp_path)
+
+    run(test())
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    async def test() -> None:
+        with pytest.raises(ConnectionFailed, match=r"Not a directory: .*file"):
+            await StdioLink([sys.executable], LIMITS).open(cwd=tmp_path / "file")
+
+    run(test())
+
+
 def test_a_request_to_a_silent_server_times_out_and_is_cancelled() -> None:
     """Security C01, C02: the request is cancelled at the server."""
 

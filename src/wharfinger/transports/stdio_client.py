@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL
@@ -119,20 +120,24 @@ class StdioLink(StreamLink):
             ConnectionFailed: there is no such command or folder, or the command cannot be run.
         """
         flags: dict[str, Any] = {"start_new_session": True} if _POSIX else {"creationflags": _NEW_GROUP}
+        variables = child_environment(env)
         try:
             await self._loop.subprocess_exec(
                 lambda: self._child,
                 *self._command,
-                env=child_environment(env),
+                env=variables,
                 cwd=cwd,
                 close_fds=True,
                 **flags,
             )
-        except FileNotFoundError as error:
-            missing = f"no such folder: {cwd}" if error.filename == cwd and cwd is not None else "no such command"
-            raise ConnectionFailed(f"Cannot start {self.name}: {missing}.") from None
         except (OSError, ValueError) as error:
-            raise ConnectionFailed(f"Cannot start {self.name}: {getattr(error, 'strerror', None) or error}.") from None
+            reason = getattr(error, "strerror", None) or str(error)
+            missing = isinstance(error, FileNotFoundError)
+            if cwd is not None and getattr(error, "filename", None) == cwd:
+                reason = f"{'no such folder' if missing else reason}: {cwd}"
+            elif missing:
+                reason = _missing_file(self._command[0], cwd, variables.get("PATH"))
+            raise ConnectionFailed(f"Cannot start {self.name}: {reason}.") from None
         self.write = self._child.stdin.write
 
     async def disconnect(self) -> None:
@@ -362,6 +367,14 @@ def _secrets(command: Sequence[str]) -> list[str]:
     hidden = [word for word in command[:MAX_SHOWN_WORDS] if word not in shown and shlex.quote(word) not in shown]
     secrets = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
     return sorted((part for part in secrets if len(part) >= MIN_SECRET_CHARACTERS), key=len, reverse=True)
+
+
+def _missing_file(program: str, cwd: str | os.PathLike[str] | None, path: str | None) -> str:
+    """Say which file does not exist: the program or, if it is a script, the interpreter in its first line."""
+    if os.path.dirname(program) and cwd is not None:
+        program = os.path.join(cwd, program)
+    script = shutil.which(program, path=path) if _POSIX else None
+    return "no such command" if script is None else f"the interpreter in the first line of {script} does not exist"
 
 
 def _describe_exit(code: int) -> str:
