@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +62,20 @@ def test_a_line_in_many_chunks_is_joined_once() -> None:
     assert len(buffer._chunks) == 1000
     assert [len(line) for line in buffer.feed(b"\n")] == [1_000_000]
     assert not buffer._chunks
+
+
+def test_an_unfinished_line_in_tiny_chunks_takes_little_more_memory_than_its_length() -> None:
+    """A bug: chunks of two bytes took twenty times their length."""
+    buffer = LineBuffer(1 << 20)
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            buffer.feed(b"%02d" % (number % 100))
+        assert tracemalloc.get_traced_memory()[1] < 600_000
+    finally:
+        tracemalloc.stop()
+    (line,) = buffer.feed(b"\n")
+    assert line == b"".join(b"%02d" % (number % 100) for number in range(100_000))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -83,6 +84,21 @@ def test_an_invalid_retry_is_ignored(line: bytes, expected: int | None) -> None:
     decoder = EventDecoder(LIMIT)
     decoder.feed(b"retry: " + line + b"\n\n")
     assert decoder.retry == expected
+
+
+def test_an_unfinished_event_in_tiny_chunks_takes_little_more_memory_than_its_length() -> None:
+    """A bug: chunks of two bytes took twenty times their length."""
+    decoder = EventDecoder(LIMIT)
+    decoder.feed(b"data: ")
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            decoder.feed(b"%02d" % (number % 100))
+        assert tracemalloc.get_traced_memory()[1] < 600_000
+    finally:
+        tracemalloc.stop()
+    (event,) = decoder.feed(b"\n\n")
+    assert event.data == b"".join(b"%02d" % (number % 100) for number in range(100_000))
 
 
 def test_a_line_end_split_over_two_chunks_is_one_line_end() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, Literal
 
-__all__ = ["OVERLONG", "LineBuffer", "Overlong"]
+__all__ = ["MAX_CHUNKS", "OVERLONG", "LineBuffer", "Overlong"]
+
+MAX_CHUNKS = 1024
+"""This many chunks of an unfinished line are joined: a chunk of 2 bytes takes twenty times as much memory."""
 
 
 class Overlong(Enum):
@@ -20,17 +23,19 @@ OVERLONG: Final = Overlong.LINE
 class LineBuffer:
     """Collects bytes and returns complete lines without the newline; empty lines are omitted.
 
-    `limit` is the maximum length of a line, and so of the buffer. Chunks are joined once, so that a line takes
+    `limit` is the maximum length of a line, and so of the buffer. A chunk is copied at most twice, so that a line takes
     linear time, even if it arrives in many chunks.
     """
 
-    __slots__ = ("_buffered_bytes", "_chunks", "_limit", "_skipping", "unfinished")
+    __slots__ = ("_buffered_bytes", "_chunks", "_joined_count", "_limit", "_skipping", "unfinished")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.unfinished = False
         """Whether the last line is incomplete."""
         self._chunks: list[bytes] = []
+        self._joined_count = 0
+        """The first chunks, each joined from `MAX_CHUNKS` smaller ones."""
         self._buffered_bytes = 0
         self._skipping = False
 
@@ -44,7 +49,7 @@ class LineBuffer:
             ended[0] = b""
         elif ended and self._chunks:
             ended[0] = b"".join((*self._chunks, ended[0]))
-            self._chunks, self._buffered_bytes = [], 0
+            self._chunks, self._joined_count, self._buffered_bytes = [], 0, 0
         lines: list[bytes | Literal[Overlong.LINE]] = [line for line in ended if line]
         if longest > self._limit:
             lines = [OVERLONG if len(line) > self._limit else line for line in ended if line]
@@ -52,7 +57,10 @@ class LineBuffer:
             self._chunks.append(rest)
             self._buffered_bytes += len(rest)
             if self._buffered_bytes > self._limit:
-                self._chunks, self._buffered_bytes, self._skipping = [], 0, True
+                self._chunks, self._joined_count, self._buffered_bytes, self._skipping = [], 0, 0, True
                 lines.append(OVERLONG)
+            elif len(self._chunks) - self._joined_count == MAX_CHUNKS:
+                self._chunks[self._joined_count :] = [b"".join(self._chunks[self._joined_count :])]
+                self._joined_count += 1
         self.unfinished = self._skipping or bool(self._chunks)
         return lines

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from msgspec import Struct
 
 from wharfinger.errors import WharfingerError
+from wharfinger.protocol.lines import MAX_CHUNKS
 
 __all__ = ["COMMENT", "Event", "EventDecoder", "EventTooLarge", "Pulse", "encode_event", "encode_pieces"]
 
@@ -74,14 +75,18 @@ def _fold(data: bytes) -> bytes:
 class EventDecoder:
     """Decodes an event stream from chunks of any size, in linear time, with at most `limit` bytes in memory."""
 
-    __slots__ = ("_buffered_bytes", "_data", "_event", "_limit", "_line", "_skip_lf", "_started", "last_id", "retry")
+    __slots__ = (
+        "_buffered_bytes", "_data", "_event", "_joined_count", "_limit", "_line", "_skip_lf", "_started", "last_id",
+        "retry",
+    )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
         self.last_id = ""
         self.retry: int | None = None
         """The last reconnection time that the stream asked for, in milliseconds."""
         self._limit = limit
-        self._line: list[bytes] = []  # pieces of the unfinished line: joined once, so that a big line stays linear
+        self._line: list[bytes] = []  # chunks of the unfinished line, joined as in `LineBuffer`
+        self._joined_count = 0
         self._buffered_bytes = 0  # bytes in _line and _data
         self._data: list[bytes] = []
         self._event = ""
@@ -119,12 +124,16 @@ class EventDecoder:
             self._add_bytes(len(tail))
             line = b"".join(self._line) if len(self._line) > 1 else tail
             self._line.clear()
+            self._joined_count = 0
             event = self._take(line)
             if event is not None:
                 events.append(event)
         if rest:
             self._line.append(rest)
             self._add_bytes(len(rest))
+            if len(self._line) - self._joined_count == MAX_CHUNKS:
+                self._line[self._joined_count :] = [b"".join(self._line[self._joined_count :])]
+                self._joined_count += 1
         return events
 
     def _add_bytes(self, size: int) -> None:
