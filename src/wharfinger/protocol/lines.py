@@ -35,7 +35,7 @@ class LineBuffer:
         """Whether the last line is incomplete."""
         self._chunks: list[bytes] = []
         self._joined_count = 0
-        """The first chunks, each joined from `MAX_CHUNKS` smaller ones."""
+        """The number of chunks, at the beginning, that were each joined from `MAX_CHUNKS` smaller ones."""
         self._buffered_bytes = 0
         self._skipping = False
 

@@ -75,13 +75,15 @@ class RequestResponder:
 
     async def _respond(self, id: Id, request: Message, answer: Answer, send: Callable[[bytes], None]) -> None:
         try:
-            result = await answer(request)
+            try:
+                result = await answer(request)
+            except ProtocolError as error:
+                result = error
             if isinstance(result, ProtocolError):
-                raise result
-            data = encode_result(id, Raw(result) if isinstance(result, bytes) else result)
-        except ProtocolError as error:
-            data = encode_error(id, error)
-        except Exception:
+                data = encode_error(id, result)
+            else:
+                data = encode_result(id, Raw(result) if isinstance(result, bytes) else result)
+        except Exception:  # also a result or an error that cannot be encoded: the server waits for a response
             log.exception("a request of %s could not be answered: %s", self._name, request.method)
             data = encode_error(id, InternalError("This client failed to answer."))
         if self._wait_writable is not None:
