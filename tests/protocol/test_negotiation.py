@@ -242,6 +242,9 @@ def test_an_error_shows_at_most_ten_offered_revisions_of_40_characters() -> None
     assert type(step) is GiveUp
     revisions = ", ".join(f"{number:02}" + "x" * 38 for number in range(10))
     assert str(step.error) == f"No revision in common: the server offers {revisions}; this client requires {NEWEST}."
+    step = decide_discover(FIRST_DISCOVER, discover_result("1\n\x1b[2J"), None)
+    assert type(step) is GiveUp
+    assert "the server offers 1??[2J;" in str(step.error)
     step = decide_discover(FIRST_DISCOVER, discover_result(), None)
     assert type(step) is GiveUp
     assert str(step.error) == (

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content.text import printable
 from wharfinger.errors import (
     HeaderMismatch,
     MissingClientCapability,
@@ -231,7 +232,7 @@ def _handshake_or_give_up(supported: list[str], pinned: str | None) -> NextStep:
     shared = _first_shared(HANDSHAKE, supported, pinned)
     if shared:
         return Initialize(shared)
-    theirs = ", ".join(name[:40] for name in supported[:10]) or "none"
+    theirs = ", ".join(printable(name[:40]) for name in supported[:10]) or "none"
     ours = pinned or ", ".join(SUPPORTED)
     message = f"No revision in common: the server offers {theirs}; this client requires {ours}."
     return GiveUp(UnsupportedRevision(message, supported))
