@@ -9,6 +9,7 @@ import pytest
 
 from tests.server.driving import ask
 from wharfinger import types as t
+from wharfinger.policy import Policy, Rule
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.signature.complete import Complete
@@ -161,3 +162,49 @@ async def test_each_reference_is_completed_by_its_prompt_source_or_template() ->
     assert static == {"code": -32602, "message": "This resource has no variables."}
     assert "There is no such resource template" in (await request_completion(server, ref("b:{x}"), "x", ""))["message"]
     assert (await request_completion(server, {"type": "ref/prompt", "name": "none"}, "x", ""))["code"] == -32602
+
+
+async def test_a_plain_completer_gets_the_context_of_a_plain_function() -> None:
+    """A bug: its calls of methods that must be awaited returned coroutines that nobody awaited."""
+
+    def quays(typed: str, ctx: Context) -> list[str]:
+        ctx.roots()
+        return []
+
+    assert "internal" in (await complete_quay(Complete(quays)))["message"].lower()
+
+
+class Rooms(Source):
+    """A source with a template of 200 rooms. It completes 101 of them, as many as a source may return."""
+
+    name = "rooms"
+    templates = (t.ResourceTemplate(uri_template="room:{number}", name="rooms"),)
+
+    def matches(self, uri: str) -> bool:
+        return uri.startswith("room:")
+
+    def complete(self, template: str, argument: str, value: str, context: Any) -> Any:
+        return [f"{number:03}" for number in range(101)]
+
+
+async def test_values_that_a_caller_may_not_know_leave_no_total_if_the_source_may_have_more() -> None:
+    """A bug: the shown values of the first 101 were called all."""
+    server = Server("s", policy=Policy(allow=[Rule(who="anyone", what="room:05*")]))
+    server.add_source(Rooms())
+    ref = {"type": "ref/resource", "uri": "room:{number}"}
+    shown = await request_completion(server, ref, "number", "")
+    assert shown == {"values": [f"{number:03}" for number in range(50, 60)]}
+
+
+async def test_shown_values_over_the_limit_have_more_although_others_are_hidden() -> None:
+    """A bug: if a completer returned a `Completion`, hidden values hid `hasMore` too."""
+    server = Server("s", policy=Policy(allow=[Rule(who="anyone", what="room:1*")]))
+
+    @server.resource("room:{number}")
+    def room(
+        number: Annotated[str, Complete(lambda typed: t.Completion(values=[str(n) for n in range(1300)], total=1300))],
+    ) -> str:
+        return number
+
+    shown = await request_completion(server, {"type": "ref/resource", "uri": "room:{number}"}, "number", "")
+    assert (len(shown["values"]), shown["hasMore"], "total" in shown) == (100, True, False)

@@ -234,3 +234,15 @@ def test_each_page_starts_after_the_previous_one_and_the_last_has_no_position(li
     assert [name for page in pages for name in page] == list("abcd")
     assert len(pages) == -(-4 // limit)
     assert features.page(0, 0) == ([], None)
+
+
+def test_a_key_that_a_part_removed_is_shown_again_although_a_parent_had_hidden_it() -> None:
+    """A bug: the parent hid the new feature, if the old one was that of the part's own part."""
+    (parent, _), (middle, _), (part, _) = make_features(), make_features(), make_features()
+    part.add("a", StubFeature("old"))
+    mount(middle, part)
+    mount(parent, middle)
+    parent.remove("0_0_a")
+    middle.remove("0_a")
+    middle.add("0_a", StubFeature("new"))
+    assert names(parent) == names(middle) == ["new"]

@@ -420,3 +420,12 @@ def test_a_page_is_filled_to_the_last_byte_of_its_room() -> None:
     definitions = [{"name": "a"}, {"name": "bc"}, {"name": "d"}]
     whole = len(encode(definitions))
     assert [_count_that_fit(definitions, room) for room in (whole, whole - 1)] == [3, 2]
+
+
+async def test_a_cursor_of_a_mounted_server_that_has_no_sources_any_more_is_an_empty_page() -> None:
+    """A bug: a server that was started again without the source answered with an internal error."""
+    part, server = Server("part"), Server("s")
+    part.resources.add("a:1", lambda: "")
+    server.include(part)
+    cursor = server.services.keys.seal("resources", [1, [0, "r:001"]])
+    assert await page(server, cursor) == ([], None)

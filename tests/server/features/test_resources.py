@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import enum
@@ -956,3 +957,49 @@ async def test_subscribing_reads_only_resources_whose_handlers_take_a_context() 
         await wire.watch("a:plain", "a:looks")
     assert reads == ["looks"]
     await server.close()
+
+
+async def test_a_partial_is_listed_with_the_name_and_the_docstring_of_its_function() -> None:
+    """A bug: it was listed with its URI and with the docstring of `functools.partial`."""
+
+    def tide(station: str) -> str:
+        """The tide today."""
+        return station
+
+    server = Server("s")
+    server.resource("tides://brest")(functools.partial(tide, "Brest"))
+    (listed,) = await list_all(server)
+    assert (listed["name"], listed["description"]) == ("tide", "The tide today.")
+
+
+async def test_the_timeout_option_ends_a_generator() -> None:
+    """A bug: it was not applied to generators."""
+    server, ended = Server("s"), list[str]()
+
+    @server.resource("log://today", timeout=0.01)
+    async def log() -> AsyncIterator[bytes]:
+        try:
+            yield b"a"
+            await asyncio.Event().wait()
+        finally:
+            ended.append("log")
+
+    answer = await ask(server, "resources/read", {"uri": "log://today"})
+    assert (answer["error"]["message"], ended) == ("The handler took longer than 0.01 s.", ["log"])
+
+
+@pytest.mark.parametrize("chunk", [b"12345", "text"])
+async def test_a_generator_that_is_stopped_early_ends_before_the_answer(chunk: Any) -> None:
+    """A bug: it was ended when it was collected, when its dependencies were closed already."""
+    server, ended = Server("s", limits=Limits(content=4)), list[str]()
+
+    @server.resource("log://today")
+    async def log() -> AsyncIterator[bytes]:
+        try:
+            yield chunk
+        finally:
+            ended.append("log")
+
+    with pytest.raises((InvalidArgument, TypeError)):
+        await server.resources.read(make_request(server, "resources/read", {"uri": "log://today"}))
+    assert ended == ["log"]

@@ -500,6 +500,14 @@ def nan_height() -> Tide:
     return Tide(math.nan)
 
 
+class TideModel(pydantic.BaseModel):
+    height: float
+
+
+def nan_height_of_a_model() -> TideModel:
+    return TideModel(height=math.nan)
+
+
 def deeply_nested() -> Any:
     value: Any = None
     for _ in range(100_000):
@@ -513,6 +521,8 @@ FAILING_TOOLS: list[Callable[[], Any]] = [
     exit_process,
     deeply_nested,
     nan_height,
+    nan_height_of_a_model,
+    lambda: [TideModel(height=math.nan)],
     lambda: "\ud800",
     lambda: {"a": "\ud800"},
     lambda: math.nan,
@@ -1212,3 +1222,19 @@ def test_arguments_that_are_not_an_object_are_invalid_params(arguments: Any) -> 
 
 async def plain_async(n: int = 1) -> str:
     return str(n)
+
+
+class Chart(msgspec.Struct):
+    path: Path
+
+
+async def test_a_struct_with_a_field_that_msgspec_does_not_encode_is_a_structured_result() -> None:
+    """A bug: the tool had an output schema, and each call was an internal error."""
+    server = Server("s")
+
+    @server.tool
+    def chart() -> Chart:
+        return Chart(Path("a.png"))
+
+    result = (await ask(server, "tools/call", {"name": "chart"}))["result"]
+    assert result["structuredContent"] == {"path": "a.png"}

@@ -16,6 +16,7 @@ from wharfinger.protocol.request import Request
 from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.dependencies import OpenDependencies
 from wharfinger.server.owners import owner_of
+from wharfinger.server.threads import is_async
 
 if TYPE_CHECKING:
     from wharfinger.server.features.prompts import Prompts
@@ -91,9 +92,9 @@ class Completions:
             _others(params),
         )
         completion = completion_of(values, _value_filter(request, template))
-        if completion.has_more is True and not isinstance(values, t.Completion):
+        if not isinstance(values, t.Completion) and len(values) > MAX_VALUES:
             # A source returns at most one value more than the limit, so it does not say how many there are.
-            completion.total = UNSET
+            completion.total, completion.has_more = UNSET, completion.has_more or UNSET
         return completion
 
     async def _run_completer(
@@ -116,9 +117,12 @@ class Completions:
         if marker.context is None and not marker.needs:
             return completion_of(await pool.call(owner, marker.values, *arguments), is_shown)
         filled: dict[str, Any] = {}
-        if marker.context is not None:
-            filled[marker.context] = self._services.context(request)
-        async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
+        context: Any = None
+        if marker.context is not None and is_async(marker.values):
+            context = filled[marker.context] = self._services.context(request)
+        elif marker.context is not None:
+            filled[marker.context] = self._services.context(request).for_plain_function()
+        async with OpenDependencies(self._services, request, context) as opened:
             await opened.fill(marker.needs, filled)
             filled |= zip(marker.names, arguments, strict=False)  # by name: the context may be the first parameter
             complete = functools.partial(marker.values, **filled)
@@ -140,7 +144,7 @@ def _value_filter(request: Request, template_text: str) -> Callable[[str], bool]
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
     The caller must be able to read the URI with this value. If other variables are missing, only the beginning of the
-    URI is known. If the value is in it, the caller must be able to read some URI that begins so, otherwise all of them.
+    URI is known. If that contains the value, the caller must be able to read some URI that begins so, otherwise each.
     """
     access: Access | None = request.access
     if access is None:
@@ -167,7 +171,7 @@ def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t
     if isinstance(values, t.Completion):
         shown = [value for value in values.values if is_shown(value)]
         if len(shown) < len(values.values):
-            return t.Completion(values=shown[:MAX_VALUES])
+            return t.Completion(values=shown[:MAX_VALUES], has_more=True if len(shown) > MAX_VALUES else UNSET)
         more = True if len(shown) > MAX_VALUES else values.has_more
         return t.Completion(values=shown[:MAX_VALUES], total=values.total, has_more=more)
     if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):

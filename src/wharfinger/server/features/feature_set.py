@@ -5,7 +5,7 @@ adding or removing features does not shift later pages.
 
 The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (its parent) has
 the sets of its parts in `parts`, and shows their features under a prefix. The visible features are computed on use, and
-again after every change of a part. A set's own features come first, then those of each part, so that a position is a
+again after a change. A set's own features come first, then those of each part, so that a position is a
 path: (0, number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added,
 its name is checked in its own set and in every set that shows it. A feature that was added as a fallback is replaced by
 any other feature of the same name.
@@ -49,7 +49,7 @@ class VisibleFeature(NamedTuple, Generic[F]):
 
 
 class Features(Generic[F]):
-    """Features by key. `version` increases with every change, including changes of parts."""
+    """Features by key: a name, a URI or a URI template. `version` increases with every change, also of parts."""
 
     def __init__(self, kind: str, changed: Callable[[], None]) -> None:
         self.kind = kind
@@ -111,11 +111,11 @@ class Features(Generic[F]):
         """
         if key in self._numbers:
             self._drop(key)
-            for mounted in self.parents:
-                mounted.forget(key)
         else:
             self._require(key)
             self._hidden[key] = False
+        for mounted in self.parents:
+            mounted.forget(key)
         self._touch()
         self._changed()
 

@@ -46,6 +46,7 @@ class HandlerFunction:
 
     __slots__ = (
         "_context",
+        "_finishes",
         "_inline",
         "_may_ask",
         "_needs",
@@ -78,7 +79,7 @@ class HandlerFunction:
         self.completers: dict[str, Complete] = {}
         """The completers of variables, by name."""
         self.finish: Finish | None = None
-        """Called with the result while dependencies are still open; not called if the function has no dependencies."""
+        """Called with the result if `_finishes`."""
         self._needs: dict[str, Need] = {}
         if signature is None:
             self._context = self._plan_parameters(variables)
@@ -89,6 +90,8 @@ class HandlerFunction:
         self._inline = inline or generates  # it needs no thread: calling it runs none of its body
         extras = self._context or self._needs or self._variable_types
         self.is_plain_async = self._runs_async and not extras and timeout is None
+        self._finishes = bool(self._needs) or (generates and timeout is not None)
+        """Whether `finish` runs within the call: while dependencies are open, and a generator within the timeout."""
         self._may_ask = self._runs_async or generates
         """Whether the function can wait for input of the client."""
 
@@ -173,8 +176,8 @@ class HandlerFunction:
             context = self._services.context(request)
             arguments[self._context] = context if self._may_ask else context.for_plain_function()
         try:
-            if self._needs:
-                running: Awaitable[Any] = self._call_with_dependencies(request, arguments)
+            if self._finishes:
+                running: Awaitable[Any] = self._call_and_finish(request, arguments)
             elif self._runs_async:
                 running = self.function(**arguments)
             elif self._inline:
@@ -204,7 +207,7 @@ class HandlerFunction:
                 raise
             raise HandlerFailed(f"The handler took longer than {seconds:g} s.") from None
 
-    async def _call_with_dependencies(self, request: Request, arguments: dict[str, Any]) -> Any:
+    async def _call_and_finish(self, request: Request, arguments: dict[str, Any]) -> Any:
         """Call the function with its dependencies, which stay open until `finish` has processed the result."""
         from wharfinger.server.dependencies import OpenDependencies
 

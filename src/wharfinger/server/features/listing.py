@@ -147,12 +147,12 @@ class PagedList(Generic[F]):
         """
         keys = self._services.keys  # not stored: mounting this server may replace them with its parent's
         number, key = (0, 0) if cursor is UNSET else self._position(cursor, keys)
-        if self._is_cacheable():
+        if number == 0 and self._is_cacheable():  # an old cursor may name a provider that is gone
             cached = self._cached_pages.get((key, full, keys))
             if cached is not None and cached[0] == self.features.version:
                 return cached[1]
             version = self.features.version
-            page = Raw(encode(await self.build(number, key, full=full)))
+            page = Raw(encode(await self.build(0, key, full=full)))
             if len(self._cached_pages) >= MAX_CACHED_PAGES and (key, full, keys) not in self._cached_pages:
                 del self._cached_pages[next(iter(self._cached_pages))]
             self._cached_pages[key, full, keys] = (version, page)

@@ -15,7 +15,7 @@ from wharfinger.types.base import or_unset
 __all__ = ["Audio", "File", "Image", "Media"]
 
 _SUBTYPES: Mapping[str, str] = {"jpg": "jpeg", "svg": "svg+xml", "tif": "tiff", "mp3": "mpeg", "m4a": "mp4"}
-"""Common names of formats, with the subtype of the media type if that differs."""
+"""Common names of formats, with the subtype of the MIME type if that differs."""
 
 
 class Media:

@@ -17,6 +17,7 @@ from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.features.feature_registration import check_scopes
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import location_of
+from wharfinger.server.signature.annotations import unwrap_partial
 from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ log = logging.getLogger("wharfinger.server.features.resources")
 MAX_CHECKED_CONTENTS = 10
 """The maximum number of contents of a result that are compared with their MIME types."""
 MAX_CHECKED_CHARACTERS = 256 << 10
-"""The maximum number of characters or bytes of contents that are compared with their MIME type."""
+"""The maximum number of characters or bytes of each that are compared."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 """A URI by RFC 3986 §3: a scheme, then text that is compared as it is."""
@@ -153,10 +154,11 @@ def make_resource(
     check_scheme(uri, function)
     _refuse_plain_generator(function)
     template = None if is_literal(uri) and not allow_traversal else _parse_template(uri, allow_traversal)
-    docstring = (getattr(function, "__doc__", None) or "").strip()
+    named = unwrap_partial(function)
+    docstring = (getattr(named, "__doc__", None) or "").strip()
     first_paragraph = " ".join(docstring.split("\n\n")[0].split())
     shared: dict[str, Any] = {
-        "name": options.get("name") or getattr(function, "__name__", uri),
+        "name": options.get("name") or getattr(named, "__name__", uri),
         "title": or_unset(options.get("title")),
         "description": or_unset(options.get("description") or first_paragraph or None),
         "mime_type": or_unset(options.get("mime_type")),

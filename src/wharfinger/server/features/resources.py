@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -106,7 +106,7 @@ class Resources:
         self.catalogues: list[Callable[..., AsyncIterator[t.Resource]]] = []
         """The async generators that were registered with `Server.list_resources`."""
         self.calls = SourceCalls(services.pool, services.watching)
-        """Calls the sources, and knows which ones lists and searches leave out for now, and why."""
+        """Calls the sources, and knows which of them are left out of lists and searches for now, and why."""
         self.search_index: Index | None = None
         """Answers searches of the sources that it covers; None if there is no index."""
         self.near_uri_searches = 0
@@ -291,7 +291,7 @@ class Resources:
             self._unindex_template(text, found[0])
 
     def _unindex_template(self, text: str, feature: ResourceFeature) -> None:
-        """Do the same, unless the template with this text is another feature."""
+        """Let no read find `feature`, a template with this text. If another feature has the text by now, it stays."""
         found = self._template_index.get(text)
         if found is not None and found[0] is feature:
             self._template_index.remove(text)
@@ -517,7 +517,7 @@ class Resources:
     async def _find_own_source(self, uri: str) -> Source | None:
         """Return this server's source that a URI belongs to, or None.
 
-        If no source has it, here or in a mounted server, wait for the sources that are starting.
+        If none has it, waits for those that are starting; if no mounted server has it either, for theirs too.
         """
         source = self._own_source(uri)
         if source is None and await self.calls.wait_for_starts():
@@ -642,14 +642,18 @@ def _over_content_limit() -> InvalidArgument:
 
 async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    async for chunk in chunks:
-        if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
-        data = bytes(chunk)  # the length of a memoryview may be in other units
-        max_bytes -= len(data)
-        if max_bytes < 0:
-            raise _over_content_limit()
-        parts.append(data)
+    try:
+        async for chunk in chunks:
+            if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UnusableResult(f"the iterator of a resource yielded {type(chunk).__name__}: yield bytes")
+            data = bytes(chunk)  # the length of a memoryview may be in other units
+            max_bytes -= len(data)
+            if max_bytes < 0:
+                raise _over_content_limit()
+            parts.append(data)
+    finally:
+        if isinstance(chunks, AsyncGenerator):  # stopped early: end it while the function's dependencies are open
+            await chunks.aclose()
     return b"".join(parts)
 
 

@@ -90,6 +90,10 @@ def _holds_non_finite(value: Any) -> bool:
             stack.extend(getattr(item, name) for name in item.__struct_fields__)
         elif hasattr(item, "__dataclass_fields__"):
             stack.extend(getattr(item, name, None) for name in item.__dataclass_fields__)
+        elif hasattr(item, "__attrs_attrs__"):
+            stack.extend(getattr(item, field.name, None) for field in item.__attrs_attrs__)
+        elif hasattr(item, "model_dump") and item.model_config.get("ser_json_inf_nan", "null") == "null":
+            stack.append(item.model_dump())
     return False
 
 

@@ -141,7 +141,7 @@ class ToolFeature:
     scopes: tuple[str, ...]
     """The scopes that a caller's token must have."""
     definition: t.Tool
-    """The definition for every revision: an output schema that is not of an object is wrapped in one that is."""
+    """The definition that every revision allows: an output schema of another type than object is wrapped in one."""
     full_definition: t.Tool
     """The definition with an output schema of any type, for revisions whose rules have `any_structured_content`."""
     describe: Callable[[], str] | None
@@ -411,7 +411,10 @@ class Tools:
             if tool.text_unchanged and type(value) is str and not value.startswith(UNAWAITED):
                 return t.CallToolResult(content=[t.TextContent(text=value)])
             return await tool.result(request, value)
-        encoded = encode(value)
+        try:
+            encoded = encode(value)
+        except _RESULT_ERRORS:  # perhaps a field that only `to_json` can encode, such as a path
+            return await tool.result(request, value)
         if b"null" in encoded:  # perhaps for NaN, which JSON does not have
             return await tool.result(request, value)
         request.wraps = tool.wraps

@@ -488,9 +488,9 @@ def _check_text(field: t.PrimitiveSchema, value: Any) -> str:
     if choices is not UNSET and value not in choices:
         raise ValueError(f"must be one of {', '.join(choices)}")
     if field.min_length is not UNSET and len(value) < field.min_length:
-        raise ValueError(f"must have at least {field.min_length} characters")
+        raise ValueError(f"must have at least {many(field.min_length, 'character')}")
     if field.max_length is not UNSET and len(value) > field.max_length:
-        raise ValueError(f"must have at most {field.max_length} characters")
+        raise ValueError(f"must have at most {many(field.max_length, 'character')}")
     if field.format is not UNSET and not _FORMAT_CHECKS[field.format](value):
         raise ValueError(f"is not a valid {field.format}")
     return value

@@ -4,7 +4,7 @@ The stateless protocol has no open connection on which a server could ask. A cal
 input requests and ends; the client sends the call again with the answers, and the handler runs again from its first
 line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
 
-- An answer belongs to a request by its key (its position among the handler's requests, or the author's key) and by the
+- An answer belongs to a request by its key (the author's, or its number among the requests of its kind) and by the
   digest of the question. A handler that asks something else under the same key never gets that answer. (The
   answers in a client's first request have no digest: see `RequestState.answer`.)
 - Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
