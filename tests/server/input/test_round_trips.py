@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
@@ -438,6 +439,27 @@ async def test_once_restores_values_in_their_types(revision: str) -> None:
         await client.call("it")
     runs = 2 if revision == STATELESS else 1
     assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * runs
+
+
+async def test_once_refuses_nan_and_restores_paths_and_lists_of_models() -> None:
+    """A bug: a NaN was None in every run, and the other two were refused."""
+
+    class Model(pydantic.BaseModel):
+        path: Path
+
+    def models() -> list[Model]:
+        return [Model(path=Path("a"))]
+
+    @server_with_tool()
+    async def server(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="NaN"):
+            await ctx.once("x", lambda: float("nan"))
+        assert await ctx.once("y", lambda: Path("a"), kind=Path) == Path("a")
+        assert await ctx.once("z", models) == models()
+        return "fine"
+
+    async with FakeClient(server, STATELESS, accept_all) as client:
+        assert await client.text("it") == "fine"
 
 
 async def test_once_raises_for_values_that_json_cannot_encode() -> None:

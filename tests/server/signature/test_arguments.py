@@ -854,3 +854,17 @@ def test_names_in_annotations_are_those_of_the_function_and_not_of_its_decorator
         return str(berth)
 
     assert Signature(module["decorate"](moor)).parameters["berth"].kind is Berth
+
+
+def test_a_local_class_hides_a_global_one_of_the_same_name() -> None:
+    """A bug: the global class was taken."""
+
+    class Berth(msgspec.Struct):
+        quay: int
+
+    def moor(berth: Berth, others: list[Berth]) -> None: ...
+    def leave(berth: Berth) -> None: ...
+
+    for function in (moor, leave):
+        assert Signature(function).parameters["berth"].kind is Berth
+    assert Signature(moor).parameters["others"].kind == list[Berth]

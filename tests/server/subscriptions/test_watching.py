@@ -979,6 +979,15 @@ async def test_stop_drops_pending_slices_and_watching_can_start_again(
 # -- limits
 
 
+async def test_a_server_without_listens_keeps_nothing_of_a_refused_one() -> None:
+    """A bug: it kept every connection that had tried one."""
+    server = notes_server(limits=Limits(listens=0))
+    await server.start()
+    async with Wire(server) as wire:
+        assert "error" in await wire.ask("subscriptions/listen", {"notifications": {}})
+    assert server.listening.open_listens == {}
+
+
 async def test_a_listen_may_watch_up_to_the_limit() -> None:
     server = notes_server(limits=Limits(watched=3, listens=2))
     await server.start()

@@ -387,3 +387,28 @@ async def test_a_process_with_running_tasks_writes_one_heartbeat_for_all_of_them
         assert written.count(f"task-workers/{worker.tasks.worker}") == 1
     assert await worker.tasks.store.usage("task-workers/") == (0, 0)
     await worker.tasks.store.close()
+
+
+async def test_a_task_that_finishes_while_the_server_drains_has_only_its_result(tmp_path: Path) -> None:
+    """A bug: while its result was being stored, the task failed as if it still ran, and had a result and an error."""
+    worker, restarted = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    await worker.server.start()
+    async with Wire(worker.server) as wire:
+        id = (await request(wire, "tools/call", name="dredge"))["taskId"]
+        asyncio.get_running_loop().call_later(0.01, worker.release.set)
+        await worker.server.close()
+    async with wire_to(restarted) as wire:
+        state = await request(wire, "tasks/get", taskId=id)
+    assert (state["status"], state["result"]["content"][0]["text"], "error" in state) == ("completed", "done", False)
+
+
+async def test_a_task_of_a_dead_process_is_kept_for_its_ttl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: it was deleted after five minutes, although clients were told its `ttl`."""
+    monkeypatch.setattr(task_extension, "MIN_KEPT_SECONDS", 0.0)
+    runner, peer = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(runner) as runner_wire, wire_to(peer) as peer_wire:
+        id = (await request(runner_wire, "tools/call", name="dredge"))["taskId"]
+        await runner.tasks.store.delete(f"task-workers/{runner.tasks.worker}")
+        for _ in range(2):
+            state = await request(peer_wire, "tasks/get", taskId=id)
+            assert (state["status"], state["ttlMs"]) == ("failed", 3_600_000)

@@ -8,9 +8,9 @@ There are two ways, which look the same to a handler:
   `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
   its first line; `ask` then returns each answer at once (see `request_state`), until a request has no answer yet.
 
-`once` calls a function in the first run only. With `Server(replay=True)` the server uses the second way in every era:
-in the handshake era it sends the requests on the connection after a run has stopped, and then calls the handler again
-(`with_replay`).
+`once` calls a function in the first run that reaches it. With `Server(replay=True)` the server uses the second way in
+every era: in the handshake era it sends the requests on the connection after a run has stopped, and then calls the
+handler again (`with_replay`).
 """
 
 from __future__ import annotations
@@ -285,20 +285,22 @@ async def once(services: Services, request: Request, key: str, function: Callabl
 
 
 def _encode_result(key: str, value: Any) -> Raw:
-    if hasattr(value, "model_dump_json"):  # pydantic, which is never imported here
-        return Raw(value.model_dump_json(by_alias=True).encode())
+    from wharfinger.server.features.tool_results import to_wire  # on use
+
     try:
-        return Raw(msgspec.json.encode(value))
-    except (TypeError, ValueError) as error:
+        return Raw(to_wire(value))
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"The result of once({key!r}, …) must be encodable as JSON: {error}") from None
 
 
 def _decode_result(raw: Raw, kind: Any) -> Any:
+    from wharfinger.server.signature.type_schemas import from_json  # on use
+
     try:
         if hasattr(kind, "model_validate_json"):
             return kind.model_validate_json(bytes(raw))
-        return msgspec.json.decode(raw, type=kind)
-    except (TypeError, ValueError, msgspec.ValidationError):  # pydantic's errors are of type ValueError
+        return msgspec.json.decode(raw, type=kind, dec_hook=from_json)
+    except (TypeError, ValueError, NotImplementedError):  # pydantic's errors are of type ValueError
         if kind is Any:
             raise
         return msgspec.json.decode(raw)  # JSON cannot be converted to this type

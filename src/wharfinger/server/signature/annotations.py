@@ -60,33 +60,44 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     type checkers.
     """
     function = body_of(function)
-    if (annotations := _class_annotations(function)) is not None:
+    innermost = inspect.unwrap(function)  # its names are not those of a decorator
+    local_names = _local_names(innermost)
+    if (annotations := _class_annotations(function, innermost, local_names)) is not None:
         return annotations
     try:
-        return get_type_hints(function, include_extras=True)
+        return get_type_hints(function, localns=local_names or None, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError):
         pass
-    innermost = inspect.unwrap(function)
-    scope = dict(getattr(innermost, "__globals__", {})) | _enclosing_locals(innermost)
-    closure = getattr(innermost, "__closure__", None) or ()
-    for name, cell in zip(getattr(getattr(innermost, "__code__", None), "co_freevars", ()), closure, strict=False):
-        try:
-            scope[name] = cell.cell_contents
-        except ValueError:  # not yet bound
-            continue
+    scope = getattr(innermost, "__globals__", {}) | local_names
     return {name: _resolve(value, scope) for name, value in getattr(innermost, "__annotations__", {}).items()}
 
 
-def _class_annotations(function: Any) -> dict[str, Any] | None:
+def _class_annotations(function: Any, innermost: Any, local_names: dict[str, Any]) -> dict[str, Any] | None:
     """Return the annotations if each one is or names a class, which is usual; `typing` takes ten times as long."""
-    scope = getattr(inspect.unwrap(function), "__globals__", {})  # not those of a decorator
+    scope = getattr(innermost, "__globals__", {})
     annotations: dict[str, Any] = {}
     for name, value in getattr(function, "__annotations__", {}).items():
-        kind = scope.get(value) or getattr(builtins, value, None) if isinstance(value, str) else value
+        kind = value
+        if isinstance(value, str):
+            kind = local_names.get(value) or scope.get(value) or getattr(builtins, value, None)
         if type(kind) is not type:
             return None
         annotations[name] = kind
     return annotations
+
+
+def _local_names(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the names outside a nested function that hide global ones, as far as they are still known."""
+    if "<locals>" not in getattr(function, "__qualname__", ""):
+        return {}
+    names = _enclosing_locals(function)
+    closure = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(getattr(getattr(function, "__code__", None), "co_freevars", ()), closure, strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # not yet bound
+            continue
+    return names
 
 
 def _enclosing_locals(function: Callable[..., Any]) -> dict[str, Any]:

@@ -134,9 +134,9 @@ class Listening:
         owner = share_owner_of(request)
         self._check_total(owner, len(uris))
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        open_here = self.open_listens.setdefault(request.channel, set())
-        if len(open_here) >= self._services.limits.listens:
+        if len(self.open_listens.get(request.channel, ())) >= self._services.limits.listens:
             raise InvalidParams(f"{self._services.limits.listens} listens are open on this connection: cancel some.")
+        open_here = self.open_listens.setdefault(request.channel, set())
         open_here.add(ended)
         watcher = ListenWatcher(request)
         try:

@@ -34,7 +34,7 @@ log = logging.getLogger("wharfinger.server.subscriptions.source_watches")
 
 
 class SourceWatches:
-    """The sources and watcher functions that look for changes of watched URIs, or (None) of the list of resources."""
+    """The sources and watcher functions that look for changes of watched URIs. None means the list of resources."""
 
     def __init__(self, services: Services, resources: Resources, parts: Sequence[Part]) -> None:
         self._services = services

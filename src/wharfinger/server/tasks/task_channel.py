@@ -77,7 +77,7 @@ class RunningTask:
         """The timer that notifies listeners of the latest changes."""
         self.save_lock = asyncio.Lock()
         self.stored: bytes | None = None
-        """The state in the store; None before the first write."""
+        """Its value in the store; None before the first write."""
         self._question_count = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET

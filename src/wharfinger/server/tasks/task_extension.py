@@ -21,6 +21,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -254,7 +255,7 @@ class Tasks:
         return deferred is not None
 
     def set_message(self, request: Request, message: str) -> None:
-        """Set the `statusMessage` of a request's task. Does nothing if it is not a task."""
+        """Set the `statusMessage` of a request's task. Does nothing if the request has none."""
         task = self.calls.get(request)
         if isinstance(task, RunningTask):
             task.set_message(message)
@@ -565,12 +566,14 @@ class Tasks:
             if runners:
                 await asyncio.wait(runners, timeout=seconds)
             for task in self.running.values():
-                task.stop("end")
-        for task in tuple(self.running.values()):  # the handler ignores its cancellation
-            if task.final_status is None:
+                if not _has_returned(task):
+                    task.stop("end")
+        for task in tuple(self.running.values()):
+            if task.final_status is None and not _has_returned(task):  # the handler ignores its cancellation
                 self._end_with(task, asyncio.CancelledError())
                 await self._save_quietly(task)
                 self._forget(task)
+        await asyncio.sleep(0)  # the callbacks of the last runners start `_finish`
         await self._jobs.finished()
         if self._heartbeat_task is not None:
             self._heartbeat_task.cancel()
@@ -589,6 +592,11 @@ async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExceptio
         return await call(), None
     except BaseException as error:
         return None, error
+
+
+def _has_returned(task: RunningTask) -> bool:
+    """Return whether the handler has ended, so that `_finish` stores how."""
+    return task.runner is not None and task.runner.done()
 
 
 def _encode_result(result: Any) -> bytes:
@@ -640,5 +648,9 @@ def _failed_record(record: Record) -> tuple[Record, float | None]:
         "lastUpdatedAt": format_time(now),
         "error": {"code": InternalError.code, "message": STOPPED},
     }
-    expires = None if state["ttlMs"] is None else now + MIN_KEPT_SECONDS
+    expires: float | None = None
+    if state["ttlMs"] is not None:
+        created = datetime.fromisoformat(state["createdAt"]).timestamp()
+        state["ttlMs"] = max(state["ttlMs"], round((now - created + MIN_KEPT_SECONDS) * 1000))
+        expires = created + state["ttlMs"] / 1000
     return Record(worker="", state=Raw(encode(state)), tool=record.tool), expires
