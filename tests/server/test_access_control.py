@@ -295,6 +295,19 @@ async def test_features_of_a_mounted_server_are_checked_under_their_names_in_the
     assert (await read(parent, "shelf://open/1", principal="bob"))[0]["text"]
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_what_the_policy_of_a_mounted_server_forbids_cannot_be_watched_through_its_parent(depth: int) -> None:
+    """A bug: a resource of a source could be watched, although a read of it was refused."""
+    server, _ = library(Policy(allow=[Rule(who="anyone", what="shelf://open/1")]))
+    for number in range(depth):
+        parent = Server(f"parent {number}")
+        parent.include(server)
+        server = parent
+    for uri, allowed in (("shelf://open/1", True), ("shelf://open/2", False), ("shelf://closed/1", False)):
+        answer = await ask(server, "resources/subscribe", {"uri": uri}, "2025-11-25")
+        assert ("result" in answer) is allowed
+
+
 async def test_a_result_is_public_if_every_caller_may_read_it() -> None:
     server = Server("s", policy=Policy(allow=[Rule(who="anyone", what="note:*"), Rule(who="sub:bob")]))
     server.resources.add("note:one", lambda: "x", cache_scope="public")

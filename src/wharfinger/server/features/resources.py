@@ -507,7 +507,9 @@ class Resources:
                 return True
             for _, resources in self._parts:
                 if resources.source_of(uri) is not None:
-                    return await resources.exists(request, uri)
+                    access = resources._services.access_of(request.caller.principal)
+                    allowed = access is None or access.allows("read", uri)  # by the part's own policy
+                    return allowed and await resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
