@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, list_all, make_principal, read
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, list_all, make_principal, make_request, read
 from wharfinger import Context, Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, ReportOnly, Rule
@@ -306,6 +306,25 @@ async def test_what_the_policy_of_a_mounted_server_forbids_cannot_be_watched_thr
     for uri, allowed in (("shelf://open/1", True), ("shelf://open/2", False), ("shelf://closed/1", False)):
         answer = await ask(server, "resources/subscribe", {"uri": uri}, "2025-11-25")
         assert ("result" in answer) is allowed
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_what_the_policy_of_a_mounted_server_forbids_is_not_found_through_its_parent(
+    depth: int, tmp_path: Path
+) -> None:
+    """A bug: a search showed the text, and the error of a read suggested the URI."""
+    for name in ("open.md", "closed.md"):
+        (tmp_path / name).write_text("a whale")
+    server = Server("child", policy=Policy(allow=[Rule(who="anyone", what="file:///f/open.md")]))
+    server.include(files(tmp_path, label="f"))
+    for number in range(depth):
+        parent = Server(f"parent {number}")
+        parent.include(server)
+        server = parent
+    hits = await server.resources.search(make_request(server, "tools/call", {"name": "t"}), "whale", 10)
+    assert [hit.uri for hit in hits] == ["file:///f/open.md"]
+    missing = await ask(server, "resources/read", {"uri": "file:///f/closet.md"})
+    assert "closed" not in str(missing)
 
 
 async def test_a_result_is_public_if_every_caller_may_read_it() -> None:

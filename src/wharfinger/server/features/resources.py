@@ -551,9 +551,9 @@ class Resources:
             yield from resources.every_source()
 
     def may_differ(self) -> bool:
-        """Return whether middleware, here or in a part, may let one caller read what another may not."""
+        """Return whether middleware, or a part's own policy, may let one caller read what another may not."""
         return self._services.methods.may_differ("resources/read") or any(
-            resources.may_differ() for _, resources in self._parts
+            resources._services.authorizer is not None or resources.may_differ() for _, resources in self._parts
         )
 
     def part_of_template(self, text: str) -> Part | None:
