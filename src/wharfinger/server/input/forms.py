@@ -351,7 +351,9 @@ def _make_primitive(
     """Make one field; `titles` are the titles of its choices."""
     options = _read_options(schema, where, titles)
     kind = "string" if options else schema.get("type")
-    if kind not in _ATTRIBUTES_OF_TYPE or "contentEncoding" in schema:
+    if "contentEncoding" in schema:
+        raise TypeError(_not_flat(where, "bytes"))
+    if kind not in _ATTRIBUTES_OF_TYPE:
         raise TypeError(_not_flat(where, str(kind or "anything")))
     field = t.PrimitiveSchema(type=cast("Any", kind))
     for name, attribute in _ATTRIBUTES.items():
@@ -520,7 +522,7 @@ def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     items = field.items if field.items is not UNSET else t.EnumItems()
     choices = _choice_values(items)
     if isinstance(value, str):  # revisions without several choices asked for text
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        value = _split_choices(value, choices)
     if not isinstance(value, list):
         raise ValueError("must be a list")
     values = list(cast("Any", value))
@@ -531,6 +533,13 @@ def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
     if field.max_items is not UNSET and len(values) > field.max_items:
         raise ValueError(f"must have at most {many(field.max_items, 'choice')}")
     return values
+
+
+def _split_choices(text: str, choices: list[str]) -> list[str]:
+    """Split a text at its commas, except those within a choice."""
+    longest_first = "|".join(map(re.escape, sorted(choices, key=len, reverse=True)))
+    found = re.findall(rf"\s*((?:{longest_first})(?=\s*(?:,|$))|[^,]+)", text)
+    return [choice.strip() for choice in found if choice.strip()]
 
 
 _CHECKS: dict[str, Callable[[t.PrimitiveSchema, Any], Any]] = {
