@@ -5,10 +5,10 @@ adding or removing features does not shift later pages.
 
 The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (its parent) has
 the sets of its parts in `parts`, and shows their features under a prefix. The visible features are computed on use, and
-again after a change. A set's own features come first, then those of each part, so that a position is a
-path: (0, number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added,
-its name is checked in its own set and in every set that shows it. A feature that was added as a fallback is replaced by
-any other feature of the same name.
+again after a change. A set's own features come first, then those of each part, so that a position is a path:
+(0, number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its
+name is checked in its own set and in every set that shows it. A feature that was added as a fallback is replaced by any
+other feature of the same name.
 """
 
 from __future__ import annotations

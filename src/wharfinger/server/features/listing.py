@@ -90,7 +90,7 @@ class PagedList(Generic[F]):
         self.full_definition_of: Callable[[F], Any] | None = None
         """Replaces `definition_of` for callers whose rules allow `any_structured_content`; None if it is the same."""
         self.computed = False
-        """Whether each list makes its definitions again. Pages are then not cached."""
+        """Whether the definitions are made again for each request. Pages are then not cached."""
         self.ttl_ms, self.cache_scope = services.ttl_ms, services.cache_scope
         self._services = services
         self._result = result

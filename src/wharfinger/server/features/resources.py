@@ -112,7 +112,7 @@ class Resources:
         self.near_uri_searches = 0
         """The number of requests that are looking for URIs to suggest (see `near_uris`)."""
         self._template_index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
-        """All enabled templates, including those of mounted servers. The most specific one wins."""
+        """All enabled templates, also of mounted servers, but not those of sources. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services, page_size, _resources_result)
         self.templates_listing = PagedList("templates", self.templates, services, page_size, _templates_result)
         self.listing.definition_of = self.templates_listing.definition_of = ResourceFeature.current_definition

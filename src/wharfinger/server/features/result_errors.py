@@ -1,4 +1,4 @@
-"""Errors for results of functions that cannot be sent; the messages name the file and line of the function."""
+"""Errors for results that cannot be sent; the messages name the file and line of the function."""
 
 from __future__ import annotations
 
