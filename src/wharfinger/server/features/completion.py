@@ -144,8 +144,8 @@ def _value_filter(request: Request, template_text: str) -> Callable[[str], bool]
     """Return a function that returns whether the caller may know a value of the variable that a request completes.
 
     The caller must be able to read the URI with this value. If other variables are missing, only the beginning of the
-    URI is known. If that contains the value, the caller must be able to read some URI that begins so. If not, the caller
-    must be able to read every such URI.
+    URI is known. If that contains the value, the caller must be able to read some URI that begins so. If not, the
+    caller must be able to read every such URI.
     """
     access: Access | None = request.access
     if access is None:

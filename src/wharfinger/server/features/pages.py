@@ -28,8 +28,8 @@ def pages_of_source(
     """Return the pages of a source. If the first page cannot be listed, it has a placeholder, with the reason as title.
 
     A list of several sources waits for the first page at most as long as the source's patience. `arrived` is called
-    when the page arrives later. If the source is `alone`, the list waits longer: until a probe shows that the source does
-    not answer.
+    when the page arrives later. If the source is `alone`, the list waits longer: until a probe shows that the source
+    does not answer.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[Sequence[Any], Any]:

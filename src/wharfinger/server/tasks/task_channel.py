@@ -35,8 +35,8 @@ class RunningTask:
     """A running task, and the `Channel` of its request: questions wait here, and nothing else can be sent.
 
     `ttl` is in seconds from now, None means no limit; the task fails if it takes longer. `poll` is the time in seconds
-    after which clients should get its state again. `changed` is called with the task after each change that clients can see while
-    it runs, but not when it ends.
+    after which clients should get its state again. `changed` is called with the task after each change that clients can
+    see while it runs, but not when it ends.
     """
 
     multiplexed = False
