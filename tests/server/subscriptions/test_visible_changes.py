@@ -482,3 +482,21 @@ async def test_a_comparison_that_ends_under_another_policy_obeys_that_policy(pol
         await finish_changes(server)
         assert bool([notice for notice in bob.notifications if notice["method"] == UPDATED]) is is_sent
         await server.close()
+
+
+async def test_a_subscription_that_ends_with_an_error_watches_nothing() -> None:
+    """A bug: the URI was watched, although its client was told otherwise. One that was watched before stays so."""
+    server, box = box_server()
+    await server.start()
+
+    def fail(uri: str) -> str:
+        raise ValueError("broken")
+
+    async with Wire(server, "2025-11-25", principal="bob") as wire:
+        assert "result" in await wire.ask("resources/subscribe", {"uri": "box://open/a"})
+        box.entries["open/b"] = "1"
+        box.version = fail  # type: ignore[method-assign]
+        for name in "ab":
+            assert "error" in await wire.ask("resources/subscribe", {"uri": f"box://open/{name}"})
+        assert server.watching.watched() == ["box://open/a"]
+    await server.close()

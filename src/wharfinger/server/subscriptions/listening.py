@@ -70,8 +70,14 @@ class Listening:
         self._drop_on_close(watcher)
         if request.observers:
             self._first_requests.setdefault(watcher.session, request)
+        is_new = not self._watching.watches(watcher, uri, False)
         self._watching.watch(watcher, uri, owner)
-        await self._changes.remember(watcher, uri, False)
+        try:
+            await self._changes.remember(watcher, uri, False)
+        except BaseException:
+            if is_new:  # the client is told that it does not watch this URI
+                self._watching.unwatch(watcher, uri)
+            raise
         return t.EmptyResult()
 
     def _check_total(self, owner: str, added: int) -> None:
