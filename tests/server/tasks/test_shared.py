@@ -395,7 +395,7 @@ async def test_a_task_that_finishes_while_the_server_drains_has_only_its_result(
     await worker.server.start()
     async with Wire(worker.server) as wire:
         id = (await request(wire, "tools/call", name="dredge"))["taskId"]
-        asyncio.get_running_loop().call_later(0.01, worker.release.set)
+        worker.release.set()
         await worker.server.close()
     async with wire_to(restarted) as wire:
         state = await request(wire, "tasks/get", taskId=id)
@@ -412,3 +412,18 @@ async def test_a_task_of_a_dead_process_is_kept_for_its_ttl(tmp_path: Path, monk
         for _ in range(2):
             state = await request(peer_wire, "tasks/get", taskId=id)
             assert (state["status"], state["ttlMs"]) == ("failed", 3_600_000)
+
+
+async def test_listeners_of_a_task_that_another_process_failed_get_the_stored_end(tmp_path: Path) -> None:
+    """A bug: if its function returned, they were told that it was completed, while `tasks/get` said that it failed."""
+    runner, peer = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
+    async with wire_to(runner) as runner_wire, wire_to(peer) as peer_wire:
+        id = (await request(runner_wire, "tools/call", name="dredge"))["taskId"]
+        runner_wire.send_request("subscriptions/listen", with_capabilities({"notifications": {"taskIds": [id]}}))
+        await runner_wire.wait_for_notifications(2)
+        await runner.tasks.store.delete(f"task-workers/{runner.tasks.worker}")
+        assert (await request(peer_wire, "tasks/get", taskId=id))["status"] == "failed"
+        runner.release.set()
+        *_, last = await runner_wire.wait_for_notifications(3)
+        assert (last["params"]["status"], "result" in last["params"]) == ("failed", False)
+        assert (await request(runner_wire, "tasks/get", taskId=id))["status"] == "failed"

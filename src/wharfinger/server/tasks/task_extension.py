@@ -272,14 +272,16 @@ class Tasks:
             self._end_with(task, error)
         if task.ttl_ms is not None:
             task.ttl_ms = max(task.ttl_ms, round((task.updated - task.created + MIN_KEPT_SECONDS) * 1000))
+        state = task.state()
         try:
-            await self._save(task)
+            if not await self._save(task) and (record := await self._load(task.key)) is not None:
+                state = bytes(record.state)  # another process has ended it, and clients may know that
         except StoreUnusable:
             log.exception("The end of a task could not be stored: only this process knows it")
             asyncio.get_running_loop().call_later(MIN_KEPT_SECONDS, self._forget, task)
         else:
             self._forget(task)
-        self._notify(task.key, task.state())
+        self._notify(task.key, state)
         self._remove_listeners(task.key)
 
     async def _complete_with(self, task: RunningTask, result: Any) -> BaseException | None:
@@ -341,7 +343,8 @@ class Tasks:
         except StoreUnusable:
             log.exception("A change of a task could not be stored")
 
-    async def _save(self, task: RunningTask) -> None:
+    async def _save(self, task: RunningTask) -> bool:
+        """Write the task to the store. Returns False if another process has ended it."""
         async with task.save_lock:
             worker = "" if task.final_status else self.worker
             value = encode(Record(worker=worker, state=Raw(task.state()), tool=task.tool))
@@ -350,13 +353,14 @@ class Tasks:
                 expires += GRACE_SECONDS
             if await self.store.put(task.key, value, expires=expires, instead_of=task.stored):
                 task.stored = value
-                return
+                return True
         if task.stop_reason != "lost":
             log.warning(
                 "Another process marked a task as failed, because this one had no heartbeat for %g s",
                 self.lease_seconds,
             )
             task.stop("lost")
+        return False
 
     # -- the methods
 
