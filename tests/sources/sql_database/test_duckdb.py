@@ -281,6 +281,17 @@ def test_a_file_is_unavailable_while_another_process_has_it_open_for_writing(pat
     wait_until_closed(path)
 
 
+def test_a_statement_on_a_locked_file_says_so_without_the_path(path: Path, publish: Publish) -> None:
+    """A bug: the caller got DuckDB's message, with the paths of the file and of the other program."""
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    source.query("SELECT 1")
+    with open_for_writing(path), pytest.raises(QueryRefused, match="is open for writing in another process") as caught:
+        source.query("SELECT 1")
+    assert "/" not in str(caught.value)
+    wait_until_closed(path)
+
+
 def test_a_writer_can_open_a_file_that_is_read_constantly(path: Path, publish: Publish) -> None:
     write_duckdb(path, SHOP)
     source = publish(f"duckdb:///{path}")

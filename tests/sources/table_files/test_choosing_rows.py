@@ -109,6 +109,13 @@ def test_rows_are_read_from_the_end_and_from_the_beginning(name: str, source: Ta
     assert walk(source, f"/{name}?tail=5000") == [row["n"] for row in SALES]
 
 
+def test_empty_lines_are_no_rows_of_an_ordered_tail(tmp_path: Path) -> None:
+    """A bug: they were counted, so the tail began too late."""
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n{"n": 3}\n\n\n')
+    source = tables(tmp_path, label="x")
+    assert source.read("table://x/a.jsonl?order=-n&tail=2").contents[0].text == '{"n": 2}\n{"n": 1}\n'
+
+
 def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
     """An empty file has no rows."""
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}')

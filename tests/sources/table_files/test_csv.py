@@ -464,6 +464,13 @@ def test_thousands_of_columns_stay_within_the_budget(tmp_path: Path, count: int)
             source.read("table://t/x.csv/schema?rows=1-2")
 
 
+def test_damaged_utf_8_in_a_wide_file_is_reported(tmp_path: Path) -> None:
+    """A bug: the error said that the process crashed."""
+    (tmp_path / "x.csv").write_bytes(wide_csv(3_000).encode() + "é".encode() * 3 + b"\xff" + b"," * 2_999 + b"\n")
+    with pytest.raises(UnreadableTable, match=r"after line \d, the byte ff is not valid UTF-8"):
+        tables(tmp_path, label="t").read("table://t/x.csv")
+
+
 @pytest.mark.parametrize(
     ("ending", "message"),
     [("1," * 3_000 + "2\n", "line 5 has 3,001 cells, and the first row 3,000"), ('"x', "line 5: unexpected end")],

@@ -305,7 +305,14 @@ def test_rows_of_numbers_or_error_values_are_not_the_header() -> None:
     assert header_position([]) is None
     assert header_position([[1.0], ["a"]]) == 1
     assert header_position([["#N/A", "x"], ["a", "b"]]) == 1
+    assert header_position([["#GETTING_DATA", "x"], ["a", "b"]]) == 1
     assert header_position([[2026.0, 2027.0]]) is None
+
+
+def test_a_header_may_have_a_number_sign() -> None:
+    """A bug: it was taken for a row with an error value."""
+    assert header_position([["#", "name"], [1.0, "a"]]) == 0
+    assert header_position([["# sold", "name"], [1.0, "a"]]) == 0
 
 
 def test_a_table_in_the_middle_of_a_sheet_is_read_with_merged_cells_and_empty_rows(

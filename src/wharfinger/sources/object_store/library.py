@@ -57,7 +57,7 @@ def refuse_scheme(scheme: str) -> None:
     """Refuse schemes that are not stores of objects.
 
     Raises:
-        UnusableSource: it is for files, web pages or a wrapper of another store, or another source publishes it.
+        UnusableSource: it is for files or web pages, wraps another store, or belongs to another source.
     """
     reason = _REFUSED.get(scheme)
     if reason:

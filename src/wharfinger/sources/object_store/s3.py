@@ -1,4 +1,4 @@
-"""Objects in S3 or a compatible store: listed in the store's own pages, and read in ranges that must match the ETag."""
+"""Objects in S3 or a compatible store: listed in the store's own pages, and read in ranges of one version (ETag)."""
 
 from __future__ import annotations
 

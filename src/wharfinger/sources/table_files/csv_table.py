@@ -1,4 +1,4 @@
-"""CSV and TSV. A value becomes a number or boolean of JSON if its column has that type and its text that form.
+"""CSV and TSV. A value becomes a number or boolean of JSON if its column has that type and its text can be read as one.
 
 Any other value stays text.
 """
@@ -193,7 +193,7 @@ def _count_empty_lines(file: OpenFile) -> int:
 def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozenset[int]:
     """Return the positions of the columns whose numbers have decimal commas in the first rows, such as 1,5.
 
-    1,234 has two meanings, so a column in which three digits follow each comma is text.
+    1,234 has two meanings, so a column is text if all its numbers with commas look like this one.
     """
     texts = [position for position, column in enumerate(table.columns) if column.type == "VARCHAR"]
     if not texts:

@@ -104,7 +104,7 @@ class JsonLines:
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the lines that meet the conditions."""
-        if not choice.filters:  # count as `rows` does, including lines that are not JSON
+        if not choice.filters and not choice.order:  # count as `rows` does, including empty lines
             try:
                 return file.lines.find(file.content, LINE_AFTER_THE_END).line - 1
             except NotReached as error:

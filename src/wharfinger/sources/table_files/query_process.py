@@ -11,6 +11,7 @@ Three things confine the statement. Each of the first two suffices to keep it fr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -105,7 +106,7 @@ def main(data: bytes) -> bytes:
             _open_tables(connection, request.tables)
         reply = _run(connection, request)
     except duckdb.Error as error:
-        raise ChildRefused(_reason(str(error), request.tables)) from None
+        raise ChildRefused(_reason(str(error), request)) from None
     return msgspec.msgpack.encode(reply, enc_hook=_encode)
 
 
@@ -131,7 +132,7 @@ def _check_statement(connection: Any, request: QueryRequest) -> None:
         reason = str(tree.get("error_message", ""))
         if "Only SELECT" in reason:
             raise ChildRefused("only a SELECT is allowed")
-        raise ChildRefused(_reason(reason, request.tables))
+        raise ChildRefused(_reason(reason, request))
     if len(tree["statements"]) != 1:
         raise ChildRefused("give exactly one statement")
     refusals = {(_folded(table.schema), _folded(table.name)): table.refusal for table in request.tables}
@@ -267,13 +268,21 @@ def _mark_partial(cell: object) -> object:
     return cell
 
 
-def _reason(message: str, tables: Sequence[QueriedTable]) -> str:
+def _reason(message: str, request: QueryRequest) -> str:
     """Shorten an error of DuckDB: without paths of files, and without suggested settings."""
     if "Out of Memory" in message or "bad allocation" in message:
         return f"it needs more than {MEMORY} of memory: aggregate or narrow it"
-    for table in tables:
+    if request.database:
+        message = message.replace(request.database, os.path.basename(request.database))
+        if any(words in message for words in _LOCKED):
+            return "the database is open for writing in another process"
+    for table in request.tables:
         message = message.replace(table.path, table.name) if table.path else message
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     kept_lines = [line for line in lines[:4] if not line.startswith(("Possible", "*", "LINE ", "^"))]
     words = " ".join(kept_lines).partition("Error: ")
     return (words[2] or words[0])[:500].rstrip(". ")
+
+
+_LOCKED = ("Could not set lock on file", "used by another process")
+"""Parts of DuckDB's errors on Unix and on Windows if another process has locked the file."""

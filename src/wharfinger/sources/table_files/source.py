@@ -63,9 +63,9 @@ DEFAULT_WINDOW_CHARACTERS = 32_000
 MAX_EXAMPLE_COLUMNS = 30
 """Maximum number of columns of the rows in an overview."""
 OVERVIEW_CHARACTERS = 8_000
-"""Approximate maximum number of characters of the columns in an overview, and of its rows.
+"""Approximate maximum number of characters of the list of columns in an overview, and also of its rows.
 
-If the first row alone has twice as many, the overview shows no rows.
+If the first row alone has more than twice as many, the overview shows no rows.
 """
 SCHEMA_CHARACTERS = 24_000
 """Approximate maximum number of characters of the columns in a schema."""

@@ -58,7 +58,7 @@ class TableFile(Protocol):
 
     columns: list[TableColumn]
     details: dict[str, Any]
-    """Further facts about the format."""
+    """Facts that only this format has, such as `delimiter`. The schema shows them."""
     source: str
     """The function of DuckDB that reads the file, with `?` for its path."""
     is_typed: bool

@@ -90,7 +90,7 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
     """Yield the rows, without the header if there is one.
 
     Raises:
-        ChildRefused: a row has too many cells, or a quote is wrong.
+        ChildRefused: a row has too many cells, a quote is wrong, or the text is not valid UTF-8.
     """
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     try:
@@ -102,6 +102,9 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
             header = header and not row  # until the first row with cells
     except csv.Error as error:
         raise ChildRefused(f"line {reader.line_num:,}: {error}") from None
+    except UnicodeDecodeError as error:  # the decoder reads ahead, so the exact line is not known
+        bad = error.object[error.start : error.start + 1].hex()
+        raise ChildRefused(f"after line {reader.line_num:,}, the byte {bad} is not valid UTF-8") from None
 
 
 def _is_number(cell: str) -> bool:

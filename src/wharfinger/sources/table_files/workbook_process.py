@@ -6,7 +6,8 @@ needs a process of its own. It does not return error values such as `#DIV/0!`, s
 | cell | JSON |
 |---|---|
 | number | number; a whole number without `.0`; beyond ±(2^53 - 1) as Excel stores it, such as 1e+300 |
-| text, formula | text; the value that was stored for the formula |
+| text | text |
+| formula | the value that is stored with it |
 | date, time, date and time | `2026-01-02`, `03:04:05`, `2026-01-02T03:04:05` |
 | duration | hours, minutes and seconds: `36:00:00` |
 | error | its name: `#DIV/0!` |
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import xml.parsers.expat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +44,8 @@ HEADER_ROWS = 10
 """Number of rows with content among which the header is searched for."""
 MAX_MERGED_RANGES = 100
 _FIRST_YEAR, _LAST_YEAR = 1900, 2100
+_ERROR_NAME = re.compile(r"#(?:N/A|GETTING_DATA|[A-Z0-9/]+[!?])").fullmatch
+"""Matches the names of Excel's errors, but not `#`, which is often the name of a column."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -197,8 +201,8 @@ def _rows(sheet: Any, errors: Mapping[tuple[int, int], str], first_column: int) 
 def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
     """Return the position of the header: the first row of names that fills more than half of the used columns.
 
-    Names are texts, dates and whole numbers that may be years, at least one of them a text. The used columns are those
-    of the row with the most cells.
+    Names are texts, dates and whole numbers that may be years, at least one of them a text. The name of an error is not
+    one of these texts. The used columns are those of the row with the most cells.
     """
     used = max((sum(cell is not None for cell in row) for row in rows), default=0)
     for index, row in enumerate(rows):
@@ -211,7 +215,7 @@ def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
 def _is_name(cell: object) -> bool:
     if isinstance(cell, float):
         return cell.is_integer() and _FIRST_YEAR <= cell <= _LAST_YEAR
-    return isinstance(cell, (str, date)) and not (isinstance(cell, str) and cell.startswith("#"))
+    return isinstance(cell, (str, date)) and not (isinstance(cell, str) and _ERROR_NAME(cell))
 
 
 # Values

@@ -30,7 +30,7 @@ __all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
 READ_SECONDS = 20.0
 """Maximum time for reading a workbook or a wide CSV file."""
 MEMORY_BYTES = 1 << 30
-"""Address space of the process that reads such a file."""
+"""Address space of the child process that reads a workbook or a wide CSV file."""
 MAX_COPY_BYTES = 256 << 20
 """Maximum size of one sheet, or of a wide CSV file, as JSON Lines."""
 MAX_CELLS_ABOVE = 20
