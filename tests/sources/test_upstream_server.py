@@ -154,6 +154,44 @@ def test_items_that_stay_in_a_changing_list_are_shown_once(
     asyncio.run(test())
 
 
+def test_a_page_that_was_fetched_while_the_list_changed_is_not_cached() -> None:
+    """A bug: a client that listed after the notification could get the page from before the change."""
+    numbers, began, finish = ["1"], asyncio.Event(), asyncio.Event()
+
+    async def fetch(cursor: Any) -> Any:
+        page = [t.Resource(uri=f"x://y/{number}", name=number) for number in numbers]
+        began.set()
+        await finish.wait()
+        return page, UNSET
+
+    async def test() -> None:
+        lists = UpstreamLists("harbour", fetch)
+        early = asyncio.create_task(lists.page(None, 10))
+        await began.wait()
+        numbers.append("2")
+        lists.forget()
+        finish.set()
+        await early
+        assert [resource.name for resource in (await lists.page(None, 10))[0]] == ["1", "2"]
+
+    asyncio.run(test())
+
+
+def test_a_refused_list_is_reported_with_the_reason_of_the_upstream() -> None:
+    """A bug: the error asked the caller to list again without a cursor, which it had done."""
+
+    async def refuse(cursor: Any) -> Any:
+        raise InvalidArgument("harbour says: log in first")
+
+    async def test() -> None:
+        source = upstream("http://127.0.0.1:9/mcp", allow_private_networks=True)
+        source._client.call = refuse  # type: ignore[method-assign,assignment]
+        with pytest.raises(InternalError, match="log in first"):
+            await source.page(None, 10)
+
+    asyncio.run(test())
+
+
 @ERAS
 def test_a_read_has_the_content_ttl_and_cache_scope_of_the_upstream(revision: str) -> None:
     async def test() -> None:

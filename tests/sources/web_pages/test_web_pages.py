@@ -97,6 +97,23 @@ def test_directories_contain_each_page_once(site: SiteServer, pages: WebPages) -
     assert top == [("data", "inode/directory"), ("guide", "inode/directory"), ("tides.html", "text/markdown")]
 
 
+def test_the_page_at_the_top_without_a_slash_is_an_entry_of_the_top(site: SiteServer, pages: WebPages) -> None:
+    """A bug: the tree of directories lacked it."""
+    urls = [f"{site.origin}/docs", f"{site.origin}/docs/tides.html", f"{site.origin}/docs?page=a/b"]
+    site.put("docs/llms.txt", "".join(f"- [x]({url})\n" for url in urls))
+    assert listed_uris(pages) == urls
+    first, after = pages.children(pages.uri, None, 1)
+    assert [each.uri for each in first + pages.children(pages.uri, after)[0]] == urls
+
+
+def test_a_list_without_pages_below_the_url_does_not_hide_the_sitemap(site: SiteServer, pages: WebPages) -> None:
+    """A bug: `llms.txt` at the root of a site often lists other parts of it."""
+    site.remove("docs/llms.txt")
+    site.put("llms.txt", f"- [Other]({site.origin}/other/x.html)\n")
+    site.put("docs/sitemap.xml", urlset(f"{site.origin}/docs/tides.html"))
+    assert listed_uris(pages) == [f"{site.origin}/docs/tides.html"]
+
+
 def test_without_llms_text_the_sitemap_is_used(site: SiteServer, pages: WebPages) -> None:
     site.remove("docs/llms.txt")
     docs = f"{site.origin}/docs"
@@ -259,6 +276,12 @@ def test_pages_that_robots_text_disallows_are_not_published(site: SiteServer, pa
     with pytest.raises(ResourceNotFound):
         pages.read(f"{site.origin}/docs/tides.html")
     assert site.requests("/docs/tides.html") == []
+
+
+def test_robots_text_may_begin_with_a_byte_order_mark(site: SiteServer, pages: WebPages) -> None:
+    """A bug: the first group of rules was ignored."""
+    site.put("robots.txt", "\ufeffUser-agent: *\nDisallow: /docs/tides.html\n")
+    assert f"{site.origin}/docs/tides.html" not in listed_uris(pages)
 
 
 @pytest.mark.parametrize(

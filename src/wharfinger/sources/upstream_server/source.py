@@ -243,7 +243,9 @@ class UpstreamSource(Source):
             resources, next_cursor = await self._client.call(
                 lambda client: client.list_resources(timeout=self._list_timeout).page(cursor)
             )
-        except InvalidArgument:
+        except InvalidArgument as error:
+            if cursor is UNSET:
+                raise InternalError(str(error)) from None
             self._lists.forget()
             raise InvalidArgument(f"The list of {self.name} has changed: list again without a cursor.") from None
         usable = [resource for resource in resources if self._is_usable(resource)]

@@ -66,7 +66,7 @@ class UpstreamLists:
 
     def forget(self) -> None:
         """Clear the cache, because the list has changed."""
-        self._cache.clear()
+        self._cache = OrderedDict()  # a new one: a fetch that began before puts its page into the old one
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return at most `limit` resources after the key, and the key of the next page (None if this is the last).
@@ -113,15 +113,16 @@ class UpstreamLists:
 
     async def page_at(self, cursor: Cursor) -> Page:
         """Return the page at a cursor, at most `CACHE_SECONDS` old."""
-        fetched_at, page = self._cache.get(cursor, (0.0, None))
+        cache = self._cache
+        fetched_at, page = cache.get(cursor, (0.0, None))
         if page is None or time.monotonic() - fetched_at > CACHE_SECONDS:
             page = await self._fetch(cursor)
             if len(page[0]) > MAX_PAGE_ITEMS:
                 raise InternalError(f"{self._name} has a page of more than {MAX_PAGE_ITEMS:,} resources.")
-            self._cache[cursor] = (time.monotonic(), page)
-            self._cache.move_to_end(cursor)
-            if len(self._cache) > CACHED_PAGES:
-                self._cache.popitem(last=False)
+            cache[cursor] = (time.monotonic(), page)
+            cache.move_to_end(cursor)
+            if len(cache) > CACHED_PAGES:
+                cache.popitem(last=False)
         return page
 
     def _next(self, position: _Position, cursor: str) -> _Position:

@@ -158,16 +158,19 @@ class WebPages(Watched[Polling], Source):
         """Return the readable entries of a directory, as URLs in order.
 
         An entry is a page, or a directory if there are pages below it. A page may have the URL of a subdirectory. It is
-        then an entry of the subdirectory. If it is the only readable page there, it replaces the subdirectory here.
+        then an entry of the subdirectory. If it is the only readable page there, it replaces the subdirectory here. The
+        page at the URL of the top without its slash is an entry of the top, which has no parent.
 
         Raises:
             ResourceNotFound: it has no entries, and is not the top.
         """
         reads = readable_uris()
-        begin = bisect_left(listing.urls, directory)
-        end = bisect_left(listing.urls, directory + LAST_CHARACTER)
         entries: dict[str, str] = {}
-        for url in listing.urls[begin:end]:
+        if directory == self.top:
+            page = self.top.removesuffix("/")
+            urls = [page] * (page in listing.pages) + _beginning_with(f"{page}?", listing)
+            entries |= {url: url for url in urls if reads(url)}
+        for url in _beginning_with(directory, listing):
             if not reads(url):
                 continue
             path, _, query = url[len(directory) :].partition("?")
@@ -373,6 +376,12 @@ def _position(after: str | None, prefix: str) -> str:
     if not after.startswith(prefix) or len(after) > MAX_KEY_CHARACTERS or not after.isascii():
         raise bad_cursor()
     return after[len(prefix) :]
+
+
+def _beginning_with(prefix: str, listing: SitePages) -> list[str]:
+    """Return the URLs of the listed pages that begin with a prefix."""
+    begin = bisect_left(listing.urls, prefix)
+    return list(listing.urls[begin : bisect_left(listing.urls, prefix + LAST_CHARACTER)])
 
 
 def _without_directory_query(entry: str) -> str:

@@ -4,9 +4,9 @@ The only host that is contacted is that of the operator's URL, whatever its addr
 that URL. A page is requested again at most once a second (or once in `every` seconds, if that is less), with a
 conditional request, and not while its `Cache-Control` says that it is fresh (for `MAX_FRESH_SECONDS` at most).
 
-The list is the first of these that has pages: `llms.txt` below the URL, or at the root of the site (llmstxt.org);
-`sitemap.xml` below the URL, the sitemaps that robots.txt names, or `sitemap.xml` at the root (sitemaps.org). Of the
-listed pages, those below the operator's URL that robots.txt allows are kept.
+The list is the first of these that has pages below the operator's URL that robots.txt allows: `llms.txt` below that
+URL, or at the root of the site (llmstxt.org); `sitemap.xml` below the URL, the sitemaps that robots.txt names, or
+`sitemap.xml` at the root (sitemaps.org).
 
 Methods block. Requests run in an event loop of their own, so that all threads share its connections.
 """
@@ -312,7 +312,7 @@ class WebSite:
             raise SiteUnavailable(f"Its rules for robots cannot be read, so nothing is: {error}") from None
         if answer.status >= 500 or answer.status == 429:  # §2.3.1.4: all is disallowed; a 4xx allows all
             raise SiteUnavailable(f"{url} answered {answer.status}: without its rules for robots, nothing is read.")
-        text = answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+        text = answer.body.decode("utf-8-sig", "replace") if answer.status == 200 else ""
         self._robots, self._robots_at = self._protego.parse(text), now
         return self._robots
 
@@ -322,16 +322,11 @@ class WebSite:
         if self._listing is not None and time.monotonic() < self._listed_at + self._every:
             return self._listing  # it was loaded since the caller looked
         robots = await self._load_robots()
-        found, list_url, remarks = await self._find_pages(robots)
-        kept, left_out = await asyncio.to_thread(self._allowed_pages, found)
-        if not kept:
-            raise SiteUnavailable(
-                f"{list_url} lists {many(len(found), 'page')}, and none that may be read below {self.scope.url}."
-            )
+        kept, list_url, remarks = await self._find_pages(robots)
         self._files = {url: file for url, file in self._files.items() if url in self._seen_files}
         urls = sorted(kept)
         version = digest(*(part for url in urls for part in (url, *kept[url][1:])))
-        self._listing = SitePages(kept, urls, list_url, (*remarks, *left_out), version)
+        self._listing = SitePages(kept, urls, list_url, tuple(remarks), version)
         self._listed_at = time.monotonic()
         return self._listing
 
@@ -361,8 +356,8 @@ class WebSite:
         )
         return pages_by_url, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
 
-    async def _find_pages(self, robots: Protego) -> tuple[list[tuple[str, ListedPage]], str, list[str]]:
-        """Return the pages, each with the URL of the file that lists it; the first of these URLs; and remarks."""
+    async def _find_pages(self, robots: Protego) -> tuple[dict[str, ListedPage], str, list[str]]:
+        """Return the pages by URL, the URL of the file that lists them (the first of several), and remarks."""
         self._seen_files.clear()
         top, root = self.scope.url, f"{self.scope.origin}/"
         named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
@@ -375,12 +370,20 @@ class WebSite:
         if self._list_url:
             groups = [[self._list_url]]
         remarks: list[str] = []
+        useless = ""
         for urls in groups:
             listed_pages = await self._pages_of_files(urls, remarks)
-            if len(listed_pages) > MAX_PAGES:
-                remarks.append(f"Only the first {MAX_PAGES:,} pages are listed.")
-            if listed_pages:
-                return listed_pages[:MAX_PAGES], urls[0], remarks
+            if not listed_pages:
+                continue
+            pages_by_url, left_out = await asyncio.to_thread(self._allowed_pages, listed_pages[:MAX_PAGES])
+            if pages_by_url:
+                if len(listed_pages) > MAX_PAGES:
+                    remarks.append(f"Only the first {MAX_PAGES:,} pages are listed.")
+                return pages_by_url, urls[0], [*remarks, *left_out]
+            number = min(len(listed_pages), MAX_PAGES)
+            useless = useless or f"{urls[0]} lists {many(number, 'page')}, and none that may be read below {top}."
+        if useless:
+            raise SiteUnavailable(useless)
         tried = self._list_url or f"{top}llms.txt nor {top}sitemap.xml"
         raise SiteUnavailable(
             " ".join([f"{top} lists no pages: it has {'no' if self._list_url else 'neither'} {tried}.", *remarks])
