@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.sources.conftest import create_files
-from tests.sources.resource_tool_set.conftest import Runner, call
+from tests.sources.resource_tool_set.conftest import Runner, call, runner_of
 from wharfinger import Client, Server, ToolError
 from wharfinger.sources import Folder, files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
-from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES
+from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES, MAX_TEMPLATES
 
 
 def test_resources_are_listed_in_pages(run: Runner, source: Folder, charts: Path) -> None:
@@ -49,6 +49,17 @@ def test_a_directory_is_listed_in_pages(run: Runner, source: Folder, charts: Pat
     assert len(titles) == len(set(titles)) == MAX_ENTRIES + 4
     assert "nextCursor" not in second
     assert first["note"] == "To continue, call read_directory for the same uri with cursor set to nextCursor."
+
+
+def test_the_root_directory_says_how_many_templates_are_left_out() -> None:
+    """A bug: a model could not know that there are more."""
+    server = Server("many")
+    server.include(resource_tools())
+    for number in range(MAX_TEMPLATES + 7):
+        server.resource(f"tide{number}://{{port}}")(lambda port: str(port))
+    top, _ = call(runner_of(server), "read_directory")
+    assert len(top["templates"]) == MAX_TEMPLATES
+    assert top["note"] == "7 templates left out."
 
 
 def test_the_root_directory_shows_templates_and_their_query_parameters(tmp_path: Path) -> None:

@@ -180,6 +180,18 @@ def test_a_long_text_of_a_function_is_continued_at_a_character(tool: str) -> Non
     assert len(reads) == (1 if tool == "read_resource" else 2)
 
 
+def test_an_empty_content_does_not_end_the_skipping_of_characters() -> None:
+    """A bug: the contents after it were returned from their beginning."""
+    server = Server("several")
+    server.include(resource_tools())
+
+    @server.resource("notes://several")
+    def several() -> list[Content]:
+        return [Content("abc"), Content(""), Content("defghi")]
+
+    assert texts(runner_of(server), "read_resource", uri="notes://several", start=5) == ["fghi"]
+
+
 def test_the_budget_applies_to_all_contents_together() -> None:
     server = Server("several")
     server.include(resource_tools())

@@ -23,6 +23,8 @@ from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources import journal
 from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES
 from wharfinger.sources.systemd_journal import Journal, journal_process, journal_windows
+from wharfinger.sources.systemd_journal.export_format import ExportedEntry
+from wharfinger.sources.systemd_journal.journal_query import JournalQuery
 from wharfinger.sources.windows.window_budget import window_budget
 
 NGINX = "journal://journal/nginx.service"
@@ -551,6 +553,31 @@ def test_a_read_that_exceeds_the_time_limit_returns_the_entries_so_far(
     assert messages(source, NGINX) == ["x"]
     assert "Ended after 2 s" in notes(source, NGINX)
     assert time.monotonic() - began < 40
+
+
+def test_a_window_that_is_full_when_the_time_ends_leaves_out_no_entry(
+    journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the window before it began one entry too early."""
+    journal_files.write("a", "b", "c")
+    source = open_journal(journal_files)
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 2)
+
+    def slow_check(entry: ExportedEntry) -> bool:
+        if entry.text("MESSAGE") == "c":
+            time.sleep(2.5)
+        return True
+
+    selection = source._reader.select("nginx.service", JournalQuery(tail=1), slow_check)
+    assert selection.lines[0].endswith(b" c\n") and selection.before == selection.cursors[0]
+
+
+def test_nothing_before_the_oldest_entry_does_not_mean_that_a_log_is_empty(journal_files: WrittenJournal) -> None:
+    """A bug: the remark said that the log has no entries."""
+    journal_files.write("x")
+    source = open_journal(journal_files)
+    position = link(source, NGINX, "next").partition("after=")[2]
+    assert "Nothing was written before this" in notes(source, f"{NGINX}?before={position}")
 
 
 def test_a_failure_of_journalctl_makes_the_journal_unavailable(

@@ -93,14 +93,14 @@ class _Descriptions:
         if (source_ids := tuple(map(id, sources))) == self._source_ids or not sources:
             return
         self._source_ids = source_ids
-        summary = _summary(read_resource)
-        self._describe(read_resource, lambda: with_queries(summary, sources))
+        about_reading = _docstring_before_args(read_resource)
+        self._describe(read_resource, lambda: with_queries(about_reading, sources))
         if self._allow_query and (databases := sources_with_query(sources)):
             if not self._registered:
                 self._registered = True
                 _register(self._server, query, "Query a database")
-            about = _summary(query)
-            self._describe(query, lambda: with_databases(about, databases))
+            about_queries = _docstring_before_args(query)
+            self._describe(query, lambda: with_databases(about_queries, databases))
 
     def _describe(self, function: Callable[..., Any], describe: Callable[[], str]) -> None:
         """Set a tool's description, unless the server's author has removed or replaced the tool.
@@ -117,6 +117,6 @@ class _Descriptions:
         tools.describe_to_callers(function.__name__, describe)
 
 
-def _summary(function: Callable[..., Any]) -> str:
+def _docstring_before_args(function: Callable[..., Any]) -> str:
     """Return the docstring of a tool up to its arguments."""
     return inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:")[0]

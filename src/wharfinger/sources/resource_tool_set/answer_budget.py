@@ -31,8 +31,8 @@ CELL_CHARACTERS = 2_000
 _ENDS: tuple[tuple[str, float], ...] = (
     ("\n\n", 0.9), ("\n", 0.5), ("},", 0.5), (",", 0.8), (" ", 0.8),
 )  # fmt: skip
-"""The separators after which a text may be cut, from the best on, each with the share of the room that the text before
-it must fill: otherwise the next separator is tried."""
+"""The separators after which a text may be cut, the best first. With each is the share of the room that the text before
+it must fill: if it fills less, the next separator is tried."""
 
 
 class Budget(NamedTuple):

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.text import many
 from wharfinger.errors import InvalidParams, ResourceNotFound, ToolError
 from wharfinger.policy.current import may_read, reads_source
 from wharfinger.server.context import Context
@@ -34,7 +35,7 @@ __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 MAX_ENTRIES = 100
 """Maximum number of entries in one result."""
 ENTRIES_CHARACTERS = Budget().characters - 3 * NOTES_CHARACTERS
-"""Maximum number of characters of the entries in one result; the rest is for the cursor."""
+"""Maximum number of characters of the entries in one result; the rest of the budget is for the cursor."""
 MAX_EXAMINED = 100_000
 """Maximum number of entries of a folder that are examined for one result, for a caller who may not read all of them."""
 MAX_TEMPLATES = 50
@@ -147,7 +148,10 @@ def _open_key(ctx: Context[Any], uri: str, cursor: str) -> str | None:
 
 
 def _top(ctx: Context[Any]) -> dict[str, Any]:
-    """Return the top folder of each source, and all templates, with the parameters of their queries."""
+    """Return the top folder of each source, and the templates with the parameters of their queries.
+
+    A note says how many are left out, if not all fit.
+    """
     resources = ctx.server.resources
     sources = [source for source in resources.every_source() if reads_source(source.uri)]
     tops = [source.uri for source in sources if source.uri and type(source).children is not Source.children]
@@ -164,14 +168,22 @@ def _top(ctx: Context[Any]) -> dict[str, Any]:
         for template in source.templates
         if access is None or decide_template(access, template.uri_template).allowed
     ]
+    template_count = len(templates)
     del templates[MAX_TEMPLATES:]
     del templates[count_fitting(templates, ENTRIES_CHARACTERS // 2) :]
     entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]
     structured: dict[str, Any] = {"entries": entries[: count_fitting(entries, ENTRIES_CHARACTERS // 2)]}
     if templates:
         structured["templates"] = templates
+    left_out = (
+        (len(tops) - len(structured["entries"]), "folder"),
+        (template_count - len(templates), "template"),
+    )
+    notes = [f"{many(number, noun)} left out." for number, noun in left_out if number]
     if not tops and not templates:
-        structured["note"] = "This server has no folders: call list_resources."
+        notes = ["This server has no folders: call list_resources."]
+    if notes:
+        structured["note"] = " ".join(notes)
     return structured
 
 

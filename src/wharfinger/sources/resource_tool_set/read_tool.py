@@ -1,8 +1,7 @@
 """The tools `read_resource`, for any resource in parts, and `fetch`, for a result of `search` (ChatGPT's connectors).
 
-If the source has windows, a part is a window, and its end names the next one. The text that another source returns at
-once, such as the result of a function, is cut here, and `start` continues it. Each answer ends with the call that
-continues.
+If the source has windows, a part is a window, and its end names the next one. The text of a source without windows,
+such as the result of a function, is cut here, and `start` continues it. Each answer ends with the call that continues.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
                 blocks.append(_block(content, binary))
             continue
         text = content.text
-        if skip >= len(text) > 0:
+        if skip and skip >= len(text):
             skip, content_begin = skip - len(text), content_begin + len(text)
             continue
         if room <= 0:

@@ -1,4 +1,4 @@
-"""Describes the queries that sources take: their templates, and the parameters of their URIs (`Source.parameters`).
+"""Describes the queries of URIs, from the templates of a source and its `Source.parameters`.
 
 The same words appear in the description of `read_resource`, in the list of the top folders, after a directory, and
 after the first window of a long text.
@@ -83,7 +83,7 @@ def _cut(line: str) -> str:
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
-    """Return the description of a tool with the queries of its sources, once for each kind of source.
+    """Return the description of a tool with the queries of these sources, once for each kind of source.
 
     It lists only sources of which the current caller may read something.
     """

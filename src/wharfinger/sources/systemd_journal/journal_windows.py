@@ -163,7 +163,7 @@ class JournalReader:
                     last, more = examined, True
                     notes.append(f"Looked {'up to' if query.forward else 'back to'} {iso(moment)}.")
                     break
-            if run.timed_out:
+            if run.timed_out and not (more or closed):  # the end of the window may have been reached before
                 last, more = examined, True
                 notes.append(f"Ended after {RUN_SECONDS:g} s.")
         if anchor and not run.timed_out and (anchor_missing or not anchor_checked):
@@ -188,7 +188,7 @@ class JournalReader:
             raise _missing_entry("after" if query.after else "before", cursor)
 
     def text(self, log: str, selection: JournalSelection) -> str:
-        """Return the lines of a window. `redact` leaves out secrets that begin in it, or in the entries before it."""
+        """Return the text of a window. With `redact`, secrets that begin in it or before it are left out."""
         data = b"".join(selection.lines)
         before = self._text_before(log, selection.cursors[0]) if data and self.redact else b""
         return render(data, len(before), BytesContent(before + data), redact=self.redact, cut=False)

@@ -56,7 +56,7 @@ MAX_RECENT_ENTRIES = 20_000
 """Number of newest entries from which the versions of the searched logs are taken."""
 MAX_RECENT_BYTES = 32 << 20
 MAX_SEARCHED_CHARACTERS = 256 << 10
-"""Characters of the newest entries of each log that are searched, about."""
+"""Approximate number of characters of the newest entries of each log that are searched."""
 MAX_KEPT_VERSIONS = 1_024
 """Maximum number of URIs whose versions are kept."""
 KEY_PREFIX = "k:"
@@ -542,7 +542,8 @@ def _remarks(
         if asked:
             notes.insert(0, f"No entry of {log} matched {asked}. Try tail=200, another time, or a lower level.")
         else:
-            notes.insert(0, "Nothing was written after this." if query.after else f"{log} has no entries.")
+            side = "after" if query.after else "before" if query.before else ""
+            notes.insert(0, f"Nothing was written {side} this." if side else f"{log} has no entries.")
     if query.forward and selection.more and following:
         return [continuation(str(following), " ".join([*notes, "More follows."]))]
     if not query.forward and not selection.full and previous:
