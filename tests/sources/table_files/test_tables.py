@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import duckdb
 import pytest
@@ -20,7 +21,15 @@ from hypothesis import strategies as st
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
-from wharfinger.sources.table_files import Tables, UnreadableTable, csv_table, duckdb_engine, table_format, tables
+from wharfinger.sources.table_files import (
+    Tables,
+    UnreadableTable,
+    csv_table,
+    duckdb_engine,
+    open_tables,
+    table_format,
+    tables,
+)
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.testing import SourceContract
 from wharfinger.testing.source_suite.driver import ChangeRecorder
@@ -342,6 +351,23 @@ def test_a_file_that_changes_during_a_read_is_read_again(
 
     monkeypatch.setattr(csv_table.Csv, "rows", read_and_change_file)
     assert rows(source, "/tides.csv?rows=1-") == [{"a": 7}]
+
+
+@pytest.mark.parametrize("name", ["r[1]", "r?", "*"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_name_that_is_a_pattern_is_only_its_own_file_on_every_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ending: str
+) -> None:
+    """A bug: where an open file has no path in /proc, the values of other files were returned."""
+    form = {"jsonl": "JSON", "csv": "CSV", "parquet": "PARQUET"}[ending]
+    for base in ("r1", name):
+        duckdb.sql(f"COPY (SELECT '{base}' AS a, 1 AS b) TO '{tmp_path}/x.{ending}' (FORMAT {form})")
+        (tmp_path / f"x.{ending}").rename(tmp_path / f"{base}.{ending}")
+    monkeypatch.setattr(open_tables, "path_of", lambda descriptor, path: path)
+    source = tables(tmp_path, label="x")
+    uri = f"table://x/{quote(name)}.{ending}"
+    assert json.loads(str(source.read(f"{uri}?a=neq.x").contents[0].text))["a"] == name
+    assert source.query(f'SELECT a FROM "{name}.{ending}"').rows == [[name]]
 
 
 def test_a_pattern_or_a_file_publishes_only_its_matches(folder: Path) -> None:

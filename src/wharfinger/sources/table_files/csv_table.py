@@ -98,7 +98,7 @@ class Csv:
         """Count the rows if the file is small."""
         if file.content.size > MAX_COUNTED_BYTES:
             return None
-        return int(engine.fetch_all(file.name, f"SELECT count(*) FROM {self.source}", [file.path])[0][0])  # noqa: S608
+        return int(engine.fetch_all(file.name, f"SELECT count(*) FROM {self.source}", [file.pattern])[0][0])  # noqa: S608
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
@@ -107,7 +107,7 @@ class Csv:
         positions = positions_of(self.columns, columns)
         column_list = ", ".join(f"c{position}" for position in positions)
         statement = f"SELECT {column_list} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - our own names and literals
-        return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
+        return self._lines(positions, engine.rows(file.name, statement, [file.pattern, number, first - 1]))
 
     def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
         converters = [
@@ -174,7 +174,7 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Dialect:
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns, DateFormat, TimestampFormat "  # noqa: S608 - literals
         f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{delimiter_option})",
-        [file.path],
+        [file.pattern],
     )
     dialect = _Dialect(row[0], row[1], bool(row[2]), int(row[3]), *row[4:])
     dates, times = ("" if format is None or format in _ISO_FORMATS else format for format in (row[5], row[6]))
@@ -205,7 +205,7 @@ def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozens
     )
     column_list = ", ".join(f"c{position}" for position in texts)
     rows = f"(SELECT {column_list} FROM {table.source} LIMIT {SAMPLE_ROWS})"  # noqa: S608 - our own names and literals
-    (all_counts,) = engine.fetch_all(file.name, f"SELECT {counts} FROM {rows}", [file.path])  # noqa: S608
+    (all_counts,) = engine.fetch_all(file.name, f"SELECT {counts} FROM {rows}", [file.pattern])  # noqa: S608
     width = 1 + len(_COMMAS)
     columns: list[int] = []
     for index, position in enumerate(texts):

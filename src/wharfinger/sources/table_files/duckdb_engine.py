@@ -13,7 +13,7 @@ from typing import Any
 from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
 from wharfinger.sources.interrupt_timer import InterruptTimer
 
-__all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of"]
+__all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of", "pattern_of"]
 
 QUERY_SECONDS = 10.0
 """Time after which a statement is interrupted."""
@@ -96,6 +96,11 @@ def path_of(descriptor: int, path: str) -> str:
     """
     open_path = f"/proc/self/fd/{descriptor}"
     return open_path if os.path.exists(open_path) else path
+
+
+def pattern_of(path: str) -> str:
+    """Return the pattern that matches only this path. DuckDB takes every path for a pattern of paths."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
 def literal(text: str) -> str:

@@ -48,13 +48,13 @@ class JsonLines:
     """Whether the lines are objects."""
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
-        described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "auto"]) if file.content.size else []
+        described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.pattern, "auto"]) if file.content.size else []
         self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
         self.details: dict[str, Any] = {}
         # The column is `json` if some lines are not objects, or if this is the only member of the objects.
         if [column.name for column in self.columns] == ["json"]:
             try:
-                engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path, "true"])
+                engine.fetch_all(file.name, _DESCRIBE_LINES, [file.pattern, "true"])
             except UnreadableTable:
                 self.has_objects = False
 

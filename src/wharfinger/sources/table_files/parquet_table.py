@@ -39,7 +39,7 @@ class Parquet:
     is_typed = all_values_fit = True
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
-        described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
+        described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.pattern])
         self._names = [str(row[0]) for row in described]
         self.columns = [
             TableColumn(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)
@@ -49,7 +49,7 @@ class Parquet:
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Return the number of rows in the footer."""
         statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
-        return int(engine.fetch_all(file.name, statement, [file.path])[0][0])
+        return int(engine.fetch_all(file.name, statement, [file.pattern])[0][0])
 
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
@@ -58,7 +58,7 @@ class Parquet:
         positions = positions_of(self.columns, columns)
         expressions = ", ".join(self._expressions(positions))
         statement = f"SELECT {expressions} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
-        return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
+        return self._lines(positions, engine.rows(file.name, statement, [file.pattern, number, first - 1]))
 
     def _expressions(self, positions: Sequence[int]) -> list[str]:
         return [_select_expression(self._names[position], self.columns[position].type) for position in positions]

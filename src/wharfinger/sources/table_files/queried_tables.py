@@ -120,5 +120,5 @@ class QueriedTables:
         if cached is None or cached[0] != file.version:
             columns = typed_columns(file.engine, file.open_file, file.table)
             cached = self._typed_columns.put(key, (file.version, columns))
-        select = select_of(file.table, file.open_file.path, cached[1])
+        select = select_of(file.table, file.open_file.pattern, cached[1])
         return OpenTable(file.open_file.descriptor, file.open_file.path, select), descriptor, status

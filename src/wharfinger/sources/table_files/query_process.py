@@ -20,6 +20,7 @@ import msgspec
 from wharfinger.sources.child_main import ChildRefused
 from wharfinger.sources.sql_database.database_catalogue import quoted
 from wharfinger.sources.sql_database.row_text import PartialValue, clean, render
+from wharfinger.sources.table_files.duckdb_engine import literal, pattern_of
 
 __all__ = ["CUT_VALUE", "QueriedTable", "QueryReply", "QueryRequest", "main"]
 
@@ -41,7 +42,7 @@ _REFUSED_FUNCTIONS = frozenset(("current_setting", "getenv", "getvariable", "set
 
 
 class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the request: its name in the statement, the SELECT that reads it, and the path in that SELECT.
+    """A table of the request: its name in the statement, the SELECT that reads it, and the path of its file.
 
     If the table cannot be read, `refusal` says why. A statement is refused with this reason if it reads the table.
     """
@@ -214,7 +215,8 @@ def _open_tables(connection: Any, tables: Sequence[QueriedTable]) -> None:
         if table.schema:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         connection.execute(f"CREATE VIEW {schema}.{quoted(table.name)} AS {table.select}")
-    paths = ", ".join("'" + table.path.replace("'", "''") + "'" for table in tables)
+    # DuckDB checks the pattern in the SELECT, and then the path that matches.
+    paths = ", ".join(literal(path) for table in tables for path in (table.path, pattern_of(table.path)))
     for setting in (f"allowed_paths = [{paths}]", *_SETTINGS):
         connection.execute(f"SET {setting}")
 
@@ -277,7 +279,8 @@ def _reason(message: str, request: QueryRequest) -> str:
         if any(words in message for words in _LOCKED):
             return "the database is open for writing in another process"
     for table in request.tables:
-        message = message.replace(table.path, table.name) if table.path else message
+        for path in (pattern_of(table.path), table.path) if table.path else ():
+            message = message.replace(path, table.name)
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     kept_lines = [line for line in lines[:4] if not line.startswith(("Possible", "*", "LINE ", "^"))]
     words = " ".join(kept_lines).partition("Error: ")

@@ -9,7 +9,7 @@ from wharfinger.sources.folder.file_content import FileContent
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import render
 from wharfinger.sources.table_files.choice_sql import SqlColumn, conditions_of, sort_terms_of
-from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, pattern_of
 from wharfinger.sources.windows.line_index import LineIndex
 
 __all__ = [
@@ -44,13 +44,18 @@ class TableColumn(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """An open file. DuckDB opens it a second time, by `path`."""
+    """An open file. DuckDB opens it a second time, by `pattern`."""
 
     name: str
     descriptor: int
     path: str
     content: FileContent
     lines: LineIndex
+
+    @property
+    def pattern(self) -> str:
+        """The pattern that matches only `path`."""
+        return pattern_of(self.path)
 
 
 class TableFile(Protocol):
@@ -103,7 +108,7 @@ def count_rows(
     """Count the rows of a source that meet the conditions of a choice."""
     where, values = conditions_of(columns, choice)
     statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - our own names and literals
-    return int(engine.fetch_all(file.name, statement, [file.path, *values])[0][0])
+    return int(engine.fetch_all(file.name, statement, [file.pattern, *values])[0][0])
 
 
 def select(
@@ -122,7 +127,7 @@ def select(
     numbered_source = f"(SELECT *, row_number() OVER () AS {_ROW_NUMBER} FROM {source})" if terms else source  # noqa: S608
     order = f" ORDER BY {terms}, {_ROW_NUMBER}" if terms else ""
     statement = f"SELECT {', '.join(expressions)} FROM {numbered_source} WHERE {where}{order} LIMIT ? OFFSET ?"  # noqa: S608
-    yield from engine.rows(file.name, statement, [file.path, *values, number, first - 1])
+    yield from engine.rows(file.name, statement, [file.pattern, *values, number, first - 1])
 
 
 _ROW_NUMBER = '"place of the row in its file"'

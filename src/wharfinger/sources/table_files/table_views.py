@@ -32,7 +32,7 @@ def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> fro
     if not columns_to_check:
         return frozenset()
     tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits_sql(column)})" for column in columns_to_check)
-    ((*fits_by_column,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
+    ((*fits_by_column,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.pattern])  # noqa: S608
     # `fits` is None if there are no rows.
     return frozenset(
         column.name for column, fits in zip(columns_to_check, fits_by_column, strict=True) if fits is not False
@@ -48,14 +48,14 @@ def _fits_sql(column: SqlColumn) -> str:
     return f"TRY_CAST({column.castable} AS {column.type}) IS NOT NULL"
 
 
-def select_of(table: TableFile, path: str, fitting: frozenset[str]) -> str:
+def select_of(table: TableFile, pattern: str, fitting: frozenset[str]) -> str:
     """Return the SELECT of all columns and rows of a file. `fitting` are the columns whose values fit their type."""
     columns = table.sql_columns()
     names = _distinct([column.name for column in columns])
     expressions = [
         f"{_value_sql(table, column, fitting)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
     ] or ["NULL AS nothing"]
-    return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
+    return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(pattern), 1)}"  # noqa: S608
 
 
 def _value_sql(table: TableFile, column: SqlColumn, fitting: frozenset[str]) -> str:
