@@ -469,6 +469,15 @@ def test_a_missing_library_is_reported_with_its_extra(
     assert rows(source, "a.csv?rows=1-") == [{"a": 1}]
 
 
+def test_without_the_library_other_tables_are_queried_and_searched(
+    folder: Path, source: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: every statement and search failed."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert source.query("SELECT * FROM a").rows == [[1]]
+    assert list(source.text(f"{TOP}/one.xlsx")) == []
+
+
 # Changes, search and policy
 
 

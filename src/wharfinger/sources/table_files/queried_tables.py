@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.policy.current import may_read, reads_all_below
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.folder.safe_open import NotServed
@@ -60,7 +60,7 @@ class QueriedTables:
         path = "/".join(parts)
         try:
             _, sheets = self._opener.workbook(path, parts)
-        except (ResourceNotFound, InvalidArgument):
+        except (ResourceNotFound, InvalidArgument, MissingExtra):
             return []
         sheet_paths = [
             f"{path}/{sheet.part}" for sheet in sheets if self._may_read_table(self._opener.uri_of(parts, sheet.part))

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
-from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, ResourceNotFound
 from wharfinger.policy.current import is_restricted, may, may_read, reads_all_below
 from wharfinger.source import VERSION, Source, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
@@ -478,7 +478,7 @@ class Tables(Watched[TreeWatch], Source):
         """Yield the name and rows of each sheet."""
         try:
             _, sheets = self._opener.workbook(uri, query.parts)
-        except InvalidArgument:
+        except (InvalidArgument, MissingExtra):
             return
         remaining = MAX_TEXT_BYTES
         for sheet in sheets:
