@@ -483,6 +483,24 @@ def test_a_change_is_reported_for_the_resource_and_not_for_one_with_a_longer_nam
     run(test())
 
 
+def test_the_beginning_of_a_watch_of_many_uris_takes_few_requests() -> None:
+    """A bug: the list of the upstream was requested for each URI."""
+
+    async def test() -> None:
+        uris = [f"notes://quay/n{number:03}" for number in range(20)]
+        async with serve(harbour(page_size=100)) as url, connect(url) as (client, source):
+            await client.list_resources()
+            cursors, fetch = list[Any](), source._lists._fetch
+            source._lists._fetch = lambda cursor: cursors.append(cursor) or fetch(cursor)  # type: ignore[func-returns-value]
+            changes: list[str | None] = []
+            for uri in uris:
+                source.watch(uri, changes.append)
+            await wait_until_async(lambda: has(changes, *uris), "all changes are reported")
+            assert len(cursors) < 5
+
+    run(test())
+
+
 def has(changes: list[str | None], *uris: str) -> bool:
     return set(uris) <= set(changes)
 

@@ -168,7 +168,7 @@ class UpstreamSource(Source):
         self._index = UriIndex()
         self._lists = UpstreamLists(label, self._fetch)
         self._discovery = Discovery(label, self._client, self._index, self._lists, self._list_changed)
-        self._upstream_watch = UpstreamWatch(self._client, label, self._may_have_changed, self._discovery.list_changed)
+        self._upstream_watch = UpstreamWatch(self._client, label, self._find_changed, self._discovery.list_changed)
         self._server: Server | None = None
         self._status_changed: Changed | None = None
         self._stats: dict[str, bytes] = {}
@@ -419,10 +419,14 @@ class UpstreamSource(Source):
         if self._status_changed is not None:
             self._status_changed(self.status_uri)
 
+    async def _find_changed(self, uris: Sequence[str]) -> list[str]:
+        """Return the URIs whose resources may have changed since their last `stat`."""
+        self._lists.forget()  # once, so that URIs on the same page take one request
+        return [uri for uri in uris if await self._may_have_changed(uri)]
+
     async def _may_have_changed(self, uri: str) -> bool:
         """Return whether a resource may have changed since its last `stat`: always if it has no version and no date."""
         known_stat = self._stats.pop(uri, None)
-        self._lists.forget()
         try:
             current = await self._find_listed(uri)
         except WharfingerError:

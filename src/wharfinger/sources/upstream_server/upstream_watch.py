@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, WharfingerError
@@ -32,8 +32,8 @@ class UpstreamWatch:
     Args:
         client: Connects to the server.
         name: The server's name in the log.
-        may_have_changed: Called with each URI when its watch has begun. Returns whether the resource may have changed
-            since its last `stat`.
+        find_changed: Called with URIs when their watch has begun. Returns those whose resources may have changed since
+            their last `stat`.
         list_changed: Awaited before the watcher of the list is notified.
     """
 
@@ -41,12 +41,12 @@ class UpstreamWatch:
         self,
         client: UpstreamClient,
         name: str,
-        may_have_changed: Callable[[str], Awaitable[bool]],
+        find_changed: Callable[[Sequence[str]], Awaitable[Sequence[str]]],
         list_changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._client = client
         self._name = name
-        self._may_have_changed = may_have_changed
+        self._find_changed = find_changed
         self._list_changed = list_changed
         self._watchers: dict[str | None, Changed] = {}
         self._new: list[str] = []
@@ -87,9 +87,9 @@ class UpstreamWatch:
         watched = {uri for uris in self._bundles.values() for uri in uris}
         uris = [uri for uri in dict.fromkeys(self._new) if uri in self._watchers]
         self._new.clear()
-        for uri in uris:
-            if uri in watched:  # its bundle has other watched URIs, so it stayed when this one was unwatched
-                self._tasks.start(self._notify_if_changed(uri))
+        # Their bundles have other watched URIs, so they stayed when these were unwatched.
+        if again := [uri for uri in uris if uri in watched]:
+            self._tasks.start(self._notify_changed(again))
         if new := tuple(uri for uri in uris if uri not in watched):
             self._start_bundle(new)
 
@@ -121,11 +121,11 @@ class UpstreamWatch:
                 async with watch:
                     backoff.succeeded()
                     self._client.succeeded()
-                    for uri in uris:
-                        if reopened:
+                    if reopened:
+                        for uri in uris:
                             await self._notify(uri)
-                        elif uri is not None:
-                            await self._notify_if_changed(uri)
+                    else:
+                        await self._notify_changed(uri for uri in uris if uri is not None)
                     await self._pass_on(watch, uris)
             except (RemoteResourceNotFound, RemoteInvalidParams, RemoteMethodNotFound) as error:
                 if len(uris) == 1 or isinstance(error, RemoteMethodNotFound):
@@ -144,9 +144,9 @@ class UpstreamWatch:
             reopened = True
             await asyncio.sleep(backoff.failed())
 
-    async def _notify_if_changed(self, uri: str) -> None:
-        """Notify the watcher of a URI if the resource may have changed before the watch began."""
-        if uri in self._watchers and await self._may_have_changed(uri):
+    async def _notify_changed(self, uris: Iterable[str]) -> None:
+        """Notify the watchers of those URIs whose resources may have changed before the watch began."""
+        for uri in await self._find_changed([uri for uri in uris if uri in self._watchers]):
             await self._notify(uri)
 
     async def _pass_on(self, watch: Watch, uris: tuple[str | None, ...]) -> None:
