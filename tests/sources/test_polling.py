@@ -50,7 +50,7 @@ def start_polling(data: PolledData) -> Iterator[Callable[..., Polling]]:
     started: list[Polling] = []
 
     def start(every: float = 0.01, **options: object) -> Polling:
-        options.setdefault("rest", 1.0)  # a round that a busy machine delays is not followed by a long pause
+        options.setdefault("sleep_ratio", 1.0)  # a round that a busy machine delays is not followed by a long pause
         started.append(Polling("sea", data.look, every=every, **options))  # type: ignore[arg-type]
         return started[-1]
 
@@ -178,9 +178,11 @@ def test_data_that_cannot_be_prepared_is_unavailable(
     recorder.wait_for("sea:1")
 
 
-@pytest.mark.parametrize(("rest", "max_interval"), [(0.0, 0.2), (1.0, 0.6)])
-def test_rest_sets_the_pause_between_rounds(rest: float, max_interval: float, recorder: ChangeRecorder) -> None:
-    """After a round of 0.1 s, the thread sleeps `rest` times as long, and at least until `every` has passed."""
+@pytest.mark.parametrize(("sleep_ratio", "max_interval"), [(0.0, 0.2), (1.0, 0.6)])
+def test_sleep_ratio_sets_the_pause_between_rounds(
+    sleep_ratio: float, max_interval: float, recorder: ChangeRecorder
+) -> None:
+    """After a round of 0.1 s, the thread sleeps `sleep_ratio` times as long, and at least until `every` has passed."""
     poll_times: list[float] = []
 
     def look(uri: str | None) -> int:
@@ -188,7 +190,7 @@ def test_rest_sets_the_pause_between_rounds(rest: float, max_interval: float, re
         time.sleep(0.1)
         return 0
 
-    poller = Polling("sea", look, every=0.12, rest=rest)
+    poller = Polling("sea", look, every=0.12, sleep_ratio=sleep_ratio)
     poller.watch(None, recorder)
 
     def shortest_interval() -> float:
@@ -197,7 +199,7 @@ def test_rest_sets_the_pause_between_rounds(rest: float, max_interval: float, re
     # a busy machine makes some intervals longer; with the default SLEEP_RATIO, they are 2.1 s
     wait_until(lambda: len(poll_times) >= 9 and shortest_interval() < max_interval, "a short interval")
     poller.close()
-    assert shortest_interval() >= 0.1 * (1 + rest) - 0.01
+    assert shortest_interval() >= 0.1 * (1 + sleep_ratio) - 0.01
 
 
 def test_a_single_long_round_is_not_followed_by_a_long_pause(recorder: ChangeRecorder) -> None:
@@ -211,7 +213,7 @@ def test_a_single_long_round_is_not_followed_by_a_long_pause(recorder: ChangeRec
             time.sleep(0.3)
         return polls
 
-    poller = Polling("sea", look, every=0.01, rest=200.0)
+    poller = Polling("sea", look, every=0.01, sleep_ratio=200.0)
     poller.watch(None, recorder)
     while polls < 7:
         recorder.wait_for(None)

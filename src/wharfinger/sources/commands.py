@@ -153,7 +153,7 @@ class Command(Watched[Polling], Source):
         self._running: _SharedRun | None = None
         self._last_run: tuple[float, Run] | None = None
         """The last run, after the monotonic time at which it began."""
-        self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0, rest=1)
+        self._watches = Polling(f"wharfinger-command-{self.name}", self._look, every=every or 1.0, sleep_ratio=1)
 
     def __repr__(self) -> str:
         return f"command({self.location!r}, label={self.name!r})"

@@ -7,7 +7,7 @@ The first look only records the state, so a change between `Source.stat` and tha
 
 A round begins `every` seconds after the last one began, or later if rounds are slow: the thread sleeps at least twenty
 times as long as the shorter of the last two rounds took, so that polling does not load this machine. One slow round has
-no effect, because a busy machine may have delayed it. If a look mostly waits for another machine, a lower `rest`
+no effect, because a busy machine may have delayed it. If a look mostly waits for another machine, a lower `sleep_ratio`
 shortens the sleep. The thread runs from the first `watch` to the last `unwatch`.
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
@@ -34,7 +34,7 @@ INTERVAL_SECONDS = 1.0
 MAX_RECORDED = 1_024
 """Maximum number of URIs whose state is recorded in case a watch follows."""
 SLEEP_RATIO = 20
-"""The thread sleeps at least this many times as long as the shorter of the last two rounds, unless `rest` is given."""
+"""The thread sleeps at least this many times as long as the shorter of the last two rounds, unless `sleep_ratio` is given."""
 
 _MISSING = object()
 _UNKNOWN = object()
@@ -52,7 +52,7 @@ class Polling:
             logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
-        rest: After a round, the thread sleeps at least this many times as long as the shorter of the last two rounds.
+        sleep_ratio: After a round, the thread sleeps at least this many times as long as the shorter of the last two rounds.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Polling:
         *,
         every: float = INTERVAL_SECONDS,
         prepare: Callable[[], object] | None = None,
-        rest: float = SLEEP_RATIO,
+        sleep_ratio: float = SLEEP_RATIO,
     ) -> None:
         self.every = every
-        self.rest = rest
+        self.sleep_ratio = sleep_ratio
         self._name = name
         self._look = look
         self._prepare = prepare
@@ -140,7 +140,7 @@ class Polling:
             began = time.monotonic()
             self._look_at_all(worker)
             round_seconds = time.monotonic() - began
-            worker.wake.wait(max(self.every - round_seconds, self.rest * min(round_seconds, previous_seconds)))
+            worker.wake.wait(max(self.every - round_seconds, self.sleep_ratio * min(round_seconds, previous_seconds)))
             previous_seconds = round_seconds
 
     def _look_at_all(self, worker: _Worker) -> None:

@@ -113,7 +113,7 @@ class TokenAuth:
         has_own_tokens = any(not verifier.issuers for verifier in self.verifiers)
         return (*self.issuers, "") if has_own_tokens else self.issuers
 
-    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+    def find_verified(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the principal of a token that was verified before and needs no proof; None if it must be checked.
 
         This is the fast path of `authenticate`, tried for every request. It does not find the tokens of long headers.

@@ -123,7 +123,7 @@ class HttpApi(Watched[Polling], Source):
         self._seen: BoundedCache[str, str] = BoundedCache(MAX_SEEN_URIS)
         """The last version of each resource that is or may be watched."""
         self._document_checked_at = 0.0
-        self._watches = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
+        self._watches = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, sleep_ratio=1)
         if root is not None:
             self._use(self._loaded_from(root, ""))
 

@@ -63,7 +63,7 @@ class ArchiveStore(Generic[F, M]):
 
     noun = "archive"
     poll_seconds = 1.0
-    pause_ratio = 20.0
+    sleep_ratio = 20.0
     format_name = "archive"
     """The format, for messages."""
     withheld_kinds = "links or unsafe"

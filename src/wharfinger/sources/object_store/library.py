@@ -69,7 +69,7 @@ class LibraryStore:
 
     noun = "store"
     poll_seconds = 2.0
-    pause_ratio = 5.0
+    sleep_ratio = 5.0
 
     def __init__(self, url: str, location: str, options: Mapping[str, Any]) -> None:
         self.location = location

@@ -79,7 +79,7 @@ class ObjectStore(Protocol):
     """The kind of store, such as bucket or archive."""
     poll_seconds: float
     """Seconds between two rounds of polling."""
-    pause_ratio: float
+    sleep_ratio: float
     """Minimum pause between rounds of polling, as a multiple of the duration of a round."""
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:

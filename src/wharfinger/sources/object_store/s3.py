@@ -46,7 +46,7 @@ class S3Store:
 
     noun = "bucket"
     poll_seconds = 1.5
-    pause_ratio = 1.0
+    sleep_ratio = 1.0
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, Any]) -> None:
         if find_spec("s3fs") is None:

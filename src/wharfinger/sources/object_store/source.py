@@ -96,7 +96,11 @@ class Objects(Watched[Polling], Source):
         self._listed_versions: dict[str, str] | None = None
         """The versions of the first objects, listed in this round of polling. None if the round did not need them."""
         self._watches = Polling(
-            f"objects {title}", self._look, every=store.poll_seconds, rest=store.pause_ratio, prepare=self._prepare
+            f"objects {title}",
+            self._look,
+            every=store.poll_seconds,
+            sleep_ratio=store.sleep_ratio,
+            prepare=self._prepare,
         )
 
     def __repr__(self) -> str:

@@ -81,7 +81,7 @@ class WebPages(Watched[Polling], Source):
         ]
         self._crawl = Crawl(site, max_crawled_pages)
         self._lines = LineIndexes()
-        self._watches = Polling(f"web {name}", self._look, every=every, rest=1)
+        self._watches = Polling(f"web {name}", self._look, every=every, sleep_ratio=1)
 
     # -- URIs
 

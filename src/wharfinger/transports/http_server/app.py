@@ -245,7 +245,7 @@ class HttpApp:
                     await self._serve_page(scope, headers, receive, send)
                 return
             if self.protected:
-                known = None if self.auth is None else self.auth.known(headers)
+                known = None if self.auth is None else self.auth.find_verified(headers)
                 if known is None:
                     result = self._authenticate(scope, headers)
                     known = result if isinstance(result, Principal) else await result
