@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -68,7 +69,17 @@ def test_loopback_ipv4_addresses_have_four_octets(host: str, expected: bool) -> 
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("127.0.0.1", True), ("::1", True), ("fe80::1%eth0", True), ("localhost", False), ("", False), ("1.2.3", False)],
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("fe80::1%eth0", True),
+        ("localhost", False),
+        ("", False),
+        ("1.2.3.example", False),
+        ("1.2.3", True),
+        ("2130706433", True),
+        ("127.0.0.1.", True),
+    ],
 )
 def test_addresses_are_distinguished_from_names(host: str, expected: bool) -> None:
     assert is_address(host) is expected
@@ -220,6 +231,18 @@ def test_a_url_of_http_has_one_of_its_two_schemes(text: str, expected: bool) -> 
 )  # fmt: skip
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
     assert seconds_to_wait(text, 10.0) == seconds
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="needs time.tzset")
+def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The obsolete form of ANSI C (RFC 9110, §5.6.7). A bug: it was in the zone of this machine."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert unix_time("Sun Nov  6 08:49:37 1994") == unix_time("Sun, 06 Nov 1994 08:49:37 GMT") == 784_111_777
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_date_becomes_unix_time() -> None:

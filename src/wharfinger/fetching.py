@@ -210,7 +210,7 @@ class Fetcher:
             raise NotAllowed(f"{shown} is not requested: {reason}.")
         host = str(parts.hostname)
         proxy = proxy_for(parts.scheme, host)
-        # The session's resolver does not check these: an address needs no resolving, and a proxy resolves names itself.
+        # The addresses that no resolver of ours checks: a host that is an address, and those of a name for a proxy.
         unchecked = [host] if is_address(host) else []
         if proxy is not None and not unchecked:
             # If only the proxy can resolve the name, there is nothing to check.

@@ -53,7 +53,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address rather than a name."""
+    """Return whether a host is an IP address rather than a name, also in a short notation such as `127.1`.
+
+    aiohttp resolves no host of digits and dots, and before 3.14 it connected to `2130706433`, which is 127.0.0.1.
+    """
+    if host.isascii() and host.replace(".", "").isdigit():
+        return True
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host.partition("%")[0]))
     return False
@@ -255,12 +260,15 @@ async def read_limited(chunks: AsyncIterator[bytes], limit: int) -> bytes | None
 
 def unix_time(date: str) -> float | None:
     """Return the time of a date in a header (RFC 9110 §5.6.7); None if it is not a date."""
+    from datetime import UTC
     from email.utils import parsedate_to_datetime  # imported on use: it loads the packages of email
 
     if not date or len(date) > MAX_DATE_CHARACTERS:
         return None
     try:
-        return parsedate_to_datetime(date).timestamp()
+        parsed = parsedate_to_datetime(date)
+        # The obsolete form `Sun Nov  6 08:49:37 1994` names no zone, and is in UTC too.
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, TypeError):
         return None
 
