@@ -88,6 +88,23 @@ def test_joined_windows_are_the_whole_sqlite_table(
     check_both_directions(source, f"{source.uri}/t/rows")
 
 
+def test_a_window_before_a_key_without_a_limit_continues_with_earlier_rows(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: the continuation was the window after this one, which was not requested."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.executescript("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    writer.execute(f"INSERT INTO t {NUMBERS} SELECT n FROM q UNION SELECT n + 1000 FROM q")
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    content, remark = source.read("sqlite://t/t/rows?before=1500").contents
+    assert str(content.text).startswith('{"id":500}')
+    assert "To continue, read sqlite://t/t/rows?before=500]" in str(remark.text)
+    assert len(source.read("sqlite://t/t/rows?before=500").contents) == 1
+
+
 @pytest.mark.parametrize("table", POSTGRES_TABLES)
 def test_joined_windows_are_the_whole_postgres_table(
     table: str, postgres: PostgresServer, publish: Callable[..., Database]

@@ -353,6 +353,13 @@ def test_the_error_for_an_unknown_table_or_column_lists_existing_ones(shop: Shop
         shop.source.query("SELECT city FROM customers")
 
 
+def test_a_suggested_name_keeps_its_capital_letters(postgres_shop: Shop) -> None:
+    """A bug: for orders, the table orders was suggested instead of Orders, which must be in double quotes."""
+    postgres_shop.run('ALTER TABLE orders RENAME TO "Orders"')
+    with pytest.raises(QueryRefused, match=r"Did you mean Orders\? Tables: "):
+        postgres_shop.source.query("SELECT * FROM orders")
+
+
 def test_values_are_valid_json(shop: Shop) -> None:
     """The values are infinity, bytes, a decimal and a large integer. Some columns have the same name."""
     postgres = shop.source.engine.dialect == "PostgreSQL"

@@ -82,6 +82,47 @@ def test_an_sqlite_schema_lists_the_checks(tmp_path: Path, publish: Callable[...
     assert "  status TEXT, not null, default 'new'" in lines
 
 
+def test_names_that_are_not_utf8_do_not_hide_other_tables(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """They are left out. A bug: nothing of such a database could be read."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(
+        "CREATE TABLE badtable (a); CREATE TABLE kept (id INTEGER PRIMARY KEY, badcolumn REFERENCES badtable (a));"
+        "CREATE INDEX badindex ON kept (id, badcolumn); CREATE VIRTUAL TABLE badsearch USING fts5 (a);"
+        "INSERT INTO kept VALUES (1, 2)"
+    )
+    writer.close()
+    path.write_bytes(path.read_bytes().replace(b"bad", b"b\xff\xfe"))
+    source = publish(f"sqlite:///{path}")
+    assert [item.uri for item in source.page(None, 10)[0]] == ["sqlite://shop", "sqlite://shop/kept"]
+    assert source.read("sqlite://shop/kept/rows").contents[0].text == '{"id":1}\n'
+
+
+def test_the_row_count_is_not_that_of_a_partial_index(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """ANALYZE counts the rows of each index. A bug: the count of the last index was taken."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(
+        "CREATE TABLE t (a INT, b INT); CREATE INDEX part ON t (a) WHERE a = 1; CREATE INDEX whole ON t (b);"
+        "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); ANALYZE;"
+        "UPDATE sqlite_stat1 SET rowid = -rowid"  # the other order
+    )
+    writer.close()
+    assert "t (table, about 3 rows)" in str(publish(f"sqlite:///{path}").read("sqlite://shop").contents[0].text)
+
+
+def test_the_uris_in_a_schema_have_no_double_slash(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """A bug: they had one if the URI of the schema ended with a slash."""
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as writer:
+        writer.execute("CREATE TABLE t (id INT)")
+    source = publish(f"duckdb:///{path}")
+    text = str(source.read("duckdb://shop/main").contents[0].text)
+    assert "duckdb://shop/main/<table>/rows" in text
+    assert source.read("duckdb://shop/main/").contents[0].text == text
+
+
 @pytest.mark.parametrize(
     ("statement", "checks"),
     [

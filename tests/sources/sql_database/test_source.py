@@ -372,11 +372,26 @@ def test_postgres_json_with_half_of_a_surrogate_pair_is_read(
     assert [json.loads(line)["k"]["a"] for line in lines] == ["\ufffd", "\U0001f600"]
 
 
+def test_documents_with_long_keys_in_any_language_are_listed(tmp_path: Path, publish: Callable[..., Database]) -> None:
+    """A bug: the key of a page was refused if the key of a row was long when it was escaped."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY)")
+    writer.executemany("INSERT INTO t VALUES (?)", [(f"{number:03}" + "\u7801" * 3_000,) for number in range(150)])
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    page, key = source.documents(None, 2)
+    assert [document.title for document in page] == ["t", "Rows of t"]
+    assert [document.title for document in source.documents(key, 2)[0]] == ["Rows of t"]
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("sqlite:///nowhere.db", "There is no SQLite file"),
         ("sqlite://", "Give the path"),
+        ("sqlite://[shop.db", "Give the path"),
         ("sqlite:///:memory:", "Give the path"),
         ("sqlite:///shop.db?mode=rwc", "takes no options"),
         ("shop.db", "not the URL of a database"),

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from wharfinger.errors import Overloaded
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 from wharfinger.sources.sql_database.postgres_notify import NotifyListener
-from wharfinger.sources.sql_database.sql_watch import TOKEN_SECONDS
+from wharfinger.sources.sql_database.sql_watch import TOKEN_SECONDS, SqlWatch
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 from .conftest import SHOP, PostgresServer, Shop, postgres_folder
@@ -93,6 +94,26 @@ def test_writes_of_another_process_are_reported(
         subprocess.run([sys.executable, "-c", script], check=True)
         recorder.wait_for(uri)
         assert source.read(uri).contents[0].text == ""
+
+
+def test_nothing_is_kept_of_a_uri_that_is_unwatched_while_it_is_read(sqlite_shop: Shop) -> None:
+    """A bug: its version was kept, for each such URI."""
+    began, unwatched, later = threading.Event(), threading.Event(), threading.Event()
+
+    def version(uri: str | None) -> str:
+        (began if uri == "first" else later).set()
+        assert unwatched.wait(5)
+        return "version"
+
+    watches = SqlWatch("shop", sqlite_shop.source.engine, version)
+    watches.watch("first", lambda _: None)
+    assert began.wait(5)
+    watches.watch("second", lambda _: None)
+    watches.unwatch("first")
+    unwatched.set()
+    assert later.wait(10)
+    assert "first" not in watches._versions
+    watches.close()
 
 
 def test_a_replaced_file_is_reported(sqlite_shop: Shop, tmp_path: Path, recorder: ChangeRecorder) -> None:

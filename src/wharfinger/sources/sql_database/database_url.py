@@ -104,10 +104,14 @@ def _path(url: str, kind: str, examples: str) -> str:
     Raises:
         UnusableSource: the URL has no path, or has options.
     """
-    parts = urlsplit(url)
+    wrong_path = UnusableSource(f"Give the path of a file of {kind}: {examples}.")
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # an unmatched bracket in the host
+        raise wrong_path from None
     path = unquote(parts.path).removeprefix("/")
     if parts.netloc or not path or path == ":memory:":
-        raise UnusableSource(f"Give the path of a file of {kind}: {examples}.")
+        raise wrong_path
     if parts.fragment or parse_qsl(parts.query, keep_blank_values=True):
         raise UnusableSource(f"The URL of a file of {kind} takes no options: the file is always opened read-only.")
     return path

@@ -49,7 +49,7 @@ FETCHED_ROWS = 64
 """Rows that are fetched at once. Their values are cut by DuckDB."""
 
 LOCK_SECONDS = 1.0
-"""Time that a request waits for a writer that has locked the file. It does not wait if the last attempt failed."""
+"""Time that a request waits for a writer that has locked the file; none if the last attempt to open it failed."""
 IDLE_SECONDS = 0.1
 """Time after the last request at which the file is closed."""
 OPEN_SECONDS = 1.0

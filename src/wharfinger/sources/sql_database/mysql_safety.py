@@ -9,11 +9,11 @@ Every client that can call `query` may send any SQL. The checks:
    variables, executable comments and hints (`/*!`, `/*+`, which can change settings), the schemas `mysql`,
    `performance_schema` and `sys`, and the tables of `information_schema` that describe the running server are refused.
 3. The protocol: multiple statements are off, and so is LOCAL INFILE, with which a server reads files of its clients.
-4. The session: each transaction is READ ONLY, with a time limit that the server enforces.
+4. The session: each transaction is READ ONLY.
 
-The text is split into the same tokens that the server sees, except for a word directly after a number, which has its
-last digits (`_END_OF_NUMBER`). For this, `SQL_MODE` excludes the modes that change how quotes and spaces are read, and
-the connection uses UTF-8, in which no byte of another character looks like a quote.
+The text is split into the same tokens that the server sees, except that a word directly after a number begins with the
+last digits of that number (`_END_OF_NUMBER`). For this, `SQL_MODE` excludes the modes that change how quotes and spaces
+are read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _tokens(statement: str) -> list[_Token]:
 
 _FIRST = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _REFUSED_WORDS = {"INTO", "DELETE", "UPDATE", "PROCEDURE"}
-"""Reserved words: a name must be quoted, also after a period, where the server itself would take it as it is."""
+"""Reserved words: a name must be quoted, also after a period, where the server would accept it without quotes."""
 _REFUSED_PAIRS = {("FOR", "SHARE"), ("FOR", "UPDATE"), ("LOCK", "IN"), ("NEXT", "VALUE"), ("PREVIOUS", "VALUE")}
 _END_OF_NUMBER = re.compile(r"\A[0-9]*E?[0-9]+")
 """The end of a number. The server reads `1.5INTO` as `1.5` and `INTO`, but `_TOKEN` finds the word `5INTO`."""

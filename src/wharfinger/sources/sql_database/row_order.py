@@ -9,7 +9,7 @@ condition is
 Two rules keep this exact. NULL equals nothing in SQL, so it is compared with IS NULL, and in requested columns it comes
 last in every database. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by the rowid,
 because several rows may then have the same key. If all columns go in one direction and none may be NULL, statements for
-SQLite and PostgreSQL have row values such as `(a, b) > (1, 2)` instead, for which these use an index.
+SQLite and PostgreSQL have row values such as `(a, b) > (1, 2)` instead, because both use an index for them.
 
 A table without a key is ordered by all its columns. Rows that are equal in all of them cannot be distinguished, so such
 a table is read by position (`rows=201-400`).

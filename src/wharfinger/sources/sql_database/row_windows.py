@@ -79,8 +79,8 @@ class RowWindow(NamedTuple):
     row_count: int
     next: str | None
     previous: str | None
-    ended_early: bool
-    """Whether the table has more rows that the URI requests. Always False for `tail`, and for `before` with `limit`."""
+    rest: str | None
+    """The query of the window that has the next of the requested rows, if not all of them are in this one."""
     version: str
     first: str = ""
     """The place of the first row in the order, as in a URI."""
@@ -178,11 +178,14 @@ def read_window(
     first, last = (join_key(rows[index].place) if rows else "" for index in (0, -1))
     whole_table = span.where == "first" and not query.states_number
     token = engine.table_token(table) if result.more and whole_table else ""
+    following, previous = _neighbours(table, query, result, first, last)
+    ended_early = result.more and (not query.states_number or (not span.backwards and len(rows) < span.limit))
     return RowWindow(
         text,
         len(rows),
-        *_neighbours(table, query, result, first, last),
-        ended_early=result.more and (not query.states_number or (not span.backwards and len(rows) < span.limit)),
+        following,
+        previous,
+        rest=(previous if span.backwards else following) if ended_early else None,
         version=digest(text, token),
         first=first,
         last=last,

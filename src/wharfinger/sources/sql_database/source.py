@@ -189,7 +189,8 @@ class Database(Watched[SqlWatch], Source):
             raise ResourceNotFound(uri)
         tables = catalogue.of_schema(target.schema) if target.kind == "schema" else list(catalogue.tables.values())
         several = target.kind == "database" and self.uris.schema is None
-        base = f"{self.uri}/{'<schema>/' if several else ''}" if target.kind == "database" else f"{uri}/"
+        top = self.uri if target.kind == "database" else self.uris.of_schema(target.schema)
+        base = f"{top}/{'<schema>/' if several else ''}"
         lines = [
             f"{clean(target.schema or self.name)}/ holds {many(len(tables), 'table')}. Dialect: {self.engine.dialect}.",
             f"Definition of one: {base}<table>. Its rows: {base}<table>/rows{HOW_TO_ASK}",
@@ -320,10 +321,10 @@ class Database(Watched[SqlWatch], Source):
         (estimate,) = self._estimates([table])
         meta |= {} if estimate is None else {ROWS: estimate}
         contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text=window.text, meta=meta)]
-        if window.ended_early and following:
+        if rest := rows_uri(self.uris, table, window.rest):
             of = "" if estimate is None or "?" in uri else f" of about {estimate:,}"
             how = "" if has_budget() else f" {self._row_hint(uri)}"  # with a budget, the tool gives this hint
-            contents.append(continuation(following, f"{many(window.row_count, 'row')}{of}.{how}"))
+            contents.append(continuation(rest, f"{many(window.row_count, 'row')}{of}.{how}"))
         elif not window.row_count or not ("?" in uri or has_budget()):
             matching = " match" if "?" in uri else ""
             counted = many(window.row_count, "row") if window.row_count else f"No rows of {clean(table.name)}{matching}"

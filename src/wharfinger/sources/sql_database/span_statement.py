@@ -89,7 +89,7 @@ class SpanStatement(ABC):
 
     @abstractmethod
     def key_value(self, name: str, text: str) -> str:
-        """Add a part of the key of the span to `values`, and return its placeholder.
+        """Add a part of the span's place to `values`, and return its placeholder.
 
         Raises:
             BadKey: the text is not a value of the column.

@@ -36,8 +36,8 @@ WINDOW_ROWS = 100
 """Number of rows in one document."""
 MAX_KEYS = 20
 """Maximum number of rows that one statement reads to complete a key."""
-MAX_PAGE_KEY_LENGTH = 8_192
-"""Maximum number of characters of the key of a page of documents."""
+MAX_PAGE_KEY_LENGTH = 65_536
+"""Maximum number of characters of the key of a page of documents: enough for names and a place that is all escaped."""
 ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""
 CATALOGUE_SECONDS = 0.25

@@ -139,8 +139,9 @@ def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:
     """Return a hint with the names of the tables or columns, if the statement names one that does not exist."""
     if match := _UNKNOWN_TABLE.search(message):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
-        matches = get_close_matches(next(filter(None, match.groups())).lower(), [name.lower() for name in names], 1)
-        suggestion = f" Did you mean {matches[0]}?" if matches else ""
+        by_lower = {name.lower(): name for name in names}
+        matches = get_close_matches(next(filter(None, match.groups())).lower(), by_lower, 1)
+        suggestion = f" Did you mean {by_lower[matches[0]]}?" if matches else ""
         return f"{suggestion} Tables: {_listed(names)}."
     if _UNKNOWN_COLUMN.search(message):
         words = {word.lower() for word in re.findall(r"\w+", statement)}

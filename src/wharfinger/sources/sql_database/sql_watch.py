@@ -134,6 +134,8 @@ class SqlWatch:
             if cached is None:
                 raise
             return cached[1]
-        self._versions[uri] = (token, version)
+        with self._lock:
+            if uri in self._watched:  # `unwatch` may have been called meanwhile
+                self._versions[uri] = (token, version)
         self._comparison_seconds += time.monotonic() - began
         return version

@@ -196,7 +196,7 @@ class SQLite(DatabaseEngine):
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
-                # If not even the beginning can be read, the size is reported as `MAX_VALUE_BYTES`: it is even larger.
+                # If not even the beginning can be read, its size is not known: at least `MAX_VALUE_BYTES`.
                 return _beginning(connection, select, column, size) or CellValue(b"", MAX_VALUE_BYTES, True)
             if row is None:
                 raise LookupError(table.name)
@@ -404,8 +404,12 @@ def _analyze_counts(connection: sqlite3.Connection) -> dict[str, int]:
         rows = connection.execute("SELECT tbl, stat FROM sqlite_stat1 WHERE stat IS NOT NULL").fetchall()
     except sqlite3.OperationalError:
         return {}
-    firsts = {str(name): str(stat).partition(" ")[0] for name, stat in rows}
-    return {name: int(first) for name, first in firsts.items() if first.isdigit()}
+    counts: dict[str, int] = {}
+    for name, stat in rows:  # one for each index, which has fewer rows than the table if it is partial
+        first = str(stat).partition(" ")[0]
+        if first.isdecimal():
+            counts[str(name)] = max(counts.get(str(name), 0), int(first))
+    return counts
 
 
 def _key_range_size(connection: sqlite3.Connection, table: DatabaseTable) -> int | None:

@@ -33,7 +33,10 @@ def rowid_name(columns: Sequence[str]) -> str | None:
 
 
 def read_catalogue(connection: sqlite3.Connection) -> DatabaseCatalogue:
-    """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
+    """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables.
+
+    Tables, columns and indexes whose name is not UTF-8 are left out: no statement can name them.
+    """
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the current schema
     rows = connection.execute("PRAGMA main.table_list").fetchall()
     definitions = dict(
@@ -43,13 +46,17 @@ def read_catalogue(connection: sqlite3.Connection) -> DatabaseCatalogue:
     )
     tables: list[DatabaseTable] = []
     for _schema, name, kind, _columns, without_rowid, _strict in rows:
-        if kind not in _KINDS or name.startswith("sqlite_") or not name:
+        if kind not in _KINDS or name.startswith("sqlite_") or not name or not _is_utf8(name):
             continue
         try:
             tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), definitions.get(name)))
         except sqlite3.Error:  # a view of a dropped table, or a virtual table whose module is missing
             continue
     return DatabaseCatalogue(with_declared_names(tables), [SCHEMA])
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _table(
@@ -66,12 +73,11 @@ def _table(
             generated=hidden in (2, 3),
         )
         for _, column, declared, not_null, default, primary, hidden in info
-        if hidden != 1
+        if hidden != 1 and _is_utf8(column)
     )
     primary = tuple(row[1] for row in sorted((row for row in info if row[5]), key=lambda row: row[5]))
-    table_indexes = (
-        [] if kind != "table" else [_Index(connection, row) for row in _pragma(connection, "index_list", name)]
-    )
+    index_rows = [row for row in _pragma(connection, "index_list", name) if _is_utf8(row[1])] if kind == "table" else []
+    table_indexes = [_Index(connection, row) for row in index_rows]
     return DatabaseTable(
         schema=SCHEMA,
         name=name,
@@ -182,4 +188,5 @@ def _foreign_keys(connection: sqlite3.Connection, name: str) -> tuple[ForeignKey
             tuple(row[3] for row in rows), SCHEMA, rows[0][2], tuple(row[4] for row in rows if row[4] is not None)
         )
         for _, rows in sorted(rows_by_id.items())
+        if _is_utf8(rows[0][2])
     )

@@ -159,7 +159,7 @@ def _declare_virtual_tables(connection: sqlite3.Connection) -> None:
         "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage = 0 AND name IS NOT NULL LIMIT 1000"
     ).fetchall()
     for (name,) in rows:
-        with suppress(sqlite3.Error):  # its module is missing
+        with suppress(sqlite3.Error, UnicodeError):  # its module is missing, or its name is not UTF-8
             connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 0").close()  # noqa: S608 - the catalogue's names
 
 
