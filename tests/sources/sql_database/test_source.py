@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import time
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -386,6 +387,21 @@ def test_documents_with_long_keys_in_any_language_are_listed(tmp_path: Path, pub
     assert [document.title for document in source.documents(key, 2)[0]] == ["Rows of t"]
 
 
+def test_the_cell_of_a_postgres_array_is_the_json_of_which_a_window_has_the_beginning(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: it was {1,2}, the text of PostgreSQL."""
+    name = postgres.database(
+        "CREATE TABLE t (id int PRIMARY KEY, a int[]); INSERT INTO t SELECT 1, array(SELECT generate_series(1, 2000))"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    cut = json.loads(str(source.read("postgres://t/public/t/rows").contents[0].text))["a"]
+    assert cut["text"].startswith("[1,2,3,")
+    text = "".join(str(content.text) for content in source.read(cut["read"]).contents if content.uri == cut["read"])
+    assert text == json.dumps(list(range(1, 2_001)), separators=(",", ":"))
+    assert cut["bytes"] == len(text)
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
@@ -470,6 +486,30 @@ def test_another_database_is_read_by_sqlalchemy_with_read_only_by_role(tmp_path:
     with pytest.raises(ResourceNotFound):
         source.read(f"{top}/orders/rows/x")
     source.engine.close()
+
+
+def test_a_window_of_another_database_is_not_read_beyond_its_bounds(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: all its rows were read before they were cut."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT);"
+        "INSERT INTO t WITH n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) "
+        "SELECT i, printf('%.100000c', 'x') FROM n;"
+    )
+    writer.close()
+    source = publish(f"sqlite+pysqlite:///{path}", label="shop", read_only_by_role=True)
+    source.read(f"{source.uri}/main/t/rows?limit=1")
+    tracemalloc.start()
+    try:
+        content = source.read(f"{source.uri}/main/t/rows?limit=1000").contents[0]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert str(content.text).count("\n") == 1_000
+    assert peak < 20_000_000
 
 
 def test_tables_are_read_by_position_if_a_dialect_does_not_report_keys(

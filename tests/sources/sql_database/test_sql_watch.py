@@ -116,6 +116,20 @@ def test_nothing_is_kept_of_a_uri_that_is_unwatched_while_it_is_read(sqlite_shop
     watches.close()
 
 
+def test_a_write_to_a_partition_changes_the_version(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """The row is not in the first window. A bug: only writes to the partitioned table itself were counted."""
+    name = postgres.database(
+        "CREATE TABLE t (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);"
+        "CREATE TABLE part PARTITION OF t FOR VALUES FROM (0) TO (10000);"
+        "INSERT INTO t SELECT n, n FROM generate_series(1, 3000) n"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    uri = "postgres://t/public/t/rows"
+    version = source.version(uri)
+    postgres.run("UPDATE t SET n = 0 WHERE id = 2500", name)
+    wait_until(lambda: source.version(uri) != version, "a new version of the window")
+
+
 def test_a_replaced_file_is_reported(sqlite_shop: Shop, tmp_path: Path, recorder: ChangeRecorder) -> None:
     """Another file is moved over it. No connection may keep the old file open."""
     uri = f"{sqlite_shop.top}/orders/rows"

@@ -37,7 +37,7 @@ class DatabaseColumn(msgspec.Struct, frozen=True, kw_only=True):
     cast: str = ""
     """How the engine reads and compares values: a type of the database, or a name that only the engine knows."""
     ordered: bool = True
-    """Whether the database can order rows by this column. Always True, unchecked, if tables of this kind have a key."""
+    """Whether the database can order rows by this column. Only PostgreSQL finds it out, for tables without a ctid."""
 
 
 class ForeignKey(msgspec.Struct, frozen=True):

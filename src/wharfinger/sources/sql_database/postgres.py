@@ -289,7 +289,7 @@ class Postgres(DatabaseEngine):
         """Return the row counts of the last VACUUM or ANALYZE (`reltuples`)."""
         oids = [table.oid for table in tables]
         rows: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), autocommit=True)
-        counts = {row["oid"]: row["count"] for row in rows if row["count"] >= 0}
+        counts = {row["oid"]: row["count"] for row in rows}
         return [None if table.kind == "view" else counts.get(table.oid) for table in tables]
 
     # Changes
@@ -300,7 +300,7 @@ class Postgres(DatabaseEngine):
         return snapshot, self._notification_count("")
 
     def table_token(self, table: DatabaseTable) -> str:
-        """Return the table's file, size and counters, its last key, and the number of notifications for it."""
+        """Return the files, sizes and counters of the table and its parts, its last key, and its notifications."""
         counts = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), autocommit=True)
         with suppress(LookupError, BadKey):
             last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
@@ -366,14 +366,25 @@ class Postgres(DatabaseEngine):
         return [f"PostgreSQL {version.split()[0]}", f"role {role['name']}, {rights}", changes]
 
 
-_ESTIMATES = "SELECT oid::int8 AS oid, reltuples::int8 AS count FROM pg_class WHERE oid = ANY ($1::oid[])"
+# A table includes the rows of its partitions and of its children by inheritance. -1 means that there is no count yet.
+_ESTIMATES = """
+WITH RECURSIVE part (oid, whole) AS (
+    SELECT oid, oid FROM unnest($1::oid[]) t (oid)
+    UNION SELECT i.inhrelid, part.whole FROM part JOIN pg_inherits i ON i.inhparent = part.oid
+)
+SELECT part.whole::int8 AS oid, sum(c.reltuples)::int8 AS count FROM part JOIN pg_class c USING (oid)
+WHERE c.relkind <> 'p' AND c.reltuples >= 0 GROUP BY part.whole
+"""
 _REFUSED_PARAMETER = re.compile(r"invalid input for query argument \$(\d+):").match
 """Matches the words of asyncpg about a value that it cannot encode."""
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
 _TABLE_COUNTS = """
-SELECT concat_ws(' ', pg_relation_filenode(oid), pg_relation_size(oid), pg_stat_get_tuples_inserted(oid),
-                 pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_deleted(oid))
-FROM pg_class WHERE oid = $1
+WITH RECURSIVE part (oid) AS (
+    SELECT $1::oid UNION SELECT i.inhrelid FROM part JOIN pg_inherits i ON i.inhparent = part.oid
+)
+SELECT string_agg(concat_ws(' ', pg_relation_filenode(oid), pg_relation_size(oid), pg_stat_get_tuples_inserted(oid),
+                            pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_deleted(oid)), ', ' ORDER BY oid)
+FROM part
 """
 
 

@@ -24,12 +24,13 @@ _KINDS: Mapping[str, Kind] = {
     "m": "materialized view",
     "f": "foreign table",
 }
-_HEAPS = ("r", "m")  # the kinds whose rows can be ordered by their ctid
 
+# `has_ctid`: rows can be ordered and found by their ctid. Children by inheritance have rows with the same ctids.
 _TABLES = """
 SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
        obj_description(c.oid, 'pg_class') AS comment,
-       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END AS definition
+       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END AS definition,
+       c.relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) AS has_ctid
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
@@ -123,7 +124,7 @@ async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseC
     rows = await connection.fetch(_TABLES, list(schemas))
     oids = [row["oid"] for row in rows]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
-    without_ctid = [row["oid"] for row in rows if row["kind"] not in _HEAPS]
+    without_ctid = [row["oid"] for row in rows if not row["has_ctid"]]
     unordered = {(row["oid"], row["name"]) for row in await connection.fetch(_UNORDERED, without_ctid)}
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
@@ -159,7 +160,7 @@ def _table(
         name=row["name"],
         kind=_KINDS[row["kind"]],
         columns=columns,
-        key=_key(row["kind"], {column.name for column in columns}, indexes),
+        key=_key(row["has_ctid"], {column.name for column in columns}, indexes),
         primary_key=next((tuple(index["columns"]) for index in indexes if index["primary"]), ()),
         foreign_keys=tuple(
             ForeignKey(tuple(key["columns"]), key["schema"], key["name"], tuple(key["references"]))
@@ -191,9 +192,9 @@ def _column(row: Any, ordered: bool) -> DatabaseColumn:
     )
 
 
-def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
+def _key(has_ctid: bool, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
     """Return the primary key, or else another unique index, or else the location of the row (`ctid`) if it has one."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
             return UniqueKey(tuple(index["columns"]), descending=index["descending"])
-    return UniqueKey(("ctid",), physical=True) if kind in _HEAPS else None
+    return UniqueKey(("ctid",), physical=True) if has_ctid else None

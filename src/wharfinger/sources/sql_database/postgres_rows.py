@@ -90,12 +90,16 @@ def _cut_expression(expression: str, kind: str, cell: int) -> str:
     if kind == "bytea":
         beginning = f"pg_catalog.substring({expression}, 1, {mime.SNIFFED_BYTES})"
         return f"pg_catalog.int4send(pg_catalog.octet_length({expression})) || {beginning}"
-    whole = f"{expression}::text"
-    if kind.endswith("[]") or kind == "record":
-        whole = f"pg_catalog.to_json({expression})::text"
+    whole = _whole_text(expression, kind)
     beginning = f"pg_catalog.left({whole}, {cell + 1})"
     size = f"CASE WHEN pg_catalog.length({beginning}) > {cell} THEN {_utf8_size(whole)}::text ELSE '' END"
     return f"{beginning} || {size}"
+
+
+def _whole_text(expression: str, kind: str) -> str:
+    """Return an expression for a value as text: JSON for an array or a record."""
+    is_nested = kind.endswith("[]") or kind == "record"
+    return f"pg_catalog.to_json({expression})::text" if is_nested else f"{expression}::text"
 
 
 def _utf8_size(text: str) -> str:
@@ -151,7 +155,7 @@ async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column
     span = Span(where="at", place=key, limit=1, choice=RowChoice(columns=(column,)))
     statement = PostgresStatement(table, span)
     name, kind = statement.column_expression(column), table.column(column).cast
-    data = name if kind == "bytea" else f"{name}::text"
+    data = name if kind == "bytea" else _whole_text(name, kind)
     whole_size = f"octet_length({name})" if kind == "bytea" else _utf8_size(data)
     source = f"{statement.table_expression()} WHERE {statement.conditions[0]}"
     row = await connection.fetchrow(

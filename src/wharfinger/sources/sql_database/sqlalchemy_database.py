@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wharfinger.content.redaction import redacted_text
@@ -50,6 +50,10 @@ from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["SQLAlchemyDatabase", "open_sqlalchemy"]
 
+T = TypeVar("T")
+
+BUFFERED_ROWS = 16
+"""Maximum number of rows that SQLAlchemy loads at once, if the driver can load them in parts."""
 _SYSTEM_SCHEMAS = {"information_schema", "mysql", "performance_schema", "sys", "pg_catalog"}
 _CONVERSIONS: Mapping[str, Callable[[str], object]] = {
     "int": int,
@@ -126,18 +130,22 @@ class SQLAlchemyDatabase(DatabaseEngine):
         self._last_token = 0
         self._catalogue: tuple[float, DatabaseCatalogue] | None = None
 
-    def _read(self, statement: Any, seconds: float | None = None) -> list[Any]:
+    def _read(self, statement: Any, collect: Callable[[Iterable[Any]], T], seconds: float | None = None) -> T:
+        """Run a statement, and return what `collect` makes of its rows. It need not take all of them."""
         sqlalchemy = import_sqlalchemy()
         seconds = self._seconds if seconds is None else seconds
         try:
             with self._engine.connect() as connection:
                 with suppress(Exception):  # not all drivers support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
+                # Otherwise, many drivers load all rows before the first one can be taken.
+                connection.execution_options(stream_results=True, max_row_buffer=BUFFERED_ROWS)
                 timer = InterruptTimer(_interrupter(connection.connection.driver_connection), seconds)
                 timer.start()
                 began = time.monotonic()
                 try:
-                    rows = connection.execute(statement).fetchall()
+                    with closing(connection.execute(statement)) as rows:
+                        collected = collect(rows)
                 except sqlalchemy.exc.SQLAlchemyError:
                     if time.monotonic() - began >= seconds:
                         raise too_slow(seconds) from None
@@ -145,7 +153,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 finally:
                     timer.end()
                 connection.rollback()
-                return list(rows)
+                return collected
         except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
             raise LookupError("the table does not exist") from None
         except sqlalchemy.exc.DataError:
@@ -194,7 +202,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 raise
         statement = sqlalchemy.text(_COLUMNS).bindparams(schema=schema, name=name)
         with suppress(LookupError, DatabaseUnreachable):
-            return [_plain_column(*row) for row in self._read(statement)]
+            return [_plain_column(*row) for row in self._read(statement, list)]
         return []
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
@@ -230,7 +238,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             cells = tuple([render(value, bounds.cell) for value in row[width:]])
             return TableRow(key_of(table.key, order, place) if table.key else (), cells, place)
 
-        return collect_rows(self._read(statement, bounds.seconds), convert, span.limit, bounds)
+        return self._read(statement, lambda rows: collect_rows(rows, convert, span.limit, bounds), bounds.seconds)
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
@@ -245,7 +253,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         ]
         key_columns = [source.c[key_column.name] for key_column in cursor_columns]
         statement = sa.select(source.c[column]).where(_beyond(sa, cursor_columns, key_columns, values, "at"))
-        rows = self._read(statement, seconds)
+        rows = self._read(statement, list, seconds)
         if not rows:
             raise LookupError(table.name)
         value = rows[0][0]
