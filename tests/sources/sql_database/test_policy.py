@@ -34,6 +34,9 @@ CREATE TABLE aaa (id INTEGER PRIMARY KEY);
 CREATE VIEW paid AS SELECT name, pay FROM customers JOIN Wages ON customer = customers.id;
 CREATE VIEW paid_names AS SELECT name FROM paid;
 CREATE VIEW quoted AS SELECT * FROM "wages";
+CREATE VIRTUAL TABLE found USING fts5 (pay, content='wages', content_rowid='id');
+CREATE VIRTUAL TABLE terms USING fts5vocab (found, row);
+INSERT INTO found (found) VALUES ('rebuild');
 """
 TOP = "sqlite://shop"
 DENY = [f"{TOP}/wages/**", f"{TOP}/aaa/**"]
@@ -66,10 +69,8 @@ def call_all(source: Database) -> list[tuple[str, Any]]:
                 found.append((f"{name} {limit} {after}", encode(entries)))
                 if after is None:
                     break
-    uris = [
-        TOP,
-        *(f"{TOP}/{path}" for path in ("customers", "orders", "names", "wages", "paid", "paid_names", "quoted")),
-    ]
+    tables = ("customers", "orders", "names", "wages", "paid", "paid_names", "quoted", "found", "terms")
+    uris = [TOP, *(f"{TOP}/{name}" for name in tables), f"{TOP}/found/rows", f"{TOP}/terms/rows"]
     uris += [f"{TOP}/orders/rows{query}" for query in ("", "?limit=1", "?order=-id", "/1", "/1/note", "?note=x")]
     uris += [f"{TOP}/{path}" for path in ("wages/rows", "paid/rows", "names/rows", "wages/rows/1", "paid/rows?limit=1")]
     for uri in uris:

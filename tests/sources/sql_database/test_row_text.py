@@ -30,6 +30,11 @@ def test_deep_json_with_half_of_a_surrogate_pair_is_shown_as_text() -> None:
     assert json_value(text, 100_000) == text
 
 
+def test_bytes_in_a_memoryview_are_bytes() -> None:
+    """Some drivers of SQLAlchemy return them. A bug: the value was `<memory at 0x…>`."""
+    assert render(memoryview(b"\x00\xff"), 100) == {"hex": "00ff", "bytes": 2}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

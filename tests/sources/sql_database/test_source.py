@@ -387,6 +387,19 @@ def test_documents_with_long_keys_in_any_language_are_listed(tmp_path: Path, pub
     assert [document.title for document in source.documents(key, 2)[0]] == ["Rows of t"]
 
 
+def test_a_real_of_postgres_has_the_digits_that_postgres_writes(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: 0.1 became 0.10000000149011612."""
+    name = postgres.database(
+        "CREATE TABLE t (id int PRIMARY KEY, r real); INSERT INTO t VALUES (1, 0.1), (2, NULL), (3, 'NaN')"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    lines = str(source.read("postgres://t/public/t/rows").contents[0].text).splitlines()
+    assert lines == ['{"id":1,"r":0.1}', '{"id":2,"r":null}', '{"id":3,"r":"NaN"}']
+    assert source.query("SELECT r FROM t WHERE id = 1").rows == [[0.1]]
+
+
 def test_the_cell_of_a_postgres_array_is_the_json_of_which_a_window_has_the_beginning(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:

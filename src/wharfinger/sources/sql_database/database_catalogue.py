@@ -90,7 +90,7 @@ class DatabaseTable(msgspec.Struct, frozen=True, kw_only=True):
     """The conditions of its CHECK constraints."""
     comment: str | None = None
     definition: str | None = None
-    """The statement of a view."""
+    """The statement of a view or virtual table."""
     oid: int = 0
     """The number of the table in the catalogue of PostgreSQL or DuckDB."""
 

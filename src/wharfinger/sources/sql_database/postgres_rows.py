@@ -21,7 +21,7 @@ from wharfinger.sources.sql_database.database_engine import (
 from wharfinger.sources.sql_database.postgres_safety import parameters_for, wrapped
 from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_order import sort_terms
-from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, render
+from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, number, render
 from wharfinger.sources.sql_database.span_statement import SpanStatement, cells_size
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
@@ -84,9 +84,12 @@ def _cut_expression(expression: str, kind: str, cell: int) -> str:
 
     - A text that is too long: its first `cell + 1` characters, then its size in UTF-8 as digits.
     - Bytes: their size as four bytes, big-endian, then their beginning.
+    - A `real`: its shortest text, such as 0.1. The driver would read 0.10000000149011612.
     """
     if kind in _NATIVE:
         return expression
+    if kind == "real":
+        return f"{expression}::text"
     if kind == "bytea":
         beginning = f"pg_catalog.substring({expression}, 1, {mime.SNIFFED_BYTES})"
         return f"pg_catalog.int4send(pg_catalog.octet_length({expression})) || {beginning}"
@@ -112,7 +115,7 @@ def _utf8_size(text: str) -> str:
     )
 
 
-_NATIVE = {"boolean", "smallint", "integer", "bigint", "real", "double precision"}
+_NATIVE = {"boolean", "smallint", "integer", "bigint", "double precision"}
 
 
 def _value(value: object, kind: str, cell: int) -> object:
@@ -122,6 +125,8 @@ def _value(value: object, kind: str, cell: int) -> object:
     if isinstance(value, bytes):
         return binary(value[4:], int.from_bytes(value[:4], "big"))
     assert isinstance(value, str)  # all other expressions are texts
+    if kind == "real":
+        return number(float(value))
     if len(value) > cell:
         return cut_text(value[:cell], cell, int(value[cell + 1 :]))
     if kind in ("json", "jsonb", "record") or kind.endswith("[]"):

@@ -2,7 +2,8 @@
 
 A table that may not be read is left out, with the foreign keys to it and the views that read it. A view shows the rows
 of its tables, so it is only shown if all rows of all tables that its statement names may be read. Any word in the
-statement counts as such a name, even if it is the name of a column: in doubt, a view is left out.
+statement counts as such a name, even if it is the name of a column: in doubt, a view is left out. The same holds for
+virtual tables: a full-text table of SQLite may show the rows of another table (`content='orders'`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseC
     hidden = [table for table in tables.values() if not _reads_table(uris, table)]
     while hidden:  # a view may read another view
         names = {table.name.casefold() for table in hidden}
-        hidden = [table for table in tables.values() if table.kind in _VIEWS and _may_name_any(table, names)]
+        hidden = [table for table in tables.values() if table.kind in _READING_OTHERS and _may_name_any(table, names)]
         for table in hidden:
             del tables[table.schema, table.name]
     readable_tables = {key: table for key, table in tables.items() if may_read(uris.of_table(*key))}
@@ -63,11 +64,11 @@ def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseC
     return DatabaseCatalogue(kept_tables, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
 
 
-_VIEWS = ("view", "materialized view")
+_READING_OTHERS = ("view", "materialized view", "virtual table")
 
 
 def _may_name_any(view: DatabaseTable, names: set[str]) -> bool:
-    """Return whether the statement of a view may name one of these tables."""
+    """Return whether the statement of a view or virtual table may name one of these tables."""
     if view.definition is None:
         return True
     statement = view.definition.casefold()

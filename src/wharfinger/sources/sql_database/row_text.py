@@ -62,7 +62,7 @@ def render(value: object, limit: int) -> object:
         return number(value)
     if isinstance(value, str):
         return cut_text(value, limit)
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return binary(bytes(value))
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()

@@ -259,7 +259,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         value = rows[0][0]
         if value is None:
             return None
-        is_text = not isinstance(value, (bytes, bytearray))
+        is_text = not isinstance(value, (bytes, bytearray, memoryview))
         data = str(value).encode() if is_text else bytes(value)
         return CellValue(data[:size], len(data), is_text)
 

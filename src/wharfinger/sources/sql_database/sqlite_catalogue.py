@@ -90,7 +90,7 @@ def _table(
             TableIndex(index.name, index.column_names, index.unique) for index in table_indexes if index.origin != "pk"
         ),
         checks=_checks(definition or "") if kind == "table" else (),
-        definition=definition if kind == "view" else None,
+        definition=None if kind == "table" else definition,
     )
 
 
