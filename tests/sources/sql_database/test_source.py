@@ -18,7 +18,7 @@ import pytest
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
-from wharfinger.source import UnusableSource
+from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources.sql_database import Database, sql, sql_documents, table_descriptions
 from wharfinger.sources.sql_database import source as database_source
 from wharfinger.sources.sql_database.database_catalogue import DatabaseTable
@@ -523,6 +523,22 @@ def test_a_window_of_another_database_is_not_read_beyond_its_bounds(
         tracemalloc.stop()
     assert str(content.text).count("\n") == 1_000
     assert peak < 20_000_000
+
+
+def test_an_error_of_a_statement_is_not_that_of_a_key_or_of_the_connection(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: a view that failed, or a filter, was reported as a key that is not one."""
+    path = tmp_path / "shop.db"
+    writer = sqlite3.connect(path)
+    writer.executescript("CREATE VIEW big AS SELECT 1 AS n, length(zeroblob(2000000000)) AS z")
+    writer.close()
+    source = publish(f"sqlite+pysqlite:///{path}", label="shop", read_only_by_role=True)
+    with pytest.raises(InternalError, match="sqlite cannot read big: string or blob too big") as error:
+        source.read(f"{source.uri}/main/big/rows")
+    assert not isinstance(error.value, SourceUnavailable)
+    with pytest.raises(InvalidArgument, match="big cannot be read in this way: string or blob too big"):
+        source.read(f"{source.uri}/main/big/rows?z=is.notnull")
 
 
 def test_tables_are_read_by_position_if_a_dialect_does_not_report_keys(

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wharfinger.content.redaction import redacted_text
-from wharfinger.errors import InvalidArgument, MissingExtra
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.etag import digest
 from wharfinger.sources.interrupt_timer import InterruptTimer
@@ -131,7 +131,13 @@ class SQLAlchemyDatabase(DatabaseEngine):
         self._catalogue: tuple[float, DatabaseCatalogue] | None = None
 
     def _read(self, statement: Any, collect: Callable[[Iterable[Any]], T], seconds: float | None = None) -> T:
-        """Run a statement, and return what `collect` makes of its rows. It need not take all of them."""
+        """Run a statement, and return what `collect` makes of its rows. It need not take all of them.
+
+        Raises:
+            LookupError: the table does not exist, or the role may not read it.
+            BadKey: the database cannot run the statement.
+            DatabaseUnreachable: the database cannot be reached.
+        """
         sqlalchemy = import_sqlalchemy()
         seconds = self._seconds if seconds is None else seconds
         try:
@@ -156,16 +162,16 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 return collected
         except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
             raise LookupError("the table does not exist") from None
-        except sqlalchemy.exc.DataError:
-            raise BadKey("") from None
         except sqlalchemy.exc.SQLAlchemyError as error:
             if _code(error) in _DENIED:
                 raise LookupError("the role may not read it") from None
-            raise self._unreachable(error) from None
+            of_connection = isinstance(error, (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError))
+            if of_connection or getattr(error, "connection_invalidated", True):
+                raise self._unreachable(error) from None
+            raise BadKey(_message(error)) from None
 
     def _unreachable(self, error: Any) -> DatabaseUnreachable:
-        reason = redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300]
-        return DatabaseUnreachable(f"{self.location} cannot be read: {reason.rstrip('.')}.")
+        return DatabaseUnreachable(f"{self.location} cannot be read: {_message(error)}.")
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables that SQLAlchemy's inspector finds."""
@@ -201,7 +207,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
             if isinstance(error, sqlalchemy.exc.DBAPIError) and error.connection_invalidated:
                 raise
         statement = sqlalchemy.text(_COLUMNS).bindparams(schema=schema, name=name)
-        with suppress(LookupError, DatabaseUnreachable):
+        with suppress(LookupError, BadKey, DatabaseUnreachable):
             return [_plain_column(*row) for row in self._read(statement, list)]
         return []
 
@@ -238,7 +244,14 @@ class SQLAlchemyDatabase(DatabaseEngine):
             cells = tuple([render(value, bounds.cell) for value in row[width:]])
             return TableRow(key_of(table.key, order, place) if table.key else (), cells, place)
 
-        return self._read(statement, lambda rows: collect_rows(rows, convert, span.limit, bounds), bounds.seconds)
+        try:
+            return self._read(statement, lambda rows: collect_rows(rows, convert, span.limit, bounds), bounds.seconds)
+        except BadKey as error:
+            if span.choice.filters or span.choice.order:
+                raise InvalidArgument(f"{table.name} cannot be read in this way: {error}.") from None
+            if span.place:
+                raise
+            raise InternalError(f"{self.dialect} cannot read {table.name}: {error}.") from None
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
@@ -303,6 +316,10 @@ def _interrupter(connection: Any) -> Callable[[], object]:
                 stop()
 
     return interrupt
+
+
+def _message(error: Any) -> str:
+    return redacted_text(str(getattr(error, "orig", None) or type(error).__name__))[:300].rstrip(".")
 
 
 def _code(error: Any) -> object:
