@@ -1,4 +1,4 @@
-"""All errors of the package. The numbers are the JSON-RPC error code and the HTTP status.
+"""The errors of the package; some modules add subclasses. The numbers are the JSON-RPC error code and the HTTP status.
 
     WharfingerError
     ├── ProtocolError                      local: a request is refused or fails, and the peer gets the error

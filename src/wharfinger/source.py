@@ -380,7 +380,7 @@ class Source:
     def batch(self) -> AbstractContextManager[object]:
         """Return a context manager for several `brief` calls that one thread makes one after another.
 
-        Override it to open something once for all of these calls, which were all requested before it is entered.
+        Override it to open something once for all of them. All are requested before the context is entered.
         """
         return nullcontext()
 

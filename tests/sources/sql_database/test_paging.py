@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from wharfinger.errors import InternalError, InvalidArgument
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.sql_uris import quote_part
+from wharfinger.sources.sql_database.sqlite import SQLite
 from wharfinger.sources.windows.window import PREVIOUS
 
 from .conftest import PostgresServer, walk
@@ -164,6 +165,28 @@ def test_kept_rows_are_read_once_while_others_are_inserted_and_deleted(
     writer.close()
     assert found == sorted(set(found))
     assert before - deleted <= set(found)
+
+
+def test_a_key_that_may_be_null_is_searched_for_nulls_once_after_each_write(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: each window, row and cell read the whole table for it."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.executescript("CREATE TABLE t (a TEXT, b TEXT, PRIMARY KEY (a, b)); INSERT INTO t VALUES ('x', 'y')")
+    source = publish(f"sqlite:///{path}")
+    engine = source.engine
+    assert isinstance(engine, SQLite)
+    with engine._connection() as connection:
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+    for path_of_row in ("rows/x,y", "rows/x,y/a", "rows", "rows?limit=1", "rows"):
+        source.read(f"sqlite://t/t/{path_of_row}")
+    searches = [statement for statement in statements if "EXISTS" in statement]
+    assert len(searches) == 1
+    writer.execute("INSERT INTO t VALUES ('x', NULL), ('x', NULL)")
+    assert len(walk(source, "sqlite://t/t/rows?limit=1", column="a")) == 3
+    writer.close()
 
 
 def test_a_row_is_read_by_its_key(tmp_path: Path, publish: Callable[..., Database]) -> None:

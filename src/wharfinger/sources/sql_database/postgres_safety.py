@@ -4,11 +4,11 @@ Every client that can call `query` may send any SQL. The checks, in the order in
 
 1. The role: statements are refused if it is a superuser, or may read or run anything outside the database.
 2. The text: the names of functions that PostgreSQL declares `VOLATILE`, which means that they may change something, are
-   refused wherever they appear. They include functions for files, large objects, sequences, advisory locks, signals and
-   settings, `dblink`, `query_to_xml`, and volatile functions of users. The names of the relations that contain
-   passwords are refused too. Words of the text are compared with the names. A name with other characters than ASCII
-   letters, digits, `_` and `$` is searched for in the whole text instead, because such a name may be quoted, and Python
-   does not fold and cut it as PostgreSQL does.
+   refused wherever they appear, except harmless ones such as `random`. They include functions for files, large objects,
+   sequences, advisory locks, signals and settings, `dblink`, `query_to_xml`, and volatile functions of users. The names
+   of the relations that contain passwords are refused too. Words of the text are compared with the names. A name with
+   other characters than ASCII letters, digits, `_` and `$` is searched for in the whole text instead, because such a
+   name may be quoted, and Python does not fold and cut it as PostgreSQL does.
 3. The form: the extended protocol accepts a single statement, and it is run in parentheses after `FROM`. There,
    PostgreSQL's grammar allows only SELECT, VALUES, TABLE and WITH, without INTO or a CTE that writes.
 4. The transaction: it is `READ ONLY` and always rolled back, and every connection has `default_transaction_read_only`

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from wharfinger.errors import InternalError, InvalidArgument, Overloaded
 from wharfinger.source import UnusableSource
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable, quoted
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
@@ -53,6 +54,8 @@ __all__ = ["SQLite", "read_value", "write_value"]
 
 CONNECTION_SECONDS = 5.0
 """Longest wait for a connection if all are in use."""
+MAX_NULL_KEYS = 1_024
+"""Maximum number of tables for which the source records whether a key contains NULL."""
 ESTIMATE_SECONDS = 0.5
 """Time limit for the approximate row counts of all tables."""
 
@@ -71,6 +74,8 @@ class SQLite(DatabaseEngine):
         self._token_lock = threading.Lock()
         self._token_connection: _PooledConnection | None = None
         self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
+        self._null_keys: BoundedCache[str, tuple[Hashable, bool]] = BoundedCache(MAX_NULL_KEYS)
+        """By table: the token of the file, and whether a key contains NULL."""
         if not os.path.exists(self.path):
             raise UnusableSource(f"There is no SQLite file {self.path}.")
         if not os.path.isfile(self.path):
@@ -170,7 +175,7 @@ class SQLite(DatabaseEngine):
             self._time_limit(connection, bounds.seconds),
             _dropped_as_lookup_error(table),
         ):
-            select = _Select(table, span, ties=_needs_ties(connection, table, span))
+            select = _Select(table, span, ties=self._needs_ties(connection, table, span))
             try:
                 try:
                     with closing(connection.execute(*select.statement())) as cursor:
@@ -186,11 +191,33 @@ class SQLite(DatabaseEngine):
                 reason = f"A value of {table.name} is larger than {MAX_VALUE_BYTES >> 20} MiB: {hint}."
                 raise InternalError(reason) from None
 
+    def _needs_ties(self, connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
+        """Return whether rows must also be ordered by rowid.
+
+        That is so if the key of some row contains NULL, or if the place of the span already includes a rowid.
+        """
+        key = table.key
+        if key is None or not key.tie:
+            return False
+        if None in span.place or len(span.place) > len(order_of(table, span)):
+            return True
+        if span.where == "at":
+            return False
+        token = self.token()
+        known = self._null_keys.get(table.name)
+        if known is None or known[0] != token:
+            # May read the whole table: 125 ms for each million keys of two columns.
+            null = " OR ".join([f"{quoted(name)} IS NULL" for name in key.columns])
+            statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} WHERE {null})"  # noqa: S608 - the catalogue's names
+            has_null = bool(connection.execute(statement).fetchone()[0])
+            known = self._null_keys.put(table.name, (token, has_null))
+        return known[1]
+
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
         with self._connection() as connection, self._time_limit(connection, seconds), _dropped_as_lookup_error(table):
             span = Span(where="at", place=key, limit=1)
-            select = _Select(table, span, ties=_needs_ties(connection, table, span))
+            select = _Select(table, span, ties=self._needs_ties(connection, table, span))
             try:
                 row = connection.execute(*select.statement([quoted(column)])).fetchone()
             except sqlite3.DataError as error:
@@ -381,21 +408,6 @@ def _dropped_as_lookup_error(table: DatabaseTable) -> Generator[None]:
         if str(error).startswith(("no such table", "no such column")):
             raise LookupError(table.name) from None
         raise
-
-
-def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
-    """Return whether rows must also be ordered by rowid.
-
-    That is so if the key of some row contains NULL, or if the place of the span already includes a rowid.
-    """
-    key = table.key
-    if key is None or not key.tie:
-        return False
-    if None in span.place or len(span.place) > len(order_of(table, span)):
-        return True
-    null = " OR ".join([f"{quoted(name)} IS NULL" for name in key.columns])
-    statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} WHERE {null})"  # noqa: S608 - the catalogue's names
-    return bool(connection.execute(statement).fetchone()[0])
 
 
 def _analyze_counts(connection: sqlite3.Connection) -> dict[str, int]:
