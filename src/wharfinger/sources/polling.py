@@ -34,7 +34,7 @@ INTERVAL_SECONDS = 1.0
 MAX_RECORDED = 1_024
 """Maximum number of URIs whose state is recorded in case a watch follows."""
 SLEEP_RATIO = 20
-"""The thread sleeps at least this many times as long as the shorter of the last two rounds, unless `sleep_ratio` is given."""
+"""The default of `sleep_ratio`."""
 
 _MISSING = object()
 _UNKNOWN = object()
@@ -52,7 +52,8 @@ class Polling:
             logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
-        sleep_ratio: After a round, the thread sleeps at least this many times as long as the shorter of the last two rounds.
+        sleep_ratio: After a round, the thread sleeps at least this many times as long as the shorter of the last two
+            rounds took.
     """
 
     def __init__(
