@@ -89,6 +89,28 @@ async def test_the_meta_of_a_template_is_passed_on_without_members_about_the_con
     assert template.meta == {"quay.test/side": "north"}
 
 
+async def test_templates_are_listed_as_the_server_has_them_now() -> None:
+    """A bug: a new template was listed only after the resources had been listed."""
+    server = Server("harbour")
+
+    @server.resource("berth://{number}")
+    async def berth(number: str) -> str:
+        return number
+
+    async with Host({"harbour": server}) as host:
+        await host.ready()
+        async with Client(host.as_server()) as client, client.watch_lists() as lists:
+            assert len(list(await client.list_resource_templates())) == 1
+            server.resource("quay://{name}", name="quay")(berth_of)
+            await anext(lists)
+            templates = await client.list_resource_templates(bypass_cache=True)
+    assert [template.uri_template for template in templates] == ["berth://{number}", "quay://{name}"]
+
+
+async def berth_of(name: str) -> str:
+    return name
+
+
 async def test_a_uri_of_two_servers_is_listed_once_and_cannot_be_read() -> None:
     async with Host({"one": library(), "two": library()}) as host:
         await host.ready()

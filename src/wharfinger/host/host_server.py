@@ -1,8 +1,8 @@
 """A host as one MCP server, for agent frameworks and other hosts that would otherwise connect to each server.
 
 Middleware answers requests for tools and prompts, since their definitions are those of other servers and may change at
-any time: nothing is registered here, and no schema is compiled twice. Resources are a source. Changes that a server
-reports are passed on: changes of a list at once, changes of a resource while a client watches it.
+any time: nothing is registered here, and no schema is compiled twice. The resources and templates come from a `Source`.
+Changes that a server reports are passed on: changes of a list at once, changes of a resource while a client watches it.
 """
 
 from __future__ import annotations
@@ -82,6 +82,12 @@ def host_server(host: FunctionCalling, name: str) -> Server:
         except WharfingerError as error:
             return _failed(error)
         return msgspec.structs.replace(result, meta=_passed_on(result.meta))
+
+    @server.middleware("resources/templates/list")
+    async def list_templates(call: Call, next: Next) -> Result:
+        if not _has_cursor(call):
+            await resources.refresh_templates()
+        return await next(call)
 
     @server.middleware("prompts/list")
     async def list_prompts(call: Call, next: Next) -> Result:
@@ -168,8 +174,8 @@ class _HostResources(Source):
         self.templates = self._templates
 
     async def start(self) -> None:
-        """Read the templates. They are read again whenever the list of resources is read."""
-        await self._refresh_templates()
+        """Read the templates. They are read again whenever they, or the resources, are listed."""
+        await self.refresh_templates()
 
     async def close(self) -> None:
         """End every watch."""
@@ -197,7 +203,7 @@ class _HostResources(Source):
         now, last = time.monotonic(), self._listed
         if now - last[0] < LIST_SECONDS:
             return last[1]
-        await self._refresh_templates()
+        await self.refresh_templates()
         by_uri: dict[str, t.Resource] = {}
         for offered in await self._upstreams.resources():
             resource = offered.resource
@@ -211,10 +217,14 @@ class _HostResources(Source):
         """Read the list again when it is next needed."""
         self._listed = (-LIST_SECONDS, [])
 
-    async def _refresh_templates(self) -> None:
-        templates = [offered.template for offered in await self._upstreams.templates()]
-        passed_on = [msgspec.structs.replace(template, meta=_passed_on(template.meta)) for template in templates]
-        self._templates[:] = {template.uri_template: template for template in passed_on}.values()
+    async def refresh_templates(self) -> None:
+        """Read the templates again, if they may have changed. Of several equal ones, that of the first server counts."""
+        templates: dict[str, t.ResourceTemplate] = {}
+        for offered in await self._upstreams.templates():
+            template = offered.template
+            passed_on = msgspec.structs.replace(template, meta=_passed_on(template.meta))
+            templates.setdefault(template.uri_template, passed_on)
+        self._templates[:] = templates.values()
 
     async def stat(self, uri: str) -> t.Resource:
         """Return the resource as it is listed, or else as its content describes it.
