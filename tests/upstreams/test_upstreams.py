@@ -433,6 +433,20 @@ def test_tools_of_an_idle_server_are_listed() -> None:
     run(test())
 
 
+def test_a_read_does_not_start_an_idle_server_without_resources() -> None:
+    """A bug: the server was started for each read of a URI that another server publishes."""
+
+    async def test() -> None:
+        tools = in_process_config("tools", "pid", idle_seconds=0.05)
+        async with open_upstreams(tools, process_config("it")) as upstreams:
+            await upstreams.servers_of("it://log")
+            await wait_until(lambda: upstreams["tools"].status == "idle", upstreams)
+            assert [upstream.name for upstream in await upstreams.servers_of("it://log")] == ["it"]
+            assert upstreams["tools"].status == "idle"
+
+    run(test())
+
+
 def test_changes_of_lists_and_statuses_are_reported() -> None:
     async def test() -> None:
         config = in_process_config("a", "first")

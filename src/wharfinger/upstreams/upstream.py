@@ -238,14 +238,13 @@ class Upstream:
     async def resources(self) -> list[t.Resource]:
         """Return its resources, from the server or from its client's cache."""
         await self._wait_until_ready()
-        if self._client.capabilities.resources is UNSET:
-            return []
         resources: list[t.Resource] = []
         index = UriIndex()
         with self._reading("uris"):
-            async for page in self._client.list_resources().pages():
-                index.add(page, UNSET)
-                resources += page
+            if self._client.capabilities.resources is not UNSET:
+                async for page in self._client.list_resources().pages():
+                    index.add(page, UNSET)
+                    resources += page
         index.set_templates(self.uris.templates)
         self.uris = index
         self._lists["uris"] = (_now(), [])
