@@ -90,11 +90,15 @@ def test_a_call_may_be_a_python_object() -> None:
 ANSWERS_WITHOUT_CALLS: list[tuple[str, Any]] = [
     ("openai", {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}),
     ("openai", {"role": "assistant", "content": "Yes."}),
+    ("openai", {"role": "assistant", "content": None, "refusal": "No."}),
+    ("openai", {"choices": [{"message": {"role": "assistant", "content": None, "refusal": "No."}}]}),
+    ("openai", {"choices": [{"message": {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]}}]}),
     ("openai", {"choices": []}),
     ("openai", [{"choices": [{"delta": {"content": "Yes."}}]}, {"choices": [], "usage": {}}]),
     ("openai-responses", {"output": [{"type": "message", "content": [{"type": "output_text", "text": "Yes."}]}]}),
     ("anthropic", {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Yes."}]}),
     ("gemini", {"candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}]}),
+    ("gemini", {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}),
     ("gemini", {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}),
 ]
 

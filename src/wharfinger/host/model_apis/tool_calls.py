@@ -147,11 +147,11 @@ def chat_calls(value: Any) -> list[ModelToolCall] | None:
             return _joined_chunks([value])
         if not choices:
             return []
-        calls = chat_calls(choices[0].get("message") or {})
-        return _check_last_call(calls, choices[0].get("finish_reason")) if calls else calls
+        calls = chat_calls(choices[0].get("message")) or []  # a message without calls may have content of any type
+        return _check_last_call(calls, choices[0].get("finish_reason"))
     if is_list(value.get("tool_calls")):
         return [_chat_call(call) for call in _objects(value["tool_calls"]) if is_object(call.get("function"))]
-    plain_message = value.get("role") == "assistant" and isinstance(value.get("content", ""), str)
+    plain_message = value.get("role") == "assistant" and isinstance(value.get("content") or "", str)
     return [] if value == {} or plain_message else None
 
 
@@ -287,7 +287,8 @@ def gemini_calls(value: Any) -> list[ModelToolCall] | None:
         return None
     if is_list(value.get("candidates")):
         candidates = _objects(value["candidates"])
-        return gemini_calls(candidates[0].get("content") or {"parts": []}) if candidates else []
+        # If thinking took all tokens, the content has no parts.
+        return gemini_calls(candidates[0].get("content")) or [] if candidates else []
     if is_list(value.get("parts")):
         return [call for part in _objects(value["parts"]) for call in gemini_calls(part) or ()]
     call = value.get("functionCall") or value.get("function_call")
