@@ -185,6 +185,20 @@ def test_an_unresolvable_reference_is_dropped(format: str, reference: Any) -> No
     assert len(dropped) == 1 and "refers to no place in the schema" in dropped[0]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_reference_with_other_keywords_is_merged_without_a_false_report(strict: bool) -> None:
+    """A bug: it was reported that the reference refers to itself, and the definition stayed, although unused."""
+    schema = {
+        "type": "object",
+        "properties": {"port": {"$ref": "#/$defs/Port", "minLength": 3}},
+        "$defs": {"Port": {"type": "string"}},
+    }
+    defined, dropped = define(schema, "anthropic" if strict else "gemini", strict=strict)
+    assert defined["properties"] == {"port": {"type": "string", "description": "(minLength: 3)"}}
+    assert "$defs" not in defined
+    assert dropped == ["tide: properties.port.minLength: not accepted"]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_references_by_anchor_by_pointer_and_to_the_root_are_followed(format: str) -> None:
     schema = {

@@ -424,21 +424,22 @@ class _Narrowing:
             other_keywords = {key: value for key, value in schema.items() if key not in REFERENCES}
             return self._narrow(other_keywords, path, depth + 1)
         other_keywords = {key: value for key, value in schema.items() if key not in ABOUT_THE_SCHEMA}
+        only_annotations = all(key in ANNOTATIONS for key in other_keywords)
+        if not only_annotations and (rules.bare_references or "allOf" not in rules.keywords):
+            without_reference = {key: value for key, value in schema.items() if key != keyword}
+            own = self._merged(without_reference, path, frozenset({id(target)}))
+            self._merge_into(own, self._merged(target, path, frozenset({id(target)})), path)
+            return self._narrow(own, path, depth + 1)
         reference: Schema = {"$ref": f"#/$defs/{self._define(target, schema[keyword], path)}"}
         if not other_keywords:
             return reference
-        if all(key in ANNOTATIONS for key in other_keywords):
+        if only_annotations:
             kept = {key: value for key, value in other_keywords.items() if not self._fault(key, value, other_keywords)}
             for key in other_keywords.keys() - kept.keys():
                 self._drop(path, key, self._fault(key, other_keywords[key], other_keywords))
             if not kept:
                 return reference
             return {"anyOf": [reference], **kept} if rules.bare_references else {**reference, **kept}
-        if rules.bare_references or "allOf" not in rules.keywords:
-            merged = self._merged(schema, path, frozenset({id(target)}))
-            own = {key: value for key, value in merged.items() if key not in REFERENCES}
-            self._merge_into(own, self._merged(target, path, frozenset({id(target)})), path)
-            return self._narrow(own, path, depth + 1)
         return {**self._narrow(other_keywords, path, depth + 1), **reference}
 
     def _define(self, target: Any, pointer: str, path: str) -> str:
