@@ -664,6 +664,23 @@ async def test_a_search_reports_a_server_that_does_not_answer_in_time() -> None:
     assert hits.notes == ["s: its contents were not searched: no answer within 2 s"]
 
 
+async def test_the_first_use_of_an_index_waits_for_slow_servers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: it waited for one after the other, so for five seconds for each."""
+    monkeypatch.setattr(catalogue_module, "PATIENCE_SECONDS", 0.2)
+
+    class HangingServer(StubServer):
+        async def tools(self) -> Any:
+            await asyncio.sleep(60)
+
+    servers: Any = {f"s{n}": HangingServer(StubClient([t.Resource(uri="x://1", name="x")], last=0)) for n in range(20)}
+    catalogue = Catalogue(servers, index=True)
+    began = time.monotonic()
+    assert len(await catalogue.entries()) == 20
+    seconds = time.monotonic() - began
+    await catalogue.close()
+    assert seconds < 2
+
+
 async def test_a_list_of_which_a_page_failed_is_read_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
     client.capabilities = t.ServerCapabilities(resources=t.ResourcesCapability(list_changed=True))

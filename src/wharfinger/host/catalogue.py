@@ -186,8 +186,8 @@ class Catalogue:
         interface that follows `changes()` sets it to 0.
 
         With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
-        are complete and quick. `search_tools` has the name of the tool with which a server is searched, or None for a
-        server that must not get the words of searches.
+        are complete and quick. `search_tools` maps a server to the tool with which it is searched, or to None if it
+        must not get the words of searches.
         """
         self._servers = servers
         self._states: dict[str, _ServerState] = {}
@@ -371,7 +371,9 @@ class Catalogue:
 
     async def _begin_index(self) -> None:
         """Start the index of the servers that have no search of their own."""
-        own_search = [name for name, server in self._servers.items() if await self._has_own_search(name, server)]
+        names = list(self._servers)
+        answers = await asyncio.gather(*(self._has_own_search(name, self._servers[name]) for name in names))
+        own_search = {name for name, answer in zip(names, answers, strict=True) if answer}
 
         def sources() -> Mapping[str, Any]:
             states = ((name, self._states.get(name)) for name in self._servers if name not in own_search)
