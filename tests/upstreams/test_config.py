@@ -174,6 +174,20 @@ def test_an_entry_in_python_means_what_it_means_in_a_file(entry: Any, monkeypatc
     assert [config.target for config in configs_of([entry])] == [from_file.target]
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"httpUrl": "https://x.test/", "http_headers": {"A": "${B}"}},
+        {"serverUrl": "https://x.test/", "bearer_token_env_var": "NONE", "env_http_headers": {"C": "NONE"}},
+        {"command": ["x", "y"], "args": [1], "env": {"B": True}, "envFile": "none.env"},
+    ],
+)
+def test_the_target_of_a_disabled_server_is_read_in_each_format(entry: Any) -> None:
+    """A bug: it was the command `false` for any entry with `httpUrl`, with numbers, or with a list as the command."""
+    target = "https://x.test/" if "command" not in entry else ["x", "y", "1"]
+    assert read_entry({**entry, "disabled": True}, environ={}).target == target
+
+
 def test_placeholders_of_an_entry_in_python_stay_as_they_are() -> None:
     (config,) = configs_of({"it": {"command": "x", "args": ["${NONE}"], "env": {"KEY": "${input:key}"}}})
     assert (config.target, config.env, config.cwd) == (["x", "${NONE}"], {"KEY": "${input:key}"}, None)

@@ -96,6 +96,7 @@ def test_windows_line_endings_are_kept() -> None:
         '{"a": [}',
         '{"a": 1 "b": 2}',
         "{a: 1}",
+        '{"a": ' + "9" * 5_000 + "}",
     ],
 )
 def test_a_file_of_another_structure_is_refused_with_line_and_column(text: str) -> None:
@@ -127,6 +128,7 @@ def test_removing_an_entry_keeps_its_neighbours() -> None:
     assert remove(text, "servers", "d") == text
     assert remove("", "servers", "d") == ""
     assert remove("{}", "servers", "d") == "{}"
+    assert remove('{"servers": {"a": 1, "b": {}, "a": {}}}', "servers", "a") == '{"servers": {"b": {}}}'
 
 
 values = st.recursive(

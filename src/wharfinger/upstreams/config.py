@@ -37,6 +37,8 @@ USED_KEYS = frozenset(
     }
 )  # fmt: skip
 """Keys that have an effect. An unknown key that resembles one of them is an error; other unknown keys are ignored."""
+READ_KEYS = frozenset(("envFile", "env_http_headers", "bearer_token_env_var"))
+"""Keys that name a file or a variable to read."""
 IGNORED_KEYS = frozenset(
     {
         "alwaysAllow", "authProviderType", "autoApprove", "description", "dev", "gallery", "headersHelper", "icon",
@@ -178,7 +180,7 @@ def config_of(
     disabled = read_flag(name_in_errors, entry, "disabled", default=False)
     disabled = disabled or not read_flag(name_in_errors, entry, "enabled", default=True)
     if disabled:
-        connection = connection_of_disabled(entry)
+        connection = connection_of_disabled(server)
     else:
         placeholders = Placeholders(
             name_in_errors,
@@ -208,11 +210,15 @@ def config_of(
     )
 
 
-def connection_of_disabled(entry: Mapping[str, Any]) -> HostEntry:
-    """Return how to reach a disabled server, with its placeholders as they are, or `NO_TARGET` if it cannot be used."""
-    keys = ("url", "headers", "command", "args", "env", "cwd")
+def connection_of_disabled(server: ConfiguredServer) -> HostEntry:
+    """Return how to reach a disabled server, with its placeholders as they are, or `NO_TARGET` if it cannot be used.
+
+    No file and no variable is read.
+    """
+    entry = {key: value for key, value in server.entry.items() if key not in READ_KEYS}
+    placeholders = Placeholders(server.name_in_errors, server.folder, {}, {}, no_answer, {}, literal=True)
     try:
-        return read_entry({key: entry[key] for key in keys if entry.get(key) is not None})
+        return read_entry(expanded(server._replace(entry=entry), placeholders))
     except ValueError:
         return HostEntry(NO_TARGET, {}, {}, None)
 

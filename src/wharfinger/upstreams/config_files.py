@@ -108,7 +108,7 @@ def parse(file: Path, data: bytes) -> Any:
 
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidConfiguration(f"{file}: {error}") from None
     try:
         return jsonc.loads(text)

@@ -54,6 +54,8 @@ def loads(text: str) -> dict[str, Any]:
         raise InvalidJson(text, error.pos, error.msg) from None
     except RecursionError:
         raise InvalidJson(text, 0, "nested too deeply") from None
+    except ValueError:
+        raise InvalidJson(text, 0, "a number has too many digits") from None
     if not isinstance(value, dict):
         raise InvalidJson(text, 0, "expected an object")
     return cast("dict[str, Any]", value)
@@ -107,7 +109,8 @@ def remove(text: str, table: str, name: str) -> str:
         after = after.lstrip()
     elif not after and text[last : last + 1] in "\r\n":
         before = before.rstrip()
-    return text[:first] + before + after + text[last:]
+    # The key may occur several times: then the one before would count from now on.
+    return remove(text[:first] + before + after + text[last:], table, name)
 
 
 def comments_in(gap: str) -> str:
