@@ -2,9 +2,9 @@
 
 A lasting answer (`"always"`, `"never"`) is stored with a digest of the tool's definition and of the server's address.
 If the definition or the address has changed, the question is asked again. Otherwise a server could make an approved
-tool harmful later, or another server could take its name.
+tool harmful later, or a server at another address could take the name of an approved one.
 
-Annotations of a tool are ignored unless its server is trusted.
+The annotation that a tool only reads counts only if its server is trusted.
 """
 
 from __future__ import annotations

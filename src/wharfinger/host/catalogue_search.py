@@ -56,9 +56,9 @@ MAX_SNIPPET_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 500
 MAX_DESCRIPTION_CHARACTERS = 2_000
 RANKED_FACTOR = 10
-"""The number of entries that are ranked by all rules for each requested one."""
+"""For each requested hit, this many entries are ranked by all rules."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
-"""Bounds for reading one server without an index. Each text takes a request, so a server's own bounds are higher."""
+"""Bounds for searching one server by reading it. Each text takes a request, so they are lower than in a server."""
 _LINE_NUMBERS = re.compile(r"(?m)^\d{1,9}[:-] ?")
 """The numbers before the lines of a snippet."""
 _WINDOW = re.compile(r"[?&](?:lines|bytes|tail)=")
@@ -160,7 +160,7 @@ def hits_of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
 
 
 def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[CatalogueHit]:
-    """Merge lists of hits that are ordered best first. Of several hits with the same URI, the first is kept.
+    """Merge lists of hits that are ordered best first. Of several hits with the same server and URI, the first is kept.
 
     If a hit has no text, but another hit for the same resource has one, the text and the URI of the other hit are used.
     """

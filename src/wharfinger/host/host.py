@@ -117,8 +117,8 @@ class Host(FunctionCalling):
         must not get the words of searches. With `index`, the texts of the servers that are searched with no tool are
         read once, and indexed.
 
-        `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
-        changed. `options` are those of `HostClientOptions`, for the clients of all servers.
+        `audit` records each read, tool call, prompt, approval and question. `on_event` is called when the state or a
+        list of a server has changed. `options` are those of `HostClientOptions`, for the clients of all servers.
 
         Raises:
             InvalidConfiguration: a target cannot be a server, two servers have the same prefix, or a server in
@@ -344,7 +344,11 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
 
 
 def config_of_target(name: str, target: Target | ServerConfig) -> ServerConfig:
-    """Return the configuration of a target, with this name. Raises InvalidConfiguration if its entry cannot be used."""
+    """Return the configuration of a target, with this name.
+
+    Raises:
+        InvalidConfiguration: the target is an entry as in a file, and cannot be used.
+    """
     if isinstance(target, ServerConfig):
         return msgspec.structs.replace(target, name=name)
     if isinstance(target, Mapping):

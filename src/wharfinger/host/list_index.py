@@ -52,7 +52,7 @@ class ListIndex:
         return frozenset(self._indexing.progress.pending)
 
     async def search(self, server: str, words: str, limit: int) -> tuple[list[CatalogueHit], str] | None:
-        """Search one server. Returns None if the index does not cover it yet."""
+        """Search one server. Returns the hits, and a note or an empty string; None if it is not indexed yet."""
         sources = self._sources()
         store = self._store
         if store is None or server in self.pending or server not in sources:

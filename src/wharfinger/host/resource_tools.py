@@ -163,7 +163,7 @@ class HostResourceTools:
             entry = listed[0] if listed else CatalogueEntry(hit.server, t.Resource(uri=hit.uri, name=hit.title))
             rows.append(self._row(entry, hit.uri, hit.snippet))
         if not rows:
-            rows.append(f"Nothing was found for {words[:200]!r}. Try other words, or list_resources.")
+            rows.append(f"Nothing was found for {words[:200]!r}. Try other words, or list the resources.")
         return "\n".join([*rows, *_remarks(hits.notes)])
 
     def _row(self, entry: CatalogueEntry, uri: str, snippet: str = "") -> str:

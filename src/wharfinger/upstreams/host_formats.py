@@ -43,7 +43,10 @@ class HostFormat(NamedTuple):
     typed: bool
     """Whether an entry names its transport."""
     reference: str
-    """How a value refers to an environment variable; empty if the variable is named under another key."""
+    """How a value refers to an environment variable.
+
+    Empty if the variable is named under another key, or the file takes stdio only.
+    """
     after_add: str
     """A note for the user after a server was added."""
     after_remove: str

@@ -37,7 +37,7 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
 _LAUNCHERS = frozenset((
     "bun", "bunx", "deno", "docker", "node", "npx", "pipx", "pnpm", "podman", "py", "python", "uv", "uvx", "wharfinger",
 ))  # fmt: skip
-"""Programs that start another program, after which the server is named."""
+"""Programs that start another program. The server is named after the other one."""
 _SUBCOMMANDS = frozenset(("container", "dlx", "exec", "run", "serve", "tool", "x"))
 _OPTIONS_WITH_VALUE = frozenset((
     "-e", "-p", "-r", "-u", "-v", "-w", "--entrypoint", "--env", "--env-file", "--from", "--import", "--mount",

@@ -59,7 +59,10 @@ class UriIndex:
             self._prefixes.popitem(last=False)
 
     def set_templates(self, templates: Sequence[t.ResourceTemplate]) -> bool:
-        """Keep the usable templates of a new list. Returns whether they have changed."""
+        """Keep the usable templates of a new list. Returns whether they have changed.
+
+        A template is not usable if it has no name, scheme or variable, is too long, or cannot be matched.
+        """
         usable: dict[str, t.ResourceTemplate] = {}
         index: TemplateIndex[None] = TemplateIndex()
         for template in templates[:MAX_TEMPLATES]:

@@ -26,7 +26,7 @@ class Choice(NamedTuple):
 
 
 class Choices(list[Choice | str]):
-    """Choices with remarks about how they were made. A selection may also return a plain list."""
+    """Choices, with notes about how they were made. A selection may also return a plain list."""
 
     notes: Sequence[str] = ()
 

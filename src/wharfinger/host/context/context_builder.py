@@ -270,8 +270,8 @@ class _Building:
             contents += windows_read
             following = _next(result.contents)
             if "?" in uri:  # it names a window; those after it were not asked for
-                remarks = [content for content in result.contents if is_continuation(content)]
-                following = str(_meta(remarks[0])[NEXT]) if remarks else ""
+                continuations = [content for content in result.contents if is_continuation(content)]
+                following = str(_meta(continuations[0])[NEXT]) if continuations else ""
                 break
             is_file = bool(windows_read) and windows_read[0].text is UNSET  # it is used whole or not at all
             if is_file or sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:

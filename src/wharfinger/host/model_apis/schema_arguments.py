@@ -14,7 +14,7 @@ __all__ = ["restore"]
 Schema = dict[str, Any]
 
 MAX_LEVELS = 40
-"""Maximum depth of nested values in which nulls are replaced."""
+"""Maximum depth of nested values in which nulls are left out."""
 
 
 def restore(arguments: dict[str, Any], schema: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
