@@ -218,7 +218,7 @@ class _HostResources(Source):
         self._listed = (-LIST_SECONDS, [])
 
     async def refresh_templates(self) -> None:
-        """Read the templates again, if they may have changed. Of several equal ones, that of the first server counts."""
+        """Read the templates again, if they may have changed. Of equal ones, that of the first server counts."""
         templates: dict[str, t.ResourceTemplate] = {}
         for offered in await self._upstreams.templates():
             template = offered.template

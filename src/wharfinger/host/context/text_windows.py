@@ -108,7 +108,7 @@ def _lines_of(segments: Sequence[Segment]) -> list[tuple[int, str]]:
 
 
 def _clipped(line: str, query: Query, length: int) -> str:
-    """Return a line or, if it has more than `length` characters, the part around its first word that is in the query."""
+    """Return a line or, if it has more than `length` characters, the part around its first word of the query."""
     if len(line) <= length:
         return line
     folded = fold(line)
