@@ -107,6 +107,17 @@ async def test_templates_are_listed_as_the_server_has_them_now() -> None:
     assert [template.uri_template for template in templates] == ["berth://{number}", "quay://{name}"]
 
 
+async def test_a_closed_server_follows_the_host_no_longer() -> None:
+    """A bug: the host kept each server that it was made into."""
+    async with Host({"library": library()}) as host:
+        observers = len(host.upstreams._observers)
+        for _ in range(2):
+            async with Client(host.as_server()) as client:
+                await client.list_resources()
+                assert len(host.upstreams._observers) == observers + 1
+        assert len(host.upstreams._observers) == observers
+
+
 async def berth_of(name: str) -> str:
     return name
 

@@ -11,7 +11,8 @@ import asyncio
 import bisect
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,12 +45,26 @@ CONNECTION_META = "io.modelcontextprotocol/"
 
 def host_server(host: FunctionCalling, name: str) -> Server:
     """Return the server of a host; see `Host.as_server`."""
-    server = Server(name, title=name)
+    upstreams = host.upstreams
+
+    def changed(change: UpstreamChange) -> None:
+        resources.forget()
+        for kind in ("tools", "prompts", "resources") if change.kind == "status" else (change.kind,):
+            server.list_changed(kind)
+
+    @asynccontextmanager
+    async def follow_changes(server: Server) -> AsyncGenerator[None]:
+        stop = upstreams.on_change(changed)
+        try:
+            yield
+        finally:
+            stop()
+
+    server = Server(name, title=name, lifespan=follow_changes)
     resources = _HostResources(host)
     server.include(resources)
     server.serve("tools")
     server.serve("prompts")
-    upstreams = host.upstreams
 
     @server.middleware("tools/list")
     async def list_tools(call: Call, next: Next) -> Result:
@@ -112,12 +127,6 @@ def host_server(host: FunctionCalling, name: str) -> Server:
             raise InvalidArgument(str(error)) from None
         return msgspec.structs.replace(result, meta=_passed_on(result.meta))
 
-    def changed(change: UpstreamChange) -> None:
-        resources.forget()
-        for kind in ("tools", "prompts", "resources") if change.kind == "status" else (change.kind,):
-            server.list_changed(kind)
-
-    upstreams.on_change(changed)
     return server
 
 
