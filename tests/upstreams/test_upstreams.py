@@ -15,6 +15,7 @@ import pytest
 
 from tests.client.test_eras import FakeServer, handshake
 from tests.conftest import free_port
+from tests.waiting import wait_until_async
 from wharfinger import Server
 from wharfinger.auth import SignIn
 from wharfinger.errors import ConnectionLost, InvalidArgument, RequestTimeout, ResourceNotFound, WharfingerError
@@ -463,6 +464,47 @@ def test_changes_of_lists_and_statuses_are_reported() -> None:
             os.kill(await pid_of(upstreams["b"]), signal.SIGKILL)
             await wait_until(lambda: upstreams["b"].restarts == 1 and upstreams["b"].status == "ready", upstreams)
             assert changes.count(UpstreamChange("b", "status")) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_list_requested_before_a_change_does_not_replace_the_list_requested_after_it(last: int) -> None:
+    """A bug: until the next change, the old list was used, also to ask for approval."""
+
+    async def test() -> None:
+        config = in_process_config("q", "first")
+        server = config.target
+        assert isinstance(server, Server)
+        requests: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+        @server.middleware("tools/list")
+        async def wait(call: Any, following: Any) -> Any:
+            result = await following(call)
+            release = asyncio.Event()
+            await requests.put(release)
+            await release.wait()
+            return result
+
+        async with open_upstreams(config) as upstreams:
+            upstream = upstreams["q"]
+            reports: asyncio.Queue[UpstreamChange] = asyncio.Queue()
+            upstreams.on_change(reports.put_nowait)
+            await wait_until_async(lambda: upstream._reports_lists, "changes are reported")
+            reads = [asyncio.ensure_future(upstream.tools())]
+            releases = [await requests.get()]
+            server.tools.add(lambda: "b", name="second")
+            await reports.get()
+            reads.append(asyncio.ensure_future(upstream.tools()))
+            releases.append(await requests.get())
+            releases[1 - last].set()
+            await reads[1 - last]
+            third = asyncio.ensure_future(upstream.tools())
+            await asyncio.sleep(0)
+            releases[last].set()
+            await reads[last]
+            for tools in (await third, await upstream.tools()):
+                assert [tool.name for tool in tools] == ["first", "second"]
 
     run(test())
 

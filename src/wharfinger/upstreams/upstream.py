@@ -240,14 +240,16 @@ class Upstream:
         await self._wait_until_ready()
         resources: list[t.Resource] = []
         index = UriIndex()
+        requested_at = _now()
         with self._reading("uris"):
             if self._client.capabilities.resources is not UNSET:
                 async for page in self._client.list_resources().pages():
                     index.add(page, UNSET)
                     resources += page
-        index.set_templates(self.uris.templates)
-        self.uris = index
-        self._lists["uris"] = (_now(), [])
+        if not self._has_newer("uris", requested_at):
+            index.set_templates(self.uris.templates)
+            self.uris = index
+            self._lists["uris"] = (requested_at, [])
         return resources
 
     async def index_uris(self, max_age: float = 0.0) -> None:
@@ -283,6 +285,9 @@ class Upstream:
     def _is_fresh(self, kind: str) -> bool:
         if kind not in self._lists or kind in self._changed_lists:
             return False
+        task = self._listing.get(kind)
+        if task is not None and not task.done():  # a request from before the last change may have ended after this one
+            return False
         if self.status == "idle":  # the list of a stopped server cannot change
             return True
         member = "resources" if kind in ("templates", "uris") else kind
@@ -311,8 +316,13 @@ class Upstream:
                         log.warning("%s lists more than %d %s: the others are left out", self.name, MAX_LISTED, kind)
                         items = items[:MAX_LISTED]
                         break
-        self._lists[kind] = (requested_at, items)
+        if not self._has_newer(kind, requested_at):
+            self._lists[kind] = (requested_at, items)
         return items
+
+    def _has_newer(self, kind: str, requested_at: float) -> bool:
+        """Return whether a list was already read that was requested later: requests may end in another order."""
+        return kind in self._lists and self._lists[kind][0] > requested_at
 
     @contextmanager
     def _reading(self, kind: str) -> Generator[None]:
