@@ -145,6 +145,25 @@ async def test_input_requests_over_the_limit_per_minute_are_cancelled(monkeypatc
     assert len(messages) == 3
 
 
+async def test_a_handler_that_returns_a_future_is_not_called_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: only a coroutine was not started. The form of another function was shown to the user without a limit."""
+    monkeypatch.setattr(questions, "QUESTIONS_PER_MINUTE", 1)
+    messages: list[str] = []
+
+    def form(question: t.ElicitRequestParams) -> asyncio.Future[Any]:
+        messages.append(question.message)
+        assert question.requested_schema is not msgspec.UNSET
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_result(dict.fromkeys(question.requested_schema.properties, "x"))
+        return answer
+
+    async with Host({"it": input_server()}, elicitation=form) as host:
+        await host.call_tool("form")
+        with pytest.raises(ToolError, match="cancelled"):
+            await host.call_tool("form")
+    assert len(messages) == 1
+
+
 async def test_open_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "MAX_OPEN_QUESTIONS", 2)
 

@@ -40,7 +40,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it. The server also wrote its texts: show them as the server's."""
+    """The tool, with the server's own name for it. Show its title and description as the words of the server."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any

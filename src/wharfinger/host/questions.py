@@ -8,7 +8,6 @@ recorded, without the texts.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ QUESTIONS_PER_MINUTE = 60
 MAX_OPEN_QUESTIONS = 8
 """Maximum number of questions of one server that are open at the same time; others are cancelled."""
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 
@@ -106,15 +106,15 @@ class Questions:
     async def _elicit(self, params: t.ElicitRequestParams) -> Any:
         assert self._elicitation is not None
         question = with_server(params, Elicitation, self.server)
-        return await self._wait_for_answer("elicitation/create", self._elicitation(question))
+        return await self._wait_for_answer("elicitation/create", self._elicitation, question)
 
     async def _ask_consent(self, params: t.ElicitRequestParams) -> Any:
         assert self._consent is not None
         question = with_server(params, Elicitation, self.server)
-        return await self._wait_for_answer("elicitation/create", self._consent(question))
+        return await self._wait_for_answer("elicitation/create", self._consent, question)
 
     async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
-        return await self._wait_for_answer("sampling/createMessage", self._reviewed_sample(params))
+        return await self._wait_for_answer("sampling/createMessage", self._reviewed_sample, params)
 
     async def _reviewed_sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
         assert self._sampling is not None
@@ -135,12 +135,10 @@ class Questions:
         self._record(self.server, "roots/list", True, "")
         return await roots() if callable(roots) else roots
 
-    async def _wait_for_answer(self, method: str, answer: Awaitable[T]) -> T:
-        """Wait for an answer, within the bounds, and record the outcome."""
+    async def _wait_for_answer(self, method: str, ask: Callable[[Q], Awaitable[T]], question: Q) -> T:
+        """Ask a question, unless there are too many, wait for the answer, and record the outcome."""
         reason = self._count_question()
         if reason:
-            if inspect.iscoroutine(answer):
-                answer.close()
             self._record(self.server, method, False, reason)
             raise Cancelled(f"This host answers no more questions of {self.server} now: {reason}.")
         self._open_count += 1
@@ -148,7 +146,7 @@ class Questions:
         accepted = False
         try:
             async with asyncio.timeout(self._timeout):
-                result = await answer
+                result = await ask(question)
             accepted, reason = outcome_of(result)
             return result
         except TimeoutError:

@@ -150,6 +150,10 @@ def response_answer(arguments: str) -> Any:
     return {"object": "response", "status": "incomplete", "output": [{**RESPONSE, "status": "completed"}, cut]}
 
 
+def response_events(arguments: str) -> Any:
+    return [{"type": "response.incomplete", "response": response_answer(arguments)}]
+
+
 def anthropic_answer(arguments: Any) -> Any:
     content = [ANTHROPIC, {"type": "tool_use", "id": "d", "name": "tide", "input": arguments}]
     return {"type": "message", "role": "assistant", "stop_reason": "max_tokens", "content": content}
@@ -167,7 +171,11 @@ def anthropic_events(arguments: str) -> Any:
 @pytest.mark.parametrize(
     "answer",
     [
-        *(form(text) for form in (chat_answer, chat_chunks, response_answer) for text in ("", '{"hour": 7')),
+        *(
+            form(text)
+            for form in (chat_answer, chat_chunks, response_answer, response_events)
+            for text in ("", '{"hour": 7')
+        ),
         *(anthropic_events(text) for text in ("", '{"hour": 7')),
         *(anthropic_answer(value) for value in ({}, {"hour": 7})),
     ],

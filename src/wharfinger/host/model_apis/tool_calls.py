@@ -200,10 +200,9 @@ def response_calls(value: Any) -> list[ModelToolCall] | None:
         items = _objects(value)
         if any(_kind(item).startswith("response.") for item in items):
             finished = [item["item"] for item in items if _kind(item) == "response.output_item.done" and "item" in item]
-            completed = [
-                item["response"] for item in items if _kind(item) == "response.completed" and "response" in item
-            ]
-            return [call for item in finished or completed for call in response_calls(item) or ()]
+            ends = ("response.completed", "response.incomplete")
+            responses = [item["response"] for item in items if _kind(item) in ends and "response" in item]
+            return [call for item in finished or responses for call in response_calls(item) or ()]
         if not any(_is_output(item) or is_list(item.get("output")) for item in items):
             return None
         return [call for item in items for call in response_calls(item) or ()]
