@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import jsonschema
@@ -409,6 +410,22 @@ def test_the_depth_of_a_schema_is_limited() -> None:
 
     assert define(nested_schema(MAX_DEPTH - 1), "openai")[1] == []
     assert len(define(nested_schema(MAX_DEPTH), "openai")[1]) == 1
+
+
+def test_thousands_of_definitions_with_the_same_name_take_little_time() -> None:
+    """A bug: the time grew with the cube of their number. The schema of one tool could block a host for minutes."""
+    numbers = range(2_500)
+    schema = {
+        "type": "object",
+        "properties": {f"p{number}": {"$ref": f"#/$defs/d{number}/x"} for number in numbers},
+        "$defs": {f"d{number}": {"x": {"const": number}} for number in numbers},
+    }
+    began = time.monotonic()
+    defined, _ = define(schema, "openai")
+    assert time.monotonic() - began < 10
+    assert [defined["$defs"]["x" if number == 0 else f"x_{number + 1}"] for number in numbers] == [
+        {"const": number} for number in numbers
+    ]
 
 
 @pytest.mark.parametrize("format", FORMATS)

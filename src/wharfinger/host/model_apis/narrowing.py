@@ -150,6 +150,9 @@ class _Narrowing:
         self._root: Schema = {} if fault else schema
         self._places = SchemaPlaces(self._root)
         self._names: dict[int, str] = {}  # of definitions, by the identity of the original schema
+        self._used_names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The next number after each base name: thousands of definitions may have the same one."""
         self._waiting: list[tuple[str, Any, str]] = []
         """The definitions to narrow: the name, the original schema, and its path."""
         self._narrowed_count = 0
@@ -448,9 +451,11 @@ class _Narrowing:
         if name is None:
             # A reference to the root ends in no name. A number may follow the name, so the name is cut.
             base_name = re.sub(r"[^A-Za-z0-9_-]", "_", pointer.rpartition("/")[2].lstrip("#"))[:56] or "arguments"
-            name, number = base_name, 2
-            while name in self._names.values():
+            name, number = base_name, self._numbers.get(base_name, 2)
+            while name in self._used_names:
                 name, number = f"{base_name}_{number}", number + 1
+            self._numbers[base_name] = number
+            self._used_names.add(name)
             self._names[id(target)] = name
             self._waiting.append((name, target, f"$defs.{name}"))
         return name
