@@ -247,7 +247,7 @@ class Upstream:
                     index.add(page, UNSET)
                     resources += page
         if not self._has_newer("uris", requested_at):
-            index.set_templates(self.uris.templates)
+            index.share_templates(self.uris)
             self.uris = index
             self._lists["uris"] = (requested_at, [])
         return resources

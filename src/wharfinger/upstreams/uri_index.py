@@ -25,7 +25,9 @@ MAX_PREFIXES = 1_000
 """The maximum number of prefixes of listed URIs that are remembered, such as `git://repo/`."""
 MAX_TEMPLATES = 1_000
 MAX_VARIABLES = 64
-"""The maximum number of variables in one template. A template with thousands of variables takes a second to compile."""
+"""The maximum number of variables in one template."""
+MAX_ALL_VARIABLES = 10_000
+"""The maximum number of variables in all templates together: they take a second to compile."""
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -40,6 +42,8 @@ class UriIndex:
         self._uris: OrderedDict[str, Cursor] = OrderedDict()
         self._prefixes: OrderedDict[str, None] = OrderedDict()
         self._index: TemplateIndex[None] = TemplateIndex()
+        self._listed: list[t.ResourceTemplate] = []
+        """The last list of templates, usable or not."""
 
     def __len__(self) -> int:
         return len(self._uris)
@@ -63,6 +67,9 @@ class UriIndex:
 
         A template is not usable if it has no name, scheme or variable, is too long, or cannot be matched.
         """
+        if templates == self._listed:
+            return False
+        self._listed, variables = list(templates), 0
         usable: dict[str, t.ResourceTemplate] = {}
         index: TemplateIndex[None] = TemplateIndex()
         for template in templates[:MAX_TEMPLATES]:
@@ -71,8 +78,9 @@ class UriIndex:
                 continue
             try:
                 parsed = UriTemplate(text)
-                if not 0 < len(parsed.variables) <= MAX_VARIABLES:
+                if not 0 < len(parsed.variables) <= min(MAX_VARIABLES, MAX_ALL_VARIABLES - variables):
                     continue
+                variables += len(parsed.variables)
                 index.add(parsed, None, allow_ambiguous=True)
             except (InvalidTemplate, UnmatchableTemplate):
                 continue
@@ -82,11 +90,15 @@ class UriIndex:
         self._index = index
         return changed
 
+    def share_templates(self, other: UriIndex) -> None:
+        """Use the templates of another index, which need not be compiled again."""
+        self.templates[:], self._index, self._listed = other.templates, other._index, other._listed
+
     def has(self, uri: str) -> bool:
         """Return whether the server has listed this URI."""
         return uri in self._uris
 
-    def page_of(self, uri: str) -> Cursor:
+    def cursor_of(self, uri: str) -> Cursor:
         """Return the cursor of the page that listed this URI.
 
         Raises:

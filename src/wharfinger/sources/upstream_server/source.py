@@ -286,7 +286,7 @@ class UpstreamSource(Source):
         if not self._index.has(uri) or self._belongs_elsewhere(uri):
             return None
         try:
-            resources, _ = await self._lists.page_at(self._index.page_of(uri))
+            resources, _ = await self._lists.page_at(self._index.cursor_of(uri))
         except InvalidArgument:
             return None
         return next((resource for resource in resources if resource.uri == uri), None)
