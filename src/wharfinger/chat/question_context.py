@@ -12,7 +12,7 @@ from wharfinger.chat.model_clients.message_parts import PICTURE_TYPES
 from wharfinger.host.context import Block, Choice, Choices, ContextRequest, find_mentions, rules
 from wharfinger.host.context.context_blocks import block_text
 from wharfinger.host.context.context_builder import MIN_TOKENS
-from wharfinger.host.context.mentions import UnknownMention, choice_of
+from wharfinger.host.context.mentions import ResourceNames, UnknownMention, choice_of
 
 if TYPE_CHECKING:
     from wharfinger.host import Host
@@ -104,9 +104,10 @@ class QuestionContext:
         A mention without a colon is ignored if it matches no resource: it may be the name of a person.
         """
         mentions: list[Choice] = []
+        names = ResourceNames(request.catalogue)
         for mention in find_mentions(request.question):
             try:
-                choice = await choice_of(request.catalogue, mention, list(self._host.servers))
+                choice = await choice_of(request.catalogue, mention, list(self._host.servers), names)
             except UnknownMention as error:
                 if ":" in mention:
                     raise UnknownMention(f"{error} The question is not sent.") from None

@@ -7,6 +7,7 @@ import base64
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from wharfinger.errors import InvalidArgument, RequestTimeout
 from wharfinger.host import Host
 from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.context import Block, Choice, ContextRequest, estimate_tokens, find_mentions, rules, select_with
+from wharfinger.host.context import mentions as mentions_module
 from wharfinger.host.context.context_blocks import block_text
 from wharfinger.host.context.context_builder import MAX_BUDGET, MAX_CHOICES, MIN_TOKENS, build_context, divide
 from wharfinger.host.context.mentions import UnknownMention, mention_of
@@ -93,6 +95,24 @@ async def test_mentions_in_the_question_choose_resources_and_mentions_of_people_
         without_mention = await host.context("What does @alice say about the tide alarm?")
     assert names(context) == ["berths.txt"]
     assert "alarm.log" in names(without_mention)
+
+
+async def test_the_names_of_resources_are_collected_once_for_all_mentions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: for each mention, even of a person, the event loop folded the names of all resources of all servers."""
+    threads: list[bool] = []
+
+    def folded_names(entries: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return original(entries)
+
+    original = mentions_module._folded_names
+    monkeypatch.setattr(mentions_module, "_folded_names", folded_names)
+    async with open_host(folder) as host:
+        context = await host.context("Do @alice, @bob and @carol know @alarm.log and @berths.txt?")
+    assert names(context) == ["alarm.log", "berths.txt"]
+    assert threads == [False]
 
 
 async def test_an_unknown_or_ambiguous_mention_is_an_error(folder: Path) -> None:

@@ -26,7 +26,7 @@ from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.catalogue_lists import CatalogueEntry
 from wharfinger.host.context.choices import Choice, ContextRequest, Select
 from wharfinger.host.context.context_blocks import Block, ContextBlocks, LeftOut, block_text, lines_text
-from wharfinger.host.context.mentions import UnknownMention, choice_of, find_mentions
+from wharfinger.host.context.mentions import ResourceNames, UnknownMention, choice_of, find_mentions
 from wharfinger.host.context.selection_rules import rules
 from wharfinger.host.context.text_windows import Segment, cut_windows
 from wharfinger.host.context.token_counts import CountTokens, estimate_tokens, file_tokens
@@ -143,22 +143,23 @@ class _Building:
 
     async def choose(self, select: Sequence[str] | Select | None) -> list[Choice]:
         """Return the choices, each with its server, without duplicates."""
-        chosen: Iterable[Choice | str]
-        if select is None:
-            select = await self._mentioned() or rules()
+        names = ResourceNames(self.catalogue)
+        chosen: Iterable[Choice | str] = await self._mentioned(names) if select is None else ()
+        if select is None and not chosen:
+            select = rules()
         if callable(select):
             request = ContextRequest(self.question[:MAX_QUERY_CHARACTERS], self.catalogue, self.budget)
             selected = select(request)
             chosen = await selected if inspect.isawaitable(selected) else selected
             self.notes += list(getattr(chosen, "notes", ()))
-        else:
+        elif select is not None:
             chosen = [select] if isinstance(select, str) else select
         servers = self.catalogue.servers
         choices: dict[tuple[str, str], Choice] = {}
         for each in chosen:
-            choice = each if isinstance(each, Choice) else await choice_of(self.catalogue, each, servers)
+            choice = each if isinstance(each, Choice) else await choice_of(self.catalogue, each, servers, names)
             if not choice.server:
-                found_choice = await choice_of(self.catalogue, choice.uri, servers)
+                found_choice = await choice_of(self.catalogue, choice.uri, servers, names)
                 choice = choice._replace(server=found_choice.server, uri=found_choice.uri)
             key = (choice.server, choice.uri)
             if key not in choices and len(choices) == MAX_CHOICES:
@@ -167,14 +168,13 @@ class _Building:
                 choices.setdefault(key, choice)
         return list(choices.values())
 
-    async def _mentioned(self) -> list[str]:
-        """Return the mentions in the question that name a resource. Others, such as names of people, are only text."""
-        mentions: list[str] = []
+    async def _mentioned(self, names: ResourceNames) -> list[Choice]:
+        """Return the resources that the question mentions. Other mentions, such as those of people, are only text."""
+        choices: list[Choice] = []
         for mention in find_mentions(self.question):
             with suppress(UnknownMention):
-                await choice_of(self.catalogue, mention, self.catalogue.servers)
-                mentions.append(f"@{mention}")
-        return mentions
+                choices.append(await choice_of(self.catalogue, mention, self.catalogue.servers, names))
+        return choices
 
     # Reading
 

@@ -6,8 +6,9 @@ a colon may come before it. It must fit exactly one resource, or else the error 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from wharfinger.content.folding import fold
@@ -17,7 +18,7 @@ from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.catalogue_lists import CatalogueEntry
 from wharfinger.host.context.choices import Choice
 
-__all__ = ["UnknownMention", "choice_of", "find_mentions", "mention_of"]
+__all__ = ["ResourceNames", "UnknownMention", "choice_of", "find_mentions", "mention_of"]
 
 MAX_MENTIONS = 100
 """Maximum number of mentions in one question; the rest is ignored."""
@@ -50,8 +51,25 @@ def _mention(server: str, uri: str) -> str:
     return f'@"{name}"' if re.search(r"[\s\"@]", name) or name[-1] in ".,;:!?)]}'" else f"@{name}"
 
 
-async def choice_of(catalogue: Catalogue, mention: str, servers: Sequence[str]) -> Choice:
-    """Return the resource that a URI or a mention names.
+class ResourceNames:
+    """The names that mentions may use. They are collected once for all mentions in a question, in a thread."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._by_server: dict[str, list[tuple[CatalogueEntry, list[str]]]] = {}
+
+    async def fitting(self, name: str, server: str) -> list[CatalogueEntry]:
+        """Return the entries whose URI, title or name equals `name`; if there are none, those that end with it."""
+        if server not in self._by_server:
+            entries = await self._catalogue.entries(server=server, templates=False)
+            self._by_server[server] = await asyncio.to_thread(_folded_names, entries)
+        return await asyncio.to_thread(_fitting, self._by_server[server], fold(name))
+
+
+async def choice_of(
+    catalogue: Catalogue, mention: str, servers: Sequence[str], names: ResourceNames | None = None
+) -> Choice:
+    """Return the resource that a URI or a mention names. Pass the same `names` for all mentions in a question.
 
     Raises:
         UnknownMention: nothing fits.
@@ -62,20 +80,19 @@ async def choice_of(catalogue: Catalogue, mention: str, servers: Sequence[str]) 
     reason = "chosen by the user"
     if ":" in rest and (owners := await catalogue.servers_of(rest, server=server)):
         if len(owners) > 1:
-            names = ", ".join(_mention(name, rest) for name in owners[:MAX_NAMED])
-            raise InvalidArgument(f"Several servers have {printable(rest)!r}: write {names}.")
+            suggestions = ", ".join(_mention(name, rest) for name in owners[:MAX_NAMED])
+            raise InvalidArgument(f"Several servers have {printable(rest)!r}: write {suggestions}.")
         return Choice(rest, owners[0], reason)
     if server and not rest:
         raise UnknownMention(f"@{server} names a server: add a resource, such as @{server}:name.")
-    entries = await catalogue.entries(server=server, templates=False)
-    fitting = list(_fitting(entries, rest))
+    fitting = await (names or ResourceNames(catalogue)).fitting(rest, server)
     if len(fitting) == 1:
         return Choice(fitting[0].uri, fitting[0].server, reason)
     if not fitting:
         raise UnknownMention(f"No resource fits @{printable(text)}: use a URI, or the end of a path, as it is listed.")
-    names = ", ".join(mention_of(entry) for entry in fitting[:MAX_NAMED])
+    suggestions = ", ".join(mention_of(entry) for entry in fitting[:MAX_NAMED])
     more = f" and {len(fitting) - MAX_NAMED:,} more" if len(fitting) > MAX_NAMED else ""
-    raise InvalidArgument(f"@{printable(text)} fits several resources: {names}{more}. Write one of these.")
+    raise InvalidArgument(f"@{printable(text)} fits several resources: {suggestions}{more}. Write one of these.")
 
 
 def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
@@ -86,17 +103,17 @@ def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
     return (text, "") if text in servers else ("", text)
 
 
-def _fitting(entries: Sequence[CatalogueEntry], name: str) -> Iterator[CatalogueEntry]:
-    """Yield the entries whose URI, title or name equals `name`, or ends with it after a slash."""
-    folded_name = fold(name)
-    names = [
+def _folded_names(entries: Sequence[CatalogueEntry]) -> list[tuple[CatalogueEntry, list[str]]]:
+    return [
         (entry, [fold(text) for text in (entry.uri, unquote(entry.uri), entry.title, entry.resource.name)])
         for entry in entries
     ]
+
+
+def _fitting(names: Sequence[tuple[CatalogueEntry, list[str]]], folded_name: str) -> list[CatalogueEntry]:
+    """Return the entries with this name, or else those with a name that ends with it after a slash."""
     exact = [entry for entry, entry_names in names if folded_name in entry_names]
-    if exact:
-        yield from exact
-        return
-    for entry, entry_names in names:
-        if any(entry_name.endswith("/" + folded_name) for entry_name in entry_names):
-            yield entry
+    ending = "/" + folded_name
+    return exact or [
+        entry for entry, entry_names in names if any(entry_name.endswith(ending) for entry_name in entry_names)
+    ]
