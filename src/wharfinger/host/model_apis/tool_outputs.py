@@ -160,18 +160,22 @@ def _is_for_user_only(block: Any) -> bool:
 def _joined(parts: list[str | FileOutput]) -> list[str | FileOutput]:
     """Return the parts with neighbouring texts as one, without blank ones, and with a limited number of files."""
     joined: list[str | FileOutput] = []
+    texts: list[str] = []
     files = 0
     for part in parts:
-        if isinstance(part, FileOutput):
-            files += 1
-            if files > MAX_FILES:
-                continue
-            joined.append(part)
-        elif part.strip():
-            if joined and isinstance(joined[-1], str):
-                joined[-1] = f"{joined[-1]}\n{part}"
-            else:
-                joined.append(part)
+        if isinstance(part, str):
+            if part.strip():
+                texts.append(part)
+            continue
+        files += 1
+        if files > MAX_FILES:
+            continue
+        if texts:
+            joined.append("\n".join(texts))
+            texts = []
+        joined.append(part)
+    if texts:
+        joined.append("\n".join(texts))
     if files > MAX_FILES:
         joined.append(f"[{files - MAX_FILES} more images or documents are not sent; the limit is {MAX_FILES}.]")
     return joined
