@@ -419,21 +419,23 @@ def _segments(uri: str, contents: Iterable[t.ResourceContents]) -> list[Segment]
 
     A line that is longer than a window continues in the next one.
     """
-    segments: list[Segment] = []
-    lines = _LINES.search(uri)
-    following = int(lines[1]) if lines is not None else 1
+    joined: list[tuple[int, list[str]]] = []  # the stated number of the first line, or 0, and the texts
     end: object = None
     for content in contents:
         if content.text is UNSET:
             continue
         window = _window(content)
         if end is not None and window.get("begin") == end:
-            first_line, text = segments.pop()
-            segments.append(Segment(first_line, text + content.text))
+            joined[-1][1].append(content.text)
         else:
             first = window.get("firstLine")
-            segments.append(Segment(first if isinstance(first, int) and first > 0 else following, content.text))
+            joined.append((first if isinstance(first, int) and first > 0 else 0, [content.text]))
         end = window.get("end")
+    segments: list[Segment] = []
+    lines = _LINES.search(uri)
+    following = int(lines[1]) if lines is not None else 1
+    for first, texts in joined:
+        segments.append(Segment(first or following, "".join(texts)))
         following = _last_line(segments[-1]) + 1
     return segments
 
