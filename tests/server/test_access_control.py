@@ -340,6 +340,54 @@ async def test_a_result_is_public_if_every_caller_may_read_it() -> None:
     assert scopes == {"note:one": "public", "other:one": "private", "shelf://a/1": "private"}
 
 
+async def test_a_result_with_other_contents_is_public_only_if_every_caller_may_read_them(tmp_path: Path) -> None:
+    """A bug: a shared cache could give the names of files to callers who may not see them."""
+    for name in ("open", "mixed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("x")
+    (tmp_path / "mixed" / "secret.md").write_text("x")
+    uris = ("note:*", "file:///open/**", "file:///mixed/", "file:///mixed/a.md")
+    policy = Policy(allow=[Rule(who="anyone", what=uris), Rule(who="sub:bob")])
+    server = Server("s", cache_scope="public", policy=policy)
+    server.resources.add("note:all", lambda: [Content("a"), Content("b", uri="other:one")])
+    server.include(files(tmp_path / "open"))
+    server.include(files(tmp_path / "mixed"))
+    for principal in ("bob", "eve"):
+        scopes = {}
+        for uri in ("note:all", "file:///open/", "file:///mixed/"):
+            answer = await ask(server, "resources/read", {"uri": uri}, principal=principal)
+            scopes[uri] = answer["result"]["cacheScope"]
+        expected = ("private", "public", "private")
+        assert scopes == dict(zip(scopes, expected, strict=True)), principal
+
+
+async def test_a_result_of_an_extension_method_is_private_under_a_policy(tmp_path: Path) -> None:
+    """A bug: a shared cache could give it to callers who may not call the method."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "SKILL.md").write_text("---\nname: one\ndescription: A skill.\n---\nDo it.\n")
+    server = Server("s", cache_scope="public", policy=Policy(allow=[Rule(who="sub:bob")]))
+    server.include(skills(tmp_path))
+
+    @server.method("gauges/read", cacheable=True)
+    def read_gauge() -> dict[str, int]:
+        return {"metres": 3}
+
+    for policy, scope in ((server.policy, "private"), (None, "public")):
+        server.policy = policy
+        for method in ("gauges/read", "skills/list"):
+            assert (await ask(server, method, principal="bob"))["result"]["cacheScope"] == scope, method
+
+
+def test_a_tool_that_the_policy_of_a_mounted_server_forbids_is_hidden() -> None:
+    """A bug: an error about its `Mcp-Param-…` headers revealed that it exists."""
+    part, whole = Server("part", policy=Policy(allow=[Rule(who="sub:bob")])), Server("whole")
+    part.tools.add(lambda: "", name="secret")
+    whole.include(part, prefix="p")
+    for principal, hidden in (("bob", False), ("eve", True)):
+        request = make_request(whole, "tools/call", {"name": "p_secret"}, principal=principal)
+        assert whole.hides_tool(request) is hidden
+
+
 async def test_instructions_may_depend_on_the_caller() -> None:
     server = Server("s", instructions=lambda: "shelf" if may_read_below("shelf://") else None, policy=POLICY)
     assert (await ask(server, "server/discover", principal="bob"))["result"]["instructions"] == "shelf"

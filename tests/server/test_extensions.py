@@ -258,6 +258,8 @@ def test_notification_handlers_must_be_plain_functions_with_new_names() -> None:
         server.notification("notifications/ships/waits")(async_handler)
     with pytest.raises(ValueError, match="begin with"):
         server.notification("ships/moved")(lambda params: None)
+    with pytest.raises(TypeError, match="takes only the params"):
+        server.notification("notifications/ships/two")(lambda params, other: None)
     with pytest.raises(ValueError, match=r"taken already|of the protocol"):
         server.notification("notifications/initialized")(lambda params: None)
 

@@ -476,6 +476,8 @@ def test_adding_a_feature_that_collides_with_another_server_is_refused() -> None
 def test_invalid_prefixes_are_refused() -> None:
     with pytest.raises(ValueError, match="is not a valid prefix"):
         Server("s").include(tides_server(), prefix="the tides")
+    with pytest.raises(ValueError, match="use at most 64 letters"):
+        Server("s").include(tides_server(), prefix="y" * 65)
     with pytest.raises(ValueError, match="pass a shorter prefix"):
         long = Server("long")
         long.tools.add(lambda: "", name="x" * 100)

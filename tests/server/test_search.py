@@ -329,6 +329,22 @@ async def test_hits_contain_only_resources_and_words_that_the_caller_may_read() 
     assert [(hit.title, hit.snippet) for hit in visible] == [("a", "1- first\n2:   a Tide line\n3- last"), ("bare", "")]
 
 
+async def test_only_as_many_hits_are_read_as_are_shown() -> None:
+    """A bug: with middleware, a search read every resource with a fitting name."""
+    server = server_with()
+    reads: list[str] = []
+    for number in range(50):
+        server.resources.add(f"note:{number}", lambda: "x")
+
+    @server.middleware("resources/read")
+    async def count(call: Call, next: Next) -> Any:
+        reads.append(call.params.uri)
+        return await next(call)
+
+    assert len(await run_search(server, "note", limit=3)) == 3
+    assert len(reads) == 3
+
+
 async def test_words_that_are_not_in_the_name_must_be_in_the_text() -> None:
     text = "one\ntwo " + "x" * 300 + "\nthree"
     server = guarded_server(hit("note", snippet="secret"), texts={"note": text})

@@ -11,7 +11,7 @@ and `request.access` is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ class AccessControl:
         action, target_of = _ACTIONS.get(method, ""), _TARGETS.get(method)
         if method not in CORE and method not in _CHECKED_BY_HANDLER:
             action, target_of = "call", _target_of_own_method
-        filters = method in _COMPOSED
+        filters, is_extension = method in _COMPOSED, method not in CORE
         # A guard lives as long as its policy and scopes, so a decision by rules alone stays valid. A request with a
         # principal and target that were seen before costs one look-up.
         remembers = services.feature_scopes is None and getattr(services.authorizer, "decides_by_rules", False)
@@ -133,6 +133,8 @@ class AccessControl:
                     if not decision.allowed:
                         raise await self._refusal(request, decision)
                 result = await handler(request)
+                if is_extension:
+                    request.cache_scope = "private"  # a shared cache would answer callers who may see less
                 return readable_part(request, result) if filters else result
             finally:
                 CURRENT_ACCESS.reset(token)
@@ -196,7 +198,7 @@ class AccessControl:
 
 
 def _target_of_own_method(request: Request) -> str:
-    """Return the target of a method that the author has added, which a rule can name."""
+    """Return the target for the rules about a method that the author has added."""
     return f"method:{request.method}"
 
 
@@ -230,11 +232,11 @@ _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 def readable_part(request: Request, result: Any) -> Any:
     """Return a result without the resources, and the links to resources, that the current caller may not read.
 
-    A public result, which a cache may share between callers, becomes private unless every caller may read its URI.
+    A public result, which a cache may share between callers, becomes private unless every caller gets the same.
     """
     if type(result) is t.ReadResourceResult:
         uri = request.params.uri
-        if request.cache_scope == "public" and not request.access.is_public(uri):
+        if request.cache_scope == "public" and not _is_public(request.access, uri, result.contents):
             request.cache_scope = "private"
         if len(result.contents) == 1 and result.contents[0].uri == uri:
             return result
@@ -247,6 +249,17 @@ def readable_part(request: Request, result: Any) -> Any:
         messages = [message for message in result.messages if _is_readable(message.content)]
         return result if len(messages) == len(result.messages) else msgspec.structs.replace(result, messages=messages)
     return result
+
+
+def _is_public(access: Access, uri: str, contents: Sequence[t.ResourceContents]) -> bool:
+    if not access.is_public(uri):
+        return False
+    if len(contents) == 1 and contents[0].uri == uri:
+        return True
+    # The source may have left out what this caller may not read.
+    if not access.reads_all_below(uri if uri.endswith("/") else f"{uri}/"):
+        return False
+    return all(access.is_public(content.uri) for content in contents)
 
 
 def _is_readable(block: Any) -> bool:

@@ -120,7 +120,7 @@ class Context(RequestContext, Generic[State]):
 
         A client of the stateless era gets messages if the request asked for them; a session gets all messages until it
         sets a level. The message is sent even without `await`. Awaiting the result does nothing; it is allowed
-        because other frameworks need it.
+        because code for other frameworks does it.
 
         Raises:
             ValueError: there is no such level.
@@ -259,7 +259,7 @@ class Context(RequestContext, Generic[State]):
     ) -> bool | None:
         """Ask the user to open a URL, for example to sign in. True only means that the user agreed to open it.
 
-        Only the page at the URL knows when they are done. Call `Server.elicitation_complete` with the `elicitation_id`
+        The page at the URL knows when the user is done. Call `Server.elicitation_complete` with the `elicitation_id`
         then. Raises the same errors as `elicit`, and ValueError if `url` is not a URL.
         """
         from wharfinger.server.input.input_requests import ElicitUrl
@@ -355,7 +355,7 @@ class Context(RequestContext, Generic[State]):
         """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
         The result must be encodable as JSON: in the stateless era, it goes to the client and back. The client cannot
-        change it. It can read it, unless the server has a policy. In every run, also in the first, it is converted
+        change it, but can read it unless the server has a policy. In every run, also in the first, it is converted
         to `kind` or, without `kind`, to the return annotation of `function`. A result that cannot be converted is
         returned as plain JSON values. `function` may be async; a plain one runs on the event loop and must not block.
         Exceptions are not kept. `key` must be unique within the handler.
@@ -385,7 +385,7 @@ class Context(RequestContext, Generic[State]):
         """Return one page of this server's resources, as this caller sees it.
 
         Raises:
-            InvalidParams: `cursor` does not belong to this list, or is another caller's.
+            InvalidParams: `cursor` does not belong to this list, or under a policy is another caller's.
         """
         return await self.server.resources.page(self.request, cursor)
 

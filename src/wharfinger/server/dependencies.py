@@ -219,7 +219,7 @@ class Overrides(MutableMapping[Callable[..., Any], Callable[..., Any]]):
     """Functions that replace dependencies in tests; each is inspected when it is added.
 
     Raises:
-        TypeError: see `plan`. A function may also not need the dependency that it replaces, directly or indirectly.
+        TypeError: as for `plan`, or a function needs the dependency that it replaces, directly or indirectly.
     """
 
     def __init__(self) -> None:

@@ -160,7 +160,7 @@ class Extensions:
         block. Stateless HTTP has no notifications from clients.
 
         Raises:
-            TypeError: the function is async, or the params' type is not allowed.
+            TypeError: the function is async or has another parameter, or the params' type is not allowed.
             ValueError: the name is invalid, one of the protocol's, taken (also by a server in which this one is
                 mounted), or registered with other params.
         """
@@ -217,9 +217,9 @@ def _make_method(services: Services, name: str, function: Callable[..., Any], op
         inline=options.get("inline", False),
         timeout=options.get("timeout"),
     )
-    add_method(row)  # last, since all servers of this process share the table
     ttl_ms = services.ttl_ms if ttl is None else round(ttl * 1000)
     scope = options.get("cache_scope") or services.cache_scope
+    add_method(row)  # last, since all servers of this process share the table
 
     async def serve(request: Request) -> Any:
         if required:
@@ -237,13 +237,18 @@ def _make_notification(
     """Make the handler of a new notification from clients, and add its row to the table of methods.
 
     Raises:
-        TypeError: the function is async, or the params do not derive from `types.NotificationParams`.
+        TypeError: the function is async or has another parameter, or the params do not derive from
+            `types.NotificationParams`.
         ValueError: the name is invalid, the protocol's own, or registered with a different row.
     """
     _check_name(name)
     if is_async(function):
         raise TypeError(f"{name}: use a plain function for a notification, because it must not wait.")
     parameter, annotated, _ = _read_signature(function)
+    try:
+        inspect.signature(function).bind(*((None,) if parameter else ()))
+    except TypeError:
+        raise TypeError(f"{name}: the function of a notification takes only the params.") from None
     params_type = _check_params_type(name, params or annotated, t.NotificationParams)
     if not name.startswith("notifications/"):
         raise ValueError(f"{name!r}: the names of notifications begin with 'notifications/'.")

@@ -80,7 +80,7 @@ class FeatureScopes:
         return scopes
 
     def access(self, rules: Access | None, principal: Principal) -> Access | None:
-        """Return the access of a principal by the rules of the policy (None: everything) and by its scopes."""
+        """Return the access of a principal by the rules (None: everything) and by the scopes of its token."""
         if principal is LOCAL:
             return rules
         known = self._remembered.get(id(principal))
@@ -104,7 +104,7 @@ class ScopedAccess:
         self.key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def decide(self, action: str, target: str) -> Decision:
-        """Decide by the rules, then by the feature's scopes. `missing_scopes` has the scopes of each that refuses."""
+        """Decide by the rules and the feature's scopes. If both lack scopes, `missing_scopes` has those of both."""
         decision = ALLOWED if self._rules is None else self._rules.decide(action, target)
         if not decision.allowed and not decision.missing_scopes:
             return decision

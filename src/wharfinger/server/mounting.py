@@ -81,7 +81,7 @@ class Mount:
 
     def __init__(self, parent: FeatureService, part: FeatureService, prefix: str) -> None:
         if not _PREFIX.fullmatch(prefix):
-            raise ValueError(f"{prefix!r} is not a valid prefix: use letters, digits, '_', '-' and '.'.")
+            raise ValueError(f"{prefix!r} is not a valid prefix: use at most 64 letters, digits, '_', '-' and '.'.")
         self.parent = parent
         self.part = part
         self.name = part.info.name

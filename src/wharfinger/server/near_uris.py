@@ -14,6 +14,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -62,7 +63,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     resources.near_uri_searches += 1
     try:
         async with asyncio.timeout(2 * LISTING_SECONDS):  # the last page may be requested just before the deadline
-            known = [uri for uri in resources.uris() if may_read(uri)][:MAX_COMPARED_URIS]
+            known = list(islice(filter(may_read, resources.uris()), MAX_COMPARED_URIS))
             error.suggest(await services.pool.run(owner_of(request), _suggestions, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return

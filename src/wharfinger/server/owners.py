@@ -12,8 +12,8 @@ __all__ = ["owner_of", "share_owner_of"]
 def share_owner_of(request: Request) -> str:
     """Return the owner whose share a request uses: its principal, else its address, else its connection.
 
-    All HTTP callers without a principal and an address have the same owner, since each call may use a connection of
-    its own.
+    All HTTP callers with neither a principal nor an address have the same owner, since each call may use a connection
+    of its own.
     """
     key = request.caller.principal.key
     if key or request.peer or request.headers is not None:

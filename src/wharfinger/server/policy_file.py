@@ -22,7 +22,7 @@ __all__ = ["PolicyFile"]
 log = logging.getLogger("wharfinger.server.policy")
 
 Version = tuple[int, int, int] | None
-"""The inode, size and time of change of a file; None if it cannot be read."""
+"""The inode, size and modification time of a file; None if it cannot be found."""
 
 
 class PolicyFile:

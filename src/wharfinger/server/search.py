@@ -183,7 +183,7 @@ async def search(
     if is_restricted():  # a second check: each search has left out such hits already, so that they displace no others
         hits[:] = [hit for hit in hits if may_read(hit.uri)]
     if resources.may_differ():
-        hits = await _readable_hits(services, request, query, hits)
+        hits = await _readable_hits(services, request, query, hits, wanted.limit)
     del hits[wanted.limit :]
     return hits
 
@@ -304,8 +304,8 @@ def _registered_hits(resources: Resources, query: Query) -> Iterator[Hit]:
             yield Hit(uri=resource.uri, title=resource.title or resource.name, resource=resource)
 
 
-async def _readable_hits(services: Services, request: Request, query: Query, hits: Hits) -> Hits:
-    """Return the hits that the caller can read, each with a snippet of the text that the caller reads.
+async def _readable_hits(services: Services, request: Request, query: Query, hits: Hits, limit: int) -> Hits:
+    """Return the first `limit` hits that the caller can read, each with a snippet of the text that the caller reads.
 
     That text must have every word for which the hit was found; otherwise the hit would reveal a word that the caller
     may not see. For the same reason, no other spellings are suggested.
@@ -314,6 +314,8 @@ async def _readable_hits(services: Services, request: Request, query: Query, hit
     readable.truncated = hits.truncated
     owner = owner_of(request)
     for hit in hits:
+        if len(readable) >= limit:
+            break
         text = await _read_text(services, request, hit.uri)
         if text is None:
             continue

@@ -130,7 +130,7 @@ class ServerInspection:
 
 
 class _RecentRequests:
-    """Keeps the last requests, each with its target in a policy (see `protocol.observing.RequestObserver`)."""
+    """Keeps the last requests, each with its target for rules (see `protocol.observing.RequestObserver`)."""
 
     def __init__(self) -> None:
         self.all: deque[tuple[RecentRequest, str]] = deque(maxlen=MAX_RECENT)
@@ -182,7 +182,7 @@ def display_name(principal: Principal) -> str:
 
 
 def target_of(seen: Observation, target: str) -> str:
-    """Return the target in a policy of a request, from the name or URI in its params."""
+    """Return a request's target for rules: the name or URI in its params, names with `tool:` or `prompt:`."""
     if isinstance(getattr(seen.params, "ref", None), t.PromptReference):
         return f"prompt:{target}"
     prefix = {"tools/call": "tool:", "prompts/get": "prompt:"}.get(seen.request.method, "")

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.protocol.interfaces import Authorizer, NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.server.access_control import AccessControl
@@ -184,7 +185,7 @@ class FeatureService:
         await self.server_policy.reload()
 
     def add_source(self, source: Source) -> None:
-        """Add a source, whose resources are listed after all others.
+        """Add a source, whose resources are listed after those of earlier sources.
 
         If the server runs already, the source is started at once; call this on the server's event loop then.
 
@@ -228,8 +229,16 @@ class FeatureService:
 
     def hides_tool(self, request: Request) -> bool:
         """Return whether the caller may not call the tool that a request names: no answer may reveal the tool then."""
-        access = self.services.access_of(request.caller.principal)
-        return access is not None and not access.allows("call", f"tool:{request.params.name}")
+        return self._hides_tool(request.caller.principal, request.params.name)
+
+    def _hides_tool(self, principal: Principal, name: str) -> bool:
+        access = self.services.access_of(principal)
+        if access is not None and not access.allows("call", f"tool:{name}"):
+            return True
+        found = self.tools.features.find(name)
+        if found is None or found.part is None:
+            return False
+        return any(mount.part._hides_tool(principal, found.key) for mount in self.mounts if mount is found.part)
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         """Return the capabilities that this server declares: those for which it has handlers."""

@@ -69,6 +69,6 @@ class Services:
         return self.authorizer is not None or self.feature_scopes is not None
 
     def access_of(self, principal: Principal) -> Access | None:
-        """Return the access of a principal by the policy and by its scopes; None if everything is allowed."""
+        """Return the access of a principal by the policy and the scopes of its token; None if everything is allowed."""
         access = None if self.authorizer is None else self.authorizer.access(principal)
         return access if self.feature_scopes is None else self.feature_scopes.access(access, principal)

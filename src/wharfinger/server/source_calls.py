@@ -53,7 +53,7 @@ MAX_LATE_PAGES = 64
 PROBE_RATIO = 0.9
 """If a caller gives up a call after this share of the patience, the source is probed."""
 MIN_PROBE_SECONDS = 0.1
-"""The minimum time between two probes."""
+"""The minimum time between two probes of a source that is down."""
 
 Page = tuple[Sequence[t.Resource], Any]
 """Resources, and the key of the next page or None."""
