@@ -74,6 +74,27 @@ async def test_concurrent_starts_and_closes_run_the_lifespan_once() -> None:
     assert events == ["enter", "start a", "close a", "leave"]
 
 
+async def test_a_server_runs_until_the_last_of_its_transports_ends() -> None:
+    """A bug: the first one that ended closed the lifespan and refused tasks, while the other still served."""
+    events = Events()
+    server = Server("s", lifespan=events.lifespan())
+
+    @server.tool(task="required")
+    async def dredge() -> str:
+        return "done"
+
+    first, second = server.asgi(), server.asgi()
+    await first.start()
+    await second.start()
+    await first.aclose(0)
+    assert events == ["enter"]
+    capabilities = {"extensions": {TASKS: {}}}
+    params = {"name": "dredge", "_meta": {f"{META}clientCapabilities": capabilities}}
+    assert (await ask(server, "tools/call", params))["result"]["resultType"] == "task"
+    await second.aclose(0)
+    assert events == ["enter", "leave"]
+
+
 async def test_a_server_that_is_started_while_it_ends_ends_first() -> None:
     """A bug: two lifespans overlapped, and the end of the first one stopped the sources of the second."""
     events, may_leave = Events(), asyncio.Event()

@@ -365,3 +365,5 @@ class FeatureService:
         A server with other holders keeps running for them.
         """
         await self.running.end(holder or self)
+        if self.running and self.own_tasks is not None:
+            self.own_tasks.resume()  # the transport that ends has called `drain`

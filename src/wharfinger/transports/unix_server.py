@@ -95,7 +95,7 @@ class UnixServer:
         status = os.stat(self.path)
         self._socket_identity = (status.st_dev, status.st_ino)
         try:
-            await self._service.start()
+            await self._service.start(self)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_unix_server(self._connected, sock=listener, backlog=BACKLOG)
             self._exhaustion = Exhaustion(loop)
@@ -124,7 +124,7 @@ class UnixServer:
         for stream in streams:
             stream.finish()
             stream.leave(abort=True)
-        await self._service.close()
+        await self._service.close(self)
 
     def _connected(self) -> asyncio.Protocol:
         if len(self._open) >= self._max_connections:

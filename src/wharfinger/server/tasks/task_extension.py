@@ -551,12 +551,16 @@ class Tasks:
         Raises:
             StoreUnusable: it cannot be opened.
         """
-        self._ending = False
+        self.resume()
         await self.store.usage(_TASKS_PREFIX)
 
     def drain(self) -> None:
         """Refuse new tasks."""
         self._ending = True
+
+    def resume(self) -> None:
+        """Accept new tasks again."""
+        self._ending = False
 
     async def end(self) -> None:
         """Let tasks finish within `Limits.drain` seconds, cancel the rest, and store how they ended."""

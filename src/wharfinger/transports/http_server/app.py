@@ -649,7 +649,7 @@ class HttpApp:
         self._ready = True
 
     async def _start_service(self) -> None:
-        await self.service.start()
+        await self.service.start(self)
         if self.site is not None:
             await self.site.start()
 
@@ -678,7 +678,7 @@ class HttpApp:
             self._starting.cancel()
             await asyncio.wait((self._starting,))
         self._ready = False
-        await self.service.close()
+        await self.service.close(self)
 
 
 async def refuse(send: Send, error: ProtocolError) -> None:
