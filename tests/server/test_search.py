@@ -343,6 +343,7 @@ async def test_only_as_many_hits_are_read_as_are_shown() -> None:
 
     assert len(await run_search(server, "note", limit=3)) == 3
     assert len(reads) == 3
+    assert await run_search(server, "note", limit=-1) == []
 
 
 async def test_words_that_are_not_in_the_name_must_be_in_the_text() -> None:

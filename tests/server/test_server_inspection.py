@@ -12,6 +12,7 @@ from wharfinger.errors import MethodNotFound, PermissionDenied, RemoteError, Res
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 from wharfinger.server.server_inspection import MAX_RECENT, ServerInspection
+from wharfinger.sources import files
 from wharfinger.transports.memory import MemoryTarget
 from wharfinger.types import PromptReference
 
@@ -76,6 +77,20 @@ async def test_a_deny_rule_for_inspect_hides_its_targets() -> None:
         assert [resource.uri for resource in await view.list_resources()] == ["note://public/a"]
         with pytest.raises(ResourceNotFound):
             await view.read_resource("note://secret/b")
+
+
+async def test_a_folder_in_a_view_hides_files_that_the_viewer_may_not_inspect(tmp_path: Path) -> None:
+    """A bug: the list of the folder named them."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("open.md", "secret.md"):
+        (folder / name).write_text("x")
+    deny = Rule(who="sub:ann", do="inspect", what="file:///docs/secret.md")
+    server = Server("s", policy=Policy(allow=[ADMIN, Rule(who="sub:bob")], deny=[deny]))
+    server.include(files(folder))
+    async with Client(ServerInspection(server).view_as(ANN, BOB)) as view:
+        assert "open.md" in (shown := (await view.read_resource("file:///docs/")).text)
+        assert "secret" not in shown
 
 
 async def test_an_administrator_sees_completions_of_prompts() -> None:

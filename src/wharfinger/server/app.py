@@ -198,7 +198,8 @@ class Server(FeatureService):
     def policy(self) -> Authorizer | None:
         """Who may read, call and query what; None if there is no policy.
 
-        Replace it on the event loop at any time. While the server runs, a policy with a failing test is refused.
+        Replace it on the event loop at any time. A policy with a failing test is refused: at once if the server runs,
+        otherwise when it starts.
         """
         return self.services.authorizer
 

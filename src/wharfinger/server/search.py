@@ -184,7 +184,7 @@ async def search(
         hits[:] = [hit for hit in hits if may_read(hit.uri)]
     if resources.may_differ():
         hits = await _readable_hits(services, request, query, hits, wanted.limit)
-    del hits[wanted.limit :]
+    del hits[max(0, wanted.limit) :]
     return hits
 
 

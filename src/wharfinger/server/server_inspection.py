@@ -24,7 +24,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.protocol.inspection import RecentRequest, WatchedResource
-from wharfinger.protocol.interfaces import Access, Handler, NotificationHandler
+from wharfinger.protocol.interfaces import Access, Decision, Handler, NotificationHandler
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.observing import Observation, Refusal
 from wharfinger.protocol.principal import LOCAL, Principal
@@ -189,6 +189,29 @@ def target_of(seen: Observation, target: str) -> str:
     return prefix + target
 
 
+class _InspectedAccess:
+    """Limits what is read in a view to what the viewer may inspect, as the access of an outer server does."""
+
+    def __init__(self, viewer: Access) -> None:
+        self._viewer = viewer
+        self.key = f"inspect {viewer.key}"
+
+    def decide(self, action: str, target: str) -> Decision:
+        return self._viewer.decide("inspect", target)
+
+    def allows(self, action: str, target: str) -> bool:
+        return self._viewer.allows("inspect", target)
+
+    def may_read_below(self, prefix: str) -> bool:
+        return True
+
+    def reads_all_below(self, prefix: str) -> bool:
+        return False
+
+    def is_public(self, uri: str) -> bool:
+        return False
+
+
 class _PrincipalView:
     """A service that lists and reads like the server, but hides everything that the viewer may not inspect."""
 
@@ -242,6 +265,7 @@ class _PrincipalView:
             access = self._require_access()
             if method == "resources/read" and not access.allows("inspect", request.params.uri):
                 raise ResourceNotFound(request.params.uri)
+            request.access = _InspectedAccess(access)
             result = await self._server.handlers[method](request)  # looked up now: a new policy replaces the handlers
             if list_entries is None:
                 return result
