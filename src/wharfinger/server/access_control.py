@@ -5,8 +5,8 @@ the request reaches neither the source nor the middleware. (If only scopes are m
 Resources in the result of a read, a tool or a prompt are filtered here. All other answers are filtered where they are
 made, by `request.access`: lists in `features.listing`, searches in `server.search`, completions in
 `features.completion`, notices in `subscriptions.visible_changes`. A source itself filters the answers that it composes
-of several resources (`policy.current`). Without a policy and without features that need scopes, methods have no guard,
-and `request.access` is None.
+of several resources (`policy.current`). If neither the server nor a mounted one has a policy or features that need
+scopes, methods have no guard, and `request.access` is None.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from wharfinger.server.owners import share_owner_of
 if TYPE_CHECKING:
     from wharfinger.server.feature_scopes import FeatureScopes
     from wharfinger.server.features.resources import Resources
+    from wharfinger.server.part_policies import PartPolicies
     from wharfinger.server.services import Services
     from wharfinger.server.subscriptions.visible_changes import VisibleChanges
 
@@ -80,6 +81,15 @@ class AccessControl:
         self._set_guard()
         self._services.watching.call_on_loop(partial(self._changes.policy_changed, only_restricted=True))
 
+    def enforce_part_policies(self, policies: PartPolicies | None) -> None:
+        """Enforce the policies of mounted servers from the next request and notice on; None if there are none.
+
+        Watchers are notified as in `set`.
+        """
+        self._services.part_policies = policies
+        self._set_guard()
+        self._changes.policy_changed()
+
     def _set_guard(self) -> None:
         watching, guarded = self._services.watching, self._services.restricts
         watching.may_send = self._changes.may_send if guarded else None
@@ -95,7 +105,8 @@ class AccessControl:
         filters, is_extension = method in _COMPOSED, method not in CORE
         # A guard lives as long as its policy and scopes, so a decision by rules alone stays valid. A request with a
         # principal and target that were seen before costs one look-up.
-        remembers = services.feature_scopes is None and getattr(services.authorizer, "decides_by_rules", False)
+        by_rules = services.feature_scopes is None and services.part_policies is None
+        remembers = by_rules and getattr(services.authorizer, "decides_by_rules", False)
         remembered: dict[tuple[Principal, str], tuple[Access, Decision | None]] = {}
 
         def decide(request: Request, target: str) -> tuple[Access, Decision | None] | None:

@@ -6,6 +6,7 @@ prefix (`features.feature_set`); its sources are listed, read and completed by t
 
 A part's middleware, policy and observers apply to its features: if it has any for a method, the parent calls the part's
 handler with the part's own names; if not, the parent calls the feature directly, however deep it is mounted (`direct`).
+What the parent makes itself, such as lists and searches, is filtered by the part's policy too (`part_policies`).
 
 The part starts with the parent, and runs until its last holder (see `lifespan`) closes it. Its changes are reported to
 the watchers of the parent. While the parent has a watcher, it keeps a watcher at the part, so that the part's sources
@@ -60,6 +61,7 @@ def include(parent: FeatureService, part: FeatureService, prefix: str) -> None:
     _share_keys(parent, part)
     if part.services.feature_scopes is not None:
         parent.enforce_scopes()
+    parent.enforce_part_policies()
     if part.tasks is not None:
         parent.take_tasks(parent.serve_tasks())  # the part's tasks are now kept by its parent
     for name in subscriptions.LISTS:

@@ -17,7 +17,6 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.protocol.interfaces import Authorizer, NotificationHandler, Store
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.request import Request, ResultMeta
 from wharfinger.protocol.revisions import Revision
 from wharfinger.server.access_control import AccessControl
@@ -171,6 +170,35 @@ class FeatureService:
         """Enforce a policy, also on calls from the servers in which this one is mounted."""
         self.access_control.set(authorizer)
         self._refresh_mounts()
+        for mount in self.parents:
+            mount.parent.enforce_part_policies()
+
+    def enforce_part_policies(self) -> None:
+        """Enforce the policies of mounted servers, here and in every server in which this one is mounted."""
+        parts = [(mount, mount.part.services) for mount in self.mounts]
+        restricted = [
+            (mount, services.access_of)
+            for mount, services in parts
+            if services.authorizer is not None or services.part_policies is not None
+        ]
+        if not restricted and self.services.part_policies is None:
+            return
+        policies = None
+        if restricted:
+            from wharfinger.server.part_policies import PartPolicies  # on use: most servers have no parts
+
+            resources = self.resources
+            policies = PartPolicies(
+                restricted,
+                self.tools.features,
+                self.prompts.features,
+                resources.part_of,
+                resources.part_of_any_template,
+            )
+        self.access_control.enforce_part_policies(policies)
+        self._refresh_mounts()
+        for mount in self.parents:
+            mount.parent.enforce_part_policies()
 
     @property
     def has_policy_file(self) -> bool:
@@ -229,16 +257,8 @@ class FeatureService:
 
     def hides_tool(self, request: Request) -> bool:
         """Return whether the caller may not call the tool that a request names: no answer may reveal the tool then."""
-        return self._hides_tool(request.caller.principal, request.params.name)
-
-    def _hides_tool(self, principal: Principal, name: str) -> bool:
-        access = self.services.access_of(principal)
-        if access is not None and not access.allows("call", f"tool:{name}"):
-            return True
-        found = self.tools.features.find(name)
-        if found is None or found.part is None:
-            return False
-        return any(mount.part._hides_tool(principal, found.key) for mount in self.mounts if mount is found.part)
+        access = self.services.access_of(request.caller.principal)
+        return access is not None and not access.allows("call", f"tool:{request.params.name}")
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         """Return the capabilities that this server declares: those for which it has handlers."""

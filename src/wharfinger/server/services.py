@@ -21,6 +21,7 @@ from wharfinger.server.threads import Pool
 
 if TYPE_CHECKING:
     from wharfinger.server.feature_scopes import FeatureScopes
+    from wharfinger.server.part_policies import PartPolicies
 
 __all__ = ["ListName", "Services"]
 
@@ -60,15 +61,19 @@ class Services:
     """Decides what each caller may do; None if there is no policy. Change it with `AccessControl.set`."""
     feature_scopes: FeatureScopes | None = None
     """Finds the scopes that features need; None if no feature needs any."""
+    part_policies: PartPolicies | None = None
+    """The policies of mounted servers; None if none of them has a policy."""
     elicitation_sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     """The session to notify when a user has finished at a URL, by the elicitation's id (2025-11-25)."""
 
     @property
     def restricts(self) -> bool:
-        """Whether there is a policy, or a feature that needs scopes."""
-        return self.authorizer is not None or self.feature_scopes is not None
+        """Whether there is a policy, here or in a mounted server, or a feature that needs scopes."""
+        return any(part is not None for part in (self.authorizer, self.feature_scopes, self.part_policies))
 
     def access_of(self, principal: Principal) -> Access | None:
-        """Return the access of a principal by the policy and the scopes of its token; None if everything is allowed."""
+        """Return the access of a principal by policies and the scopes of its token; None if everything is allowed."""
         access = None if self.authorizer is None else self.authorizer.access(principal)
-        return access if self.feature_scopes is None else self.feature_scopes.access(access, principal)
+        if self.feature_scopes is not None:
+            access = self.feature_scopes.access(access, principal)
+        return access if self.part_policies is None else self.part_policies.access(access, principal)

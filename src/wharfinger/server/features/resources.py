@@ -556,6 +556,23 @@ class Resources:
             resources._services.authorizer is not None or resources.may_differ() for _, resources in self._parts
         )
 
+    def part_of(self, uri: str) -> Part | None:
+        """Return the mounted server that has a URI; None if this server has it itself, or no server does."""
+        found = self.static.find(uri)
+        if found is not None:
+            return found.part
+        match = self._template_index.find(uri) if len(uri) <= MAX_RESOURCE_URI_CHARACTERS else None
+        if match is not None:
+            return match[0][1]
+        if self._own_source(uri) is not None:
+            return None
+        return next((part for part, resources in self._parts if resources.source_of(uri) is not None), None)
+
+    def part_of_any_template(self, text: str) -> Part | None:
+        """Return the mounted server that registered a template, or has a source with it; None as for `part_of`."""
+        found = self.templates.find(text) or self.unlisted.find(text)
+        return self.part_of_template(text) if found is None else found.part
+
     def part_of_template(self, text: str) -> Part | None:
         """Return the mounted server that has a source with this template. Returns None if no server has one."""
         return next((part for part, resources in self._parts if resources.has_source_template(text)), None)
