@@ -469,6 +469,24 @@ def test_a_watcher_without_a_scheme_is_refused() -> None:
         Server("s").read_resource("notes/{x}")(lambda x: x)
 
 
+@pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf")])
+def test_times_that_are_not_valid_are_refused(ttl: float) -> None:
+    """A bug: a negative ttl was sent to clients, and each task failed if `task_poll` was not a number."""
+    server = Server("s")
+    for register in (
+        lambda: Server("s", ttl=ttl),
+        lambda: server.resources.add("note:x", lambda: "x", ttl=ttl),
+        lambda: server.add_app("ui://s/x", "<p>", ttl=ttl),
+        lambda: server.extensions.add_method("notes/read", lambda: None, ttl=ttl),
+    ):
+        with pytest.raises(ValueError, match="write 0 seconds or more"):
+            register()
+    with pytest.raises(ValueError, match="write more than 0 seconds"):
+        Server("s", task_poll=ttl)
+    with pytest.raises(ValueError, match="cache_scope='all'"):
+        Server("s", cache_scope="all")  # type: ignore[arg-type]
+
+
 def test_run_refuses_http_together_with_a_unix_socket() -> None:
     with pytest.raises(TypeError, match="http and unix exclude each other"):
         Server("s").run(http="127.0.0.1:0", unix="/nowhere/at/all")

@@ -18,6 +18,7 @@ from wharfinger.protocol.interfaces import AsgiApp, Authorizer, Store
 from wharfinger.protocol.limits import Limits
 from wharfinger.server.context import Context
 from wharfinger.server.cursors import Keys
+from wharfinger.server.features.feature_registration import check_hints
 from wharfinger.server.features.resource import is_uri
 from wharfinger.server.middleware.chain import MethodTable, Middleware
 from wharfinger.server.service import FeatureService, TaskSettings
@@ -82,7 +83,7 @@ class Server(FeatureService):
     records every request: a file, or an `AuditLog` with its options.
 
     Raises:
-        ValueError: `page_size`, `task_ttl` or the URL in `task_store` is not valid.
+        ValueError: `page_size`, `ttl`, `cache_scope`, `task_ttl`, `task_poll` or the URL in `task_store` is not valid.
         UnusablePolicy: the policy cannot be used.
     """
 
@@ -137,7 +138,7 @@ class Server(FeatureService):
                 enforce_scopes=self.enforce_scopes,
                 watching=Watching(self._watched, self._unwatched),
                 context=lambda request: Context(self, request),
-                ttl_ms=round(ttl * 1000),
+                ttl_ms=check_hints(ttl, cache_scope),
                 cache_scope=cache_scope,
                 decode_json_strings=decode_json_strings,
                 replay=replay,

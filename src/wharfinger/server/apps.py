@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.protocol.request import Request
+from wharfinger.server.features.feature_registration import check_hints
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.resource import ResourceFeature
 from wharfinger.server.features.resources import Content
@@ -90,6 +91,8 @@ def make_page_resource(
         ValueError: the URI is not a `ui://` URI, or an option is not valid.
     """
     function, inline = _as_function(page, inline)
+    cache_scope = cache_scope or services.cache_scope
+    ttl_ms = check_hints(services.ttl_ms / 1000 if ttl is None else ttl, cache_scope)
     meta = {"ui": msgspec.to_builtins(_resource_meta(csp, permissions, domain, prefers_border))}
     definition = t.Resource(
         uri=_check_uri(uri),
@@ -103,8 +106,8 @@ def make_page_resource(
     return ResourceFeature(
         definition,
         _PageFunction(services, function, meta, inline, timeout),
-        ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
-        cache_scope=cache_scope or services.cache_scope,
+        ttl_ms=ttl_ms,
+        cache_scope=cache_scope,
         scopes=scopes,
     )
 

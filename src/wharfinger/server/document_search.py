@@ -146,7 +146,7 @@ class SearchBounds(NamedTuple):
     """The bounds of one search of a source. A search that reaches one of them returns the hits found so far."""
 
     seconds: float = 2.0
-    """Names get half of this time, so that some is left for texts."""
+    """Seconds for names and texts. Names get at most half, so that some are left for texts."""
     documents: int = 200_000
     """Documents whose names are compared."""
     texts: int = 50_000

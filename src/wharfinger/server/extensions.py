@@ -15,7 +15,7 @@ from wharfinger.errors import MissingClientCapability
 from wharfinger.protocol.interfaces import Handler, NotificationHandler
 from wharfinger.protocol.methods import CORE, EXTENSIONS_FROM, Method, add_method
 from wharfinger.protocol.request import Request, take_hints
-from wharfinger.server.features.feature_registration import check_options
+from wharfinger.server.features.feature_registration import check_hints, check_options
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.threads import is_async
 
@@ -89,7 +89,7 @@ class MethodOptions(TypedDict, total=False):
     name_param: str
     """The field of the params that the HTTP header `Mcp-Name` repeats."""
     ttl: float | None
-    """Seconds that clients may cache a result; by default the server's option."""
+    """Seconds that clients may cache a result; by default the server's `ttl`."""
     cache_scope: t.CacheScope | None
     inline: bool
     """Whether a plain function runs on the event loop instead of in a thread, because it never blocks."""
@@ -217,8 +217,8 @@ def _make_method(services: Services, name: str, function: Callable[..., Any], op
         inline=options.get("inline", False),
         timeout=options.get("timeout"),
     )
-    ttl_ms = services.ttl_ms if ttl is None else round(ttl * 1000)
     scope = options.get("cache_scope") or services.cache_scope
+    ttl_ms = check_hints(services.ttl_ms / 1000 if ttl is None else ttl, scope)
     add_method(row)  # last, since all servers of this process share the table
 
     async def serve(request: Request) -> Any:

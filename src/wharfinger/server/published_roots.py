@@ -1,4 +1,4 @@
-"""Finds the URIs of a directory of this machine among those that a server publishes, for the `roots` of a policy.
+"""Finds the URIs at which a server publishes a directory of this machine, for rules of a policy that name it (`roots`).
 
 Paths are compared name by name after all symbolic links are resolved, so `/data` never includes `/data-old`.
 """

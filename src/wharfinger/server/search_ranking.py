@@ -60,7 +60,7 @@ weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE
 MIN_SCORE_SHARE = 0.4
 """A document that lacks words is a hit only if its score is at least this share of the best score."""
 MAX_RANKED_DOCUMENTS = 500
-"""When twice this number of documents were found, only this number is kept; more if more hits are requested."""
+"""If more than twice this number of documents are found, only this number is kept. Large limits raise the number."""
 FULL_HITS = 8
 """The number of hits that show the lines around each match; later hits show only their best line."""
 ALSO_SHOWN_SHARE = 0.6

@@ -25,7 +25,7 @@ from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
-from wharfinger.server.features.tools import Tools, check_task_ttl, report_tool_errors
+from wharfinger.server.features.tools import MAX_TASK_TTL_SECONDS, Tools, check_task_ttl, report_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.observers import Observers
 from wharfinger.server.server_policy import ServerPolicy
@@ -116,6 +116,9 @@ class FeatureService:
         self.own_tasks: Tasks | None = None
         """`tasks` if this server created them; None if they belong to a server in which it is mounted."""
         check_task_ttl(tasks.ttl)
+        if not 0 < tasks.poll <= MAX_TASK_TTL_SECONDS:
+            most = f"{MAX_TASK_TTL_SECONDS:g}"
+            raise ValueError(f"task_poll={tasks.poll!r}: write more than 0 seconds, and at most {most}.")
         self._task_settings = tasks
         self.store = tasks.store
         """The store of tasks, and of the ids of used DPoP proofs; None keeps them in memory."""

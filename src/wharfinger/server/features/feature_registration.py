@@ -10,9 +10,11 @@ from typing import Any, cast
 from wharfinger.option_names import check_option_names
 from wharfinger.server.signature.annotations import unwrap_partial
 
-__all__ = ["check_options", "check_scopes", "feature_name", "refuse_generator", "unwrap"]
+__all__ = ["check_hints", "check_options", "check_scopes", "feature_name", "refuse_generator", "unwrap"]
 
 
+MAX_TTL_SECONDS = 1e9
+"""The maximum `ttl` of a result."""
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """`scope-token` (RFC 6749 §3.3)."""
 
@@ -31,6 +33,19 @@ def check_options(kind: str, function: object, options: Mapping[str, Any], known
     if isinstance(function, str):
         raise TypeError(f"A {kind}'s name is given by name=: @server.{kind}(name={function!r})")
     check_option_names(f"A {kind}", options, known)
+
+
+def check_hints(ttl: float, cache_scope: str) -> int:
+    """Check caching hints, and return the `ttl` (seconds) in milliseconds.
+
+    Raises:
+        ValueError: one of them is not valid.
+    """
+    if not 0 <= ttl <= MAX_TTL_SECONDS:
+        raise ValueError(f"ttl={ttl!r}: write 0 seconds or more, and at most {MAX_TTL_SECONDS:g}.")
+    if cache_scope not in ("public", "private"):
+        raise ValueError(f'cache_scope={cache_scope!r}: write "public" or "private".')
+    return round(ttl * 1000)
 
 
 def check_scopes(scopes: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.server.features.feature_registration import check_scopes
+from wharfinger.server.features.feature_registration import check_hints, check_scopes
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import location_of
 from wharfinger.server.signature.annotations import unwrap_partial
@@ -180,6 +180,8 @@ def make_resource(
         template = None
         definition = t.Resource(uri=uri, size=or_unset(size), **shared)
     variables = template.variables if template else ()
+    cache_scope = options.get("cache_scope") or services.cache_scope
+    ttl_ms = check_hints(services.ttl_ms / 1000 if ttl is None else ttl, cache_scope)
     return ResourceFeature(
         definition,
         HandlerFunction(
@@ -191,8 +193,8 @@ def make_resource(
         ),
         template=template,
         annotate=annotations if callable(annotations) else None,
-        ttl_ms=services.ttl_ms if ttl is None else round(ttl * 1000),
-        cache_scope=options.get("cache_scope") or services.cache_scope,
+        ttl_ms=ttl_ms,
+        cache_scope=cache_scope,
         scopes=options.get("scopes"),
     )
 

@@ -113,7 +113,8 @@ class MethodTable:
 
 
 def transparent(middleware: AnyMiddleware) -> AnyMiddleware:
-    """Declare that middleware returns results unchanged or raises, for every caller alike, and reads no blobs.
+    """Declare that middleware passes on results unchanged or raises, hides nothing from some callers only, and reads no
+    blobs.
 
     Then large blobs need not be loaded for it, and a source's public results stay public.
     """
