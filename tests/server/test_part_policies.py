@@ -80,6 +80,18 @@ async def test_the_error_for_a_forbidden_tool_of_a_part_is_that_of_an_unknown_on
     assert [error["message"] for error in errors] == ["Unknown tool: p_act", "Unknown tool: p_no"]
 
 
+async def test_names_of_forbidden_sources_of_a_part_are_not_told(tmp_path: Path) -> None:
+    whole = mount(make_part(tmp_path, BOB))
+
+    @whole.tool
+    async def find_in(ctx: Context[Any]) -> list[str]:
+        return [hit.uri for hit in await ctx.search("hidden", source="no")]
+
+    for principal, names in (("eve", "none"), ("bob", "docs")):
+        result = (await ask(whole, "tools/call", {"name": "find_in", "arguments": {}}, principal=principal))["result"]
+        assert result["content"][0]["text"].endswith(f"there are {names}.")
+
+
 async def test_a_part_may_get_lose_and_replace_its_policy(tmp_path: Path) -> None:
     part = make_part(tmp_path, None)
     whole = mount(part)

@@ -103,7 +103,11 @@ class PartAccess:
 
     def may_read_below(self, prefix: str) -> bool:
         """Return whether any URI that begins with `prefix` may be allowed."""
-        return self._own is None or self._own.may_read_below(prefix)
+        if self._own is not None and not self._own.may_read_below(prefix):
+            return False
+        part = self._policies.find("read", prefix)[0]
+        access = None if part is None else self._parts.get(part)
+        return access is None or access.may_read_below(prefix)
 
     def reads_all_below(self, prefix: str) -> bool:
         """Return whether every URI that begins with `prefix` is allowed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from typing import Any, cast
 
@@ -254,7 +255,16 @@ async def test_the_default_burst_is_the_calls_of_one_second_and_at_least_one() -
 
 
 @pytest.mark.parametrize(
-    "options", [{"per_second": 0}, {"burst": 0}, {"max_callers": 0}, {"per_second": -1}, {"burst": -1}]
+    "options",
+    [
+        {"per_second": 0},
+        {"burst": 0},
+        {"max_callers": 0},
+        {"per_second": -1},
+        {"burst": -1},
+        {"per_second": math.nan},
+        {"per_second": math.inf},
+    ],  # fmt: skip
 )
 def test_limits_of_the_rate_must_be_positive(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positive"):

@@ -135,10 +135,10 @@ def limit_rate(
     calls.
 
     Raises:
-        ValueError: `per_second` is not positive, or another bound is below 1.
+        ValueError: `per_second` is not positive and finite, or another bound is below 1.
     """
     burst_size = max(1.0, per_second) if burst is None else float(burst)
-    if per_second <= 0 or burst_size < 1 or max_callers < 1:
+    if not (0 < per_second < math.inf and burst_size >= 1 and max_callers >= 1):
         raise ValueError("limit_rate() needs a positive rate, and a burst and a number of callers of at least 1.")
     rate = Rate("", burst_size, burst_size / per_second, max_callers)
 
