@@ -264,7 +264,7 @@ async def test_the_default_burst_is_the_calls_of_one_second_and_at_least_one() -
         {"burst": -1},
         {"per_second": math.nan},
         {"per_second": math.inf},
-    ],  # fmt: skip
+    ],
 )
 def test_limits_of_the_rate_must_be_positive(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positive"):
