@@ -321,8 +321,13 @@ async def test_what_the_policy_of_a_mounted_server_forbids_is_not_found_through_
         parent = Server(f"parent {number}")
         parent.include(server)
         server = parent
-    hits = await server.resources.search(make_request(server, "tools/call", {"name": "t"}), "whale", 10)
-    assert [hit.uri for hit in hits] == ["file:///f/open.md"]
+
+    @server.tool
+    async def find(ctx: Context) -> list[str]:
+        return [hit.uri for hit in await ctx.search("whale")]
+
+    found = await ask(server, "tools/call", {"name": "find"})
+    assert found["result"]["structuredContent"] == ["file:///f/open.md"]
     missing = await ask(server, "resources/read", {"uri": "file:///f/closet.md"})
     assert "closed" not in str(missing)
 

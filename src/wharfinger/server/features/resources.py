@@ -507,9 +507,7 @@ class Resources:
                 return True
             for _, resources in self._parts:
                 if resources.source_of(uri) is not None:
-                    access = resources._services.access_of(request.caller.principal)
-                    allowed = access is None or access.allows("read", uri)  # by the part's own policy
-                    return allowed and await resources.exists(request, uri)
+                    return await resources.exists(request, uri)
         except (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError):
             return False
         except CannotAsk:  # the handler asks its user before it returns anything, so the resource exists
@@ -551,9 +549,9 @@ class Resources:
             yield from resources.every_source()
 
     def may_differ(self) -> bool:
-        """Return whether middleware, or a part's own policy, may let one caller read what another may not."""
+        """Return whether middleware, here or in a part, may let one caller read what another may not."""
         return self._services.methods.may_differ("resources/read") or any(
-            resources._services.authorizer is not None or resources.may_differ() for _, resources in self._parts
+            resources.may_differ() for _, resources in self._parts
         )
 
     def part_of(self, uri: str) -> Part | None:
