@@ -11,7 +11,7 @@ import pytest
 
 from wharfinger import Host, Server
 from wharfinger.errors import Declined
-from wharfinger.host import Approval, unless_read_only
+from wharfinger.host import ApprovalRequest, unless_read_only
 from wharfinger.host import approval as approval_module
 from wharfinger.store.sqlite import SqliteStore
 
@@ -21,7 +21,7 @@ class Harbour:
 
     def __init__(self, *answers: Any) -> None:
         self.calls: list[str] = []
-        self.approvals: list[Approval] = []
+        self.approvals: list[ApprovalRequest] = []
         self.answers = list(answers)
         self.server = Server("harbour")
         self.server.tools.add(self.moor, name="moor", annotations={"destructiveHint": True})
@@ -37,7 +37,7 @@ class Harbour:
         self.calls.append("look")
         return "calm"
 
-    async def approve(self, approval: Approval) -> Any:
+    async def approve(self, approval: ApprovalRequest) -> Any:
         self.approvals.append(approval)
         await asyncio.sleep(0)
         return self.answers.pop(0)
@@ -106,7 +106,7 @@ async def test_approval_is_requested_again_if_the_definition_changes_meanwhile()
     harbour = Harbour(True, False)
     approve = harbour.approve
 
-    async def change_first(approval: Approval) -> Any:
+    async def change_first(approval: ApprovalRequest) -> Any:
         if not harbour.approvals:
             harbour.server.tools.describe("moor", "Something else.")
             upstream = host.upstreams["harbour"]
@@ -136,7 +136,7 @@ async def test_another_server_with_the_same_name_needs_a_new_approval(tmp_path: 
     store = SqliteStore(tmp_path / "approvals.db")
     changes: list[bool] = []
 
-    def approve(approval: Approval) -> Any:
+    def approve(approval: ApprovalRequest) -> Any:
         changes.append(approval.changed_since)
         return "always"
 
@@ -168,7 +168,7 @@ async def test_always_also_approves_pending_calls() -> None:
 async def test_a_person_is_asked_one_question_about_a_tool_at_a_time() -> None:
     open_now, most = 0, 0
 
-    async def approve(approval: Approval) -> bool:
+    async def approve(approval: ApprovalRequest) -> bool:
         nonlocal open_now, most
         open_now += 1
         most = max(most, open_now)
@@ -189,7 +189,7 @@ async def test_a_person_is_asked_one_question_about_a_tool_at_a_time() -> None:
 
 
 async def test_a_call_is_declined_if_no_answer_arrives_in_time() -> None:
-    async def wait(approval: Approval) -> bool:
+    async def wait(approval: ApprovalRequest) -> bool:
         await asyncio.Event().wait()
         return True
 
@@ -199,8 +199,17 @@ async def test_a_call_is_declined_if_no_answer_arrives_in_time() -> None:
             await host.call_tool("moor", MARY)
 
 
+async def test_a_timeout_in_the_function_that_approves_is_not_taken_for_a_missing_answer() -> None:
+    async def approve(request: ApprovalRequest) -> bool:
+        raise TimeoutError("the chat service is slow")
+
+    async with Harbour().host(approve=approve) as host:
+        with pytest.raises(TimeoutError, match="the chat service is slow"):
+            await host.call_tool("moor", MARY)
+
+
 async def test_the_time_of_an_approval_does_not_count_towards_the_timeout() -> None:
-    async def approve_slowly(approval: Approval) -> bool:
+    async def approve_slowly(approval: ApprovalRequest) -> bool:
         await asyncio.sleep(2)
         return True
 
@@ -213,7 +222,7 @@ async def test_calls_beyond_the_limit_of_pending_approvals_are_declined(monkeypa
     monkeypatch.setattr(approval_module, "MAX_WAITING", 3)
     answered = asyncio.Event()
 
-    async def wait(approval: Approval) -> bool:
+    async def wait(approval: ApprovalRequest) -> bool:
         await answered.wait()
         return True
 

@@ -23,7 +23,7 @@ from wharfinger import types as t
 from wharfinger.client.results import Listing
 from wharfinger.content.search_query import query_of
 from wharfinger.errors import InvalidArgument, InvalidResponse, RequestTimeout
-from wharfinger.host import Approval, Host
+from wharfinger.host import ApprovalRequest, Host
 from wharfinger.host import catalogue as catalogue_module
 from wharfinger.host import catalogue_lists as lists
 from wharfinger.host.catalogue import MAX_CHANGED_URIS, PATIENCE_SECONDS, Catalogue, CatalogueChange
@@ -364,9 +364,9 @@ def test_a_tool_with_other_or_malformed_required_arguments_is_not_called_for_a_s
 
 
 async def test_searches_need_no_approval(folder: Path) -> None:
-    approvals: list[Approval] = []
+    approvals: list[ApprovalRequest] = []
 
-    def approve(approval: Approval) -> bool:
+    def approve(approval: ApprovalRequest) -> bool:
         approvals.append(approval)
         return True
 

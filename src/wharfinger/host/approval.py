@@ -25,7 +25,7 @@ from wharfinger.errors import Declined
 from wharfinger.protocol.interfaces import Store
 from wharfinger.upstreams.upstream import Upstream
 
-__all__ = ["Approval", "Approvals", "Approve", "unless_read_only"]
+__all__ = ["ApprovalRequest", "Approvals", "Approve", "unless_read_only"]
 
 MAX_WAITING = 100
 """Maximum number of calls that wait for an answer; others are declined."""
@@ -35,7 +35,7 @@ MAX_QUESTIONS = 3
 """Maximum number of questions about a call, if the definition of the tool changes while the person answers."""
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The question whether a tool may run with these arguments."""
 
     server: str
@@ -52,17 +52,17 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answer = bool | Literal["always", "never"]
-Approve = Callable[[Approval], Answer | Awaitable[Answer]]
+Approve = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
 """Returns whether the tool may run: True or False for this call, `"always"` or `"never"` from now on."""
 
 
 def unless_read_only(ask: Approve) -> Approve:
     """Return a function that approves the read-only tools of trusted servers, and asks `ask` about all others."""
 
-    async def approve(approval: Approval) -> Answer:
-        if approval.read_only:
+    async def approve(request: ApprovalRequest) -> Answer:
+        if request.read_only:
             return True
-        answer = ask(approval)
+        answer = ask(request)
         return await answer if inspect.isawaitable(answer) else answer
 
     return approve
@@ -128,7 +128,7 @@ class Approvals:
                 self._record(upstream.name, name, True, "always")
                 return
             answer = await self._ask(
-                Approval(
+                ApprovalRequest(
                     server=upstream.name,
                     tool=tool,
                     public_name=public_name,
@@ -168,15 +168,18 @@ class Approvals:
             self._refuse(upstream, name, public_name, f"{upstream.name} does not list it")
         return tool
 
-    async def _ask(self, approval: Approval) -> Answer:
+    async def _ask(self, request: ApprovalRequest) -> Answer:
+        timeout = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = self._approve(approval)
+            async with timeout:
+                answer = self._approve(request)
                 if inspect.isawaitable(answer):
                     answer = await answer
         except TimeoutError:
-            self._record(approval.server, approval.tool.name, False, "nobody answered")
-            raise Declined(f"Nobody approved the call of {approval.public_name} within {self._timeout:g} s.") from None
+            if not timeout.expired():  # raised by the function itself
+                raise
+            self._record(request.server, request.tool.name, False, "nobody answered")
+            raise Declined(f"Nobody approved the call of {request.public_name} within {self._timeout:g} s.") from None
         if not isinstance(answer, bool) and answer not in ("always", "never"):
             raise TypeError(f'approve returns True, False, "always" or "never", not {answer!r}.')
         return answer

@@ -70,7 +70,7 @@ class Authenticator(Protocol):
     `url` is the URL of the MCP endpoint as clients know it.
     """
 
-    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+    def find_verified(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the principal of credentials that were checked before, and need no check now; None otherwise."""
         ...
 

@@ -80,7 +80,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `Host` trusts the annotations of its tools, such as `readOnlyHint`. No file can say so."""
     file: str = ""
     """The file that configures it, or an empty string."""
-    invalid: str = ""
+    error: str = ""
     """Why its entry cannot be used; such a server is down. Empty if the entry can be used."""
 
 
@@ -127,9 +127,9 @@ def read_config(
         raise InvalidConfiguration(f"{file} configures {len(servers):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
     input_values: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    configs = [config_or_invalid(server, environ, ask, input_values) for server in servers]
-    if all(config.invalid for config in configs):
-        raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_REPORTED_ENTRIES]))
+    configs = [config_or_error(server, environ, ask, input_values) for server in servers]
+    if all(config.error for config in configs):
+        raise InvalidConfiguration("\n".join(config.error for config in configs[:MAX_REPORTED_ENTRIES]))
     return configs
 
 
@@ -154,14 +154,14 @@ def no_answer(name: str, described: Mapping[str, Any]) -> None:
     """Return None: there is no one to ask."""
 
 
-def config_or_invalid(
+def config_or_error(
     server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, input_values: dict[str, str]
 ) -> ServerConfig:
     """Return the configuration of one entry of a file; if the entry cannot be used, one whose `invalid` says why."""
     try:
         return config_of(server, environ, ask, input_values)
     except InvalidConfiguration as error:
-        return ServerConfig(name=server.name, target=NO_TARGET, file=str(server.file), invalid=str(error))
+        return ServerConfig(name=server.name, target=NO_TARGET, file=str(server.file), error=str(error))
 
 
 def config_of(

@@ -107,8 +107,8 @@ class Upstream:
         """
         self.config = config
         self.name = config.name
-        self.status: Status = "down" if config.invalid else "disabled" if config.disabled else "starting"
-        self.error = _brief(config.invalid)
+        self.status: Status = "down" if config.error else "disabled" if config.disabled else "starting"
+        self.error = _brief(config.error)
         """Why it is down, or why it last ended; empty if it is ready."""
         self.restarts = 0
         """The number of times that it was started again after it had ended, or after its connection was lost."""
@@ -346,7 +346,7 @@ class Upstream:
 
     def start(self) -> None:
         """Start it, unless it is disabled or was started, or its configuration cannot be used."""
-        if self.config.invalid:
+        if self.config.error:
             log.warning("%s is not started: %s", self.name, self.error)
         elif self.status != "disabled" and self._runner is None:
             self._runner = asyncio.get_running_loop().create_task(self._run())
@@ -362,7 +362,7 @@ class Upstream:
         await self._background.cancel()
         with suppress(WharfingerError):
             await self._client.close()
-        if self.status != "disabled" and not self.config.invalid:
+        if self.status != "disabled" and not self.config.error:
             self._set_status("down", "it was stopped.")
 
     async def _run(self) -> None:

@@ -18,14 +18,14 @@ from wharfinger.cli.targets.terminal_approval import (
     with_text,
 )
 from wharfinger.cli.targets.terminal_forms import TerminalForms
-from wharfinger.host import Approval
+from wharfinger.host import ApprovalRequest
 from wharfinger.host.questions import SamplingRequest, SamplingReview
 
 TOOL = t.Tool(name="rise", input_schema={"type": "object"})
 
 
-def approval(*, read_only: bool = False) -> Approval:
-    return Approval(
+def approval(*, read_only: bool = False) -> ApprovalRequest:
+    return ApprovalRequest(
         server="harbour",
         tool=TOOL,
         public_name="harbour_rise",

@@ -11,7 +11,7 @@ import pytest
 from tests.host.model_apis.api_clients import ask
 from tests.host.model_apis.endpoints import Endpoint, Step, serve
 from tests.host.model_apis.harbour import LOG, PDF, PNG, harbour, library, make_host
-from wharfinger.host import Approval, Host
+from wharfinger.host import ApprovalRequest, Host
 from wharfinger.host.model_apis import MODEL_APIS
 
 FORMATS = tuple(MODEL_APIS)
@@ -176,7 +176,7 @@ async def test_arguments_that_are_not_a_json_object_get_an_error_result(format: 
 async def test_a_call_that_is_not_approved_gets_an_error_result(format: str) -> None:
     names: list[str] = []
 
-    def approve(approval: Approval) -> bool:
+    def approve(approval: ApprovalRequest) -> bool:
         names.append(approval.public_name)
         return False
 

@@ -120,13 +120,13 @@ def mistake_in(server: ConfiguredServer) -> str:
     import os
 
     from wharfinger.content.redaction import redacted_text
-    from wharfinger.upstreams.config import config_or_invalid
+    from wharfinger.upstreams.config import config_or_error
 
     def answer(name: str, described: Mapping[str, Any]) -> str:
         return "http://localhost" if server.address.startswith(f"${{input:{name}}}") else "1"  # also valid as a port
 
-    invalid = config_or_invalid(server, os.environ, answer, {}).invalid
-    return redacted_text(invalid).removeprefix(server.name_in_errors).lstrip(": ")
+    error = config_or_error(server, os.environ, answer, {}).error
+    return redacted_text(error).removeprefix(server.name_in_errors).lstrip(": ")
 
 
 def is_disabled(server: ConfiguredServer) -> bool:

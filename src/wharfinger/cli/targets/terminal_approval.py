@@ -14,7 +14,7 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
 
 if TYPE_CHECKING:
-    from wharfinger.host import Approval
+    from wharfinger.host import ApprovalRequest
     from wharfinger.host.questions import SamplingReview
 
 __all__ = ["SamplingApproval", "TerminalApproval"]
@@ -47,22 +47,22 @@ class TerminalApproval:
         self._mode = mode
         self._report_refusal = report_refusal
 
-    async def __call__(self, approval: Approval) -> bool | Literal["always", "never"]:
+    async def __call__(self, request: ApprovalRequest) -> bool | Literal["always", "never"]:
         """Return whether the tool may run this time, or the answer for this and all later calls."""
-        if self._mode == "read-only" and approval.read_only:
+        if self._mode == "read-only" and request.read_only:
             return True
         if not self._forms.has_terminal:
             self._report_refusal(
-                f"{approval.public_name} does not run: there is no terminal to ask at. Allow tools that only read with"
+                f"{request.public_name} does not run: there is no terminal to ask at. Allow tools that only read with"
                 " --approve read-only and --trust SERVER, or every tool with --approve never."
             )
             return False
-        name = shown_name(approval.tool.name)
-        remark = ", which only reads" if approval.read_only else ""
-        if approval.changed_since:
+        name = shown_name(request.tool.name)
+        remark = ", which only reads" if request.read_only else ""
+        if request.changed_since:
             remark = ", which has CHANGED since you allowed it"
-        lines = [f"The model wants to run {name} of {approval.server}{remark}:"]
-        lines += arguments_lines(approval.arguments)
+        lines = [f"The model wants to run {name} of {request.server}{remark}:"]
+        lines += arguments_lines(request.arguments)
         while True:
             typed = await self._forms.choose(lines, PROMPT)
             if not typed:
