@@ -41,7 +41,13 @@ class RecordingObserver:
 
     def ended(self, observation: Observation) -> None:
         self.rows.append(
-            (observation.request.method, observation.target, observation.outcome, observation.size, observation.outer)
+            (
+                observation.request.method,
+                observation.target,
+                observation.outcome,
+                observation.size,
+                observation.outer_method,
+            )
         )
 
     def searched(self, request: Request, words: str, hits: int) -> None:

@@ -38,7 +38,9 @@ class ChatCommand(NamedTuple):
 COMMANDS = {
     "model": ChatCommand("[MODEL]", "show or change the model"),
     "tools": ChatCommand("[on|off]", "list the tools, or set whether the model may use any"),
-    "context": ChatCommand("[on|off]", "list the resources of the last question, or set whether rules choose some"),
+    "context": ChatCommand(
+        "[on|off]", "list the resources sent with the last question, or set whether the chat adds some"
+    ),
     "cost": ChatCommand("", "show the number of tokens used"),
     "clear": ChatCommand("", "forget the conversation"),
     "help": ChatCommand("", "list the commands and prompts"),
@@ -66,7 +68,7 @@ class ChatCommands:
         self._started_new = started_new
 
     async def run(self, line: str) -> str | None:
-        """Run a line that begins with `/`. Returns the text to send to the model if it names a prompt, else None.
+        """Run a line that begins with `/`. Returns the text to send to the model if it fills in a prompt, else None.
 
         Raises:
             ChatExit: the user leaves.
@@ -96,7 +98,10 @@ class ChatCommands:
     async def tools(self, argument: str) -> None:
         """List the tools, or set whether the model may use them."""
         options = self._chat.options
-        if argument in ("on", "off"):
+        if argument not in ("", "on", "off"):
+            self._show(f"/tools {argument} is not a setting: write /tools on or /tools off.")
+            return
+        if argument:
             options.tools = argument == "on"
         tools = await self._chat.host.upstreams.tools()
         self._show(f"The model may {'use' if options.tools else 'not use'} {many(len(tools), 'tool')}:")
@@ -109,11 +114,14 @@ class ChatCommands:
                 self._show(f"  {server_line(server)}")
 
     async def context(self, argument: str) -> None:
-        """List the resources of the last question, or set whether rules choose some."""
+        """List the resources sent with the last question, or set whether the chat adds some by its rules."""
         options = self._chat.options
-        if argument in ("on", "off"):
+        if argument not in ("", "on", "off"):
+            self._show(f"/context {argument} is not a setting: write /context on or /context off.")
+            return
+        if argument:
             options.rules = argument == "on"
-        others = "and others that rules choose" if options.rules else "and no others"
+        others = "and others that the chat adds" if options.rules else "and no others"
         self._show(
             f"With a question, the model gets the resources that it mentions with @, {others}:"
             f" together at most {options.budget:,} tokens."
@@ -134,7 +142,7 @@ class ChatCommands:
             self._show("No tokens yet, or the endpoint does not count them.")
             return
         cached = f", {usage.cached:,} of them from its cache" if usage.cached else ""
-        self._show(f"{usage.input:,} tokens sent{cached}, {usage.output:,} received, in this conversation.")
+        self._show(f"{usage.input:,} tokens sent{cached}, {usage.output:,} received in all.")
 
     async def clear(self, argument: str) -> None:
         """Forget the conversation."""
@@ -156,9 +164,9 @@ class ChatCommands:
         raise ChatExit
 
     async def _fill_in(self, name: str, prompt: t.Prompt, argument: str) -> str | None:
-        """Return the text of a prompt with the arguments NAME=TEXT, with that of embedded resources.
+        """Fill in a prompt with arguments NAME=TEXT, and return its text, and that of the resources embedded in it.
 
-        Returns None, after showing why, if the arguments are invalid.
+        If the arguments are invalid, show why, and return None.
         """
         declared = [] if prompt.arguments is UNSET else prompt.arguments
         declared_names = [item.name for item in declared]

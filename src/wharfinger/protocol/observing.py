@@ -26,16 +26,17 @@ class Observation:
     """
 
     __slots__ = (
-        "began", "cancelled", "error", "notes", "outer", "params", "request", "result", "seconds", "size", "trace",
+        "began", "cancelled", "error", "notes", "outer_method", "params", "request", "result", "seconds", "size",
+        "trace",
     )  # fmt: skip
 
-    def __init__(self, request: Request, began: float, outer: str = "") -> None:
+    def __init__(self, request: Request, began: float, outer_method: str = "") -> None:
         self.request = request
         self.params = request.params
         """The params as the client sent them. Middleware may change `request.params`."""
         self.began = began
         """When the request began, by a clock that only measures durations."""
-        self.outer = outer
+        self.outer_method = outer_method
         """The method of the request whose handler made this one; empty if a client did."""
         self.result: Any = None
         self.error: BaseException | None = None

@@ -97,7 +97,7 @@ class AuditLog:
             method=request.method,
             target=seen.target,
             rule="" if decision is None else decision.rule,
-            via=seen.outer,
+            via=seen.outer_method,
             bytes=seen.size,
             ms=round(seen.seconds * 1000, 3),
             error=seen.code or 0,

@@ -91,7 +91,7 @@ class Metrics:
 
     def ended(self, seen: Observation) -> None:
         """Count a request of a client. The requests that its handler makes are not counted."""
-        if seen.outer:
+        if seen.outer_method:
             return
         key = seen.request.method, seen.outcome
         counters = self._counters.get(key)

@@ -1,8 +1,9 @@
 """Spans and a histogram of durations for OpenTelemetry, named as in its semantic conventions for MCP.
 
-The parent of a span is the context that the client sent in `_meta` (`traceparent`, `tracestate`, `baggage`; 2026-07-28,
-and the conventions' context propagation). Spans that a handler makes, and those of the resources that it reads, are
-its children. A resource's URI is an attribute, not part of the name, because there are too many.
+The parent of a request's span is the context that the client sent in `_meta`: `traceparent`, `tracestate`, `baggage`,
+as in MCP 2026-07-28 and the conventions' section on context propagation. Spans that the request's handler makes, and
+those of the resources that it reads, are children of the request's span. A resource's URI is an attribute, not part of
+the name, because there are too many.
 
 OpenTelemetry is not a dependency, and is imported here only if the application has imported it. A server is traced if a
 provider of traces or metrics is set when it starts, as `opentelemetry-instrument` does.
@@ -74,7 +75,7 @@ class Tracing:
         attributes = self._attributes(seen)
         name = seen.target if request.method in NAME_ATTRIBUTES else ""
         parent, links = None, []
-        if not seen.outer:  # a request of a handler is a child of the handler's span, which is the current one
+        if not seen.outer_method:  # otherwise a handler made it, and the handler's span, the current one, is the parent
             parent = self._parent(request)
             ambient = trace.get_current_span().get_span_context()
             # A span has one parent: the client's, if it sent one. The conventions then require a link to the current
@@ -84,7 +85,7 @@ class Tracing:
         span = self._tracer.start_span(
             f"{request.method} {name[:128]}" if name else request.method,
             context=parent,
-            kind=trace.SpanKind.INTERNAL if seen.outer else trace.SpanKind.SERVER,
+            kind=trace.SpanKind.INTERNAL if seen.outer_method else trace.SpanKind.SERVER,
             attributes=attributes,
             links=links,
         )
@@ -94,7 +95,7 @@ class Tracing:
         seen.notes[self] = span, self._attach(trace.set_span_in_context(span, parent)), attributes
 
     def ended(self, seen: Observation) -> None:
-        """End the span with the outcome, and record the duration of the request."""
+        """End the span with the outcome. For a request of a client, also record its duration."""
         if self not in seen.notes:  # another observer refused the request first
             return
         span, token, attributes = seen.notes.pop(self)
@@ -114,7 +115,7 @@ class Tracing:
             span.set_attributes({**attributes, "wharfinger.outcome": outcome, "wharfinger.answer.size": seen.size})
         span.end()
         self._detach(token)
-        if not seen.outer:
+        if not seen.outer_method:
             # After an error, the name may be one that the caller made up.
             excluded = UNMEASURED if code is None else UNMEASURED.union(NAME_ATTRIBUTES.values())
             labels = {name: value for name, value in attributes.items() if name not in excluded}

@@ -484,6 +484,8 @@ def test_every_slash_command_prints_its_result(
         "/model gpt-5": "write openai/gpt-5",
         "/model openai/scripted-2": "The model is openai/scripted-2",
         "/tools": "rise  Let the water rise.",
+        "/tools of": "/tools of is not a setting: write /tools on or /tools off.",
+        "/context yes": "/context yes is not a setting: write /context on or /context off.",
         "/tools off": "The model may not use",
         "/context": "@tide://now  harbour",
         "/context off": "and no others",

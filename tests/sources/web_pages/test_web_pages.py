@@ -211,6 +211,49 @@ def test_the_number_of_pages_in_all_sitemaps_is_limited(
     close(source)
 
 
+def test_the_remark_about_a_long_list_stays_while_the_list_does_not_change(
+    site: SiteServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: after the first answer of 304, the list was cut without a word."""
+    monkeypatch.setattr(page_lists, "MAX_PAGES", 1)
+    monkeypatch.setattr(web_site, "MAX_PAGES", 1)
+    site.remove("docs/llms.txt")
+    site.put("docs/sitemap.xml", urlset("/docs/tides.html", "/docs/guide/"))
+    source = web(f"{site.origin}/docs/", every=0.05)
+    (before,) = source.site.listing().remarks
+    wait_until(
+        lambda: source.site.listing() and len(site.requests("/docs/sitemap.xml")) > 1, "the list is requested again"
+    )
+    (after,) = source.site.listing().remarks
+    assert before == after == f"{site.origin}/docs/sitemap.xml lists more than 1 pages: the others are left out."
+    close(source)
+
+
+def test_sitemaps_on_other_hosts_do_not_count_towards_the_limit(
+    site: SiteServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_site, "MAX_SITEMAPS", 1)
+    site.remove("docs/llms.txt")
+    site.put("robots.txt", f"Sitemap: https://other.example/a.xml\nSitemap: {site.origin}/maps/b.xml\n")
+    site.put("maps/b.xml", urlset("/docs/tides.html"))
+    source = web(f"{site.origin}/docs/")
+    assert listed_uris(source) == [f"{site.origin}/docs/tides.html"]
+    close(source)
+
+
+def test_a_listed_page_that_newer_rules_of_the_site_forbid_is_not_requested(
+    site: SiteServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = web(f"{site.origin}/docs/", every=3600)
+    assert f"{site.origin}/docs/tides.html" in listed_uris(source)
+    monkeypatch.setattr(web_site, "ROBOTS_SECONDS", 0)
+    site.put("robots.txt", "User-agent: *\nDisallow: /docs/tides.html\n")
+    with pytest.raises(ResourceNotFound):
+        source.read(f"{site.origin}/docs/tides.html")
+    assert site.requests("/docs/tides.html") == []
+    close(source)
+
+
 def test_the_url_of_the_source_may_be_a_list(site: SiteServer) -> None:
     site.put("docs/api/pages.xml", urlset("/docs/api/a.html", "/docs/tides.html"))
     source = web(f"{site.origin}/docs/api/pages.xml")

@@ -162,7 +162,7 @@ class Folder(Watched[TreeWatch], Source):
         return self._watches.means
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the policy pattern for a folder below this one."""
+        """Return the pattern, for rules of a policy, of the path of these names in this folder and all below it."""
         return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
@@ -218,7 +218,7 @@ class Folder(Watched[TreeWatch], Source):
             InvalidArgument: the URI asks for an impossible window.
         """
         try:
-            if "?" in uri and is_document_uri(uri):
+            if is_document_uri(uri):
                 return self._documents.read(uri, self.cache_scope)
             return self.files.read(uri, cache_scope=self.cache_scope)
         except ResourceNotFound:
@@ -247,14 +247,19 @@ class Folder(Watched[TreeWatch], Source):
         return []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return files in pages, without opening them. Of pictures and the like, only the names are searched."""
+        """Return all files for the search index, some at a time, without opening them.
+
+        Files without text, such as pictures, are included: their names are searched.
+        """
         result = self.files.documents(after, limit)
         if not result[0]:
             self._check_root()
         return result
 
     def text(self, uri: str) -> Iterator[str]:
-        """Return the text of a file in pieces, each read when it is requested; empty if its beginning is not text.
+        """Return the text of a file, or of the pages of a document, in pieces that are read when they are requested.
+
+        It is empty if the beginning of a file is not text.
 
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
@@ -263,7 +268,7 @@ class Folder(Watched[TreeWatch], Source):
         return self._documents.text(uri, mime_type) if mime_type in FORMATS else self.files.text(uri)
 
     def place(self, uri: str, line: int) -> TextPlace | None:
-        """Return the page of a document that has a line of its text, or None for other files."""
+        """Return the page on which a line of a document's text is; None if the file is not a document."""
         mime_type = mime.by_name(uri.rpartition("/")[2])
         return self._documents.place(uri, mime_type, line) if mime_type in FORMATS else None
 

@@ -1,6 +1,7 @@
 """The difference between two revisions, `git://label/diff/{from}..{to}`, or of one commit, `git://label/diff/{rev}`.
 
-A long difference is read in windows, each of whole paths: `?after=` names the last path of the previous window.
+A long difference is read in windows, which do not divide the patch of a path: `?after=` names the last path of the
+previous window.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class DiffAnswer(GitAnswer):
         if modes[0] != modes[1]:  # a file that became executable keeps its object
             self.version += f" {modes[0]:o}..{modes[1]:o}"
         if self.path_filter is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
-            # The names of the trees also depend on files that the caller may not read.
+            # The object IDs of trees also depend on files that the caller may not read.
             listed, _ = await changes(self.repository.private_directory, *self._trees, self._compared)
             self.version = digest(repr(listed))
         self.fixed = all(revision.fixed for revision in revisions)
@@ -95,7 +96,7 @@ class DiffAnswer(GitAnswer):
             )
             self.fixed = self.fixed and not ended_early
         text = "".join(texts) or ("Nothing was found in time: ask for one path.\n" if cut else "Nothing differs.\n")
-        # With the names of the commits, the windows stay the same when a branch moves.
+        # With the object IDs of the commits, the windows stay the same when a branch moves.
         oids = [commit.oid for commit in self._commits]
         pinned = self.uris.diff(oids[0], oids[1] if len(oids) > 1 else None, self.address.parts)
         return window_contents(self.uri, self.version, text, listed, len(texts), pinned)

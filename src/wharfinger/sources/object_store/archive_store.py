@@ -64,6 +64,7 @@ class ArchiveStore(Generic[F, M]):
     noun = "archive"
     poll_seconds = 1.0
     sleep_ratio = 20.0
+    """As for `Polling`."""
     format_name = "archive"
     """The format, for messages."""
     withheld_kinds = "links or unsafe"
@@ -114,7 +115,7 @@ class ArchiveStore(Generic[F, M]):
             except OSError as error:
                 raise StoreUnavailable(f"{os.path.basename(self.path)} cannot be read: {error.strerror}.") from None
             except self.damage as error:
-                message = f"{self.path} cannot be read as a {self.format_name}: {error}"
+                message = f"{os.path.basename(self.path)} cannot be read as a {self.format_name}: {error}"
                 self._failure = (stamp, message)
                 raise StoreFailed(message) from None
             return self._archive
@@ -129,7 +130,7 @@ class ArchiveStore(Generic[F, M]):
         return [self._info(archive, key) for key in archive.keys[begin:end]], end < len(archive.keys)
 
     def directory_page(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """List a page of one directory."""
+        """List a page of the entries of a directory whose names begin with `begin`."""
         archive = self.current()
         entries = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
         return [self._info(archive, key) for key in entries[:limit]], len(entries) > limit

@@ -1,7 +1,7 @@
 """Detects the encoding of a CSV file, and writes a copy of the file in UTF-8. DuckDB reads only a few encodings.
 
-A byte order mark decides. A text without one that is valid UTF-8, or seems to be damaged UTF-8, is UTF-8, and
-one that looks like UTF-16 is UTF-16. Any other text is windows-1252, unless it seems to be in another script. Several
+A byte order mark decides. Without one, valid UTF-8 and what seems to be damaged UTF-8 are read as UTF-8, and what looks
+like UTF-16 as UTF-16. Any other text is windows-1252, unless it seems to be in another script. Several
 encodings of Cyrillic, for example, look alike: the operator must name the right one.
 """
 
@@ -41,7 +41,7 @@ _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\
 """Matches bytes that Western texts rarely have: three letters or signs beyond ASCII in a row, control
 characters, and bytes without a character in windows-1252."""
 _OTHER_SCRIPT = re.compile(rb"[\x80-\xff]{3}").search
-"""Matches only three bytes beyond ASCII in a row."""
+"""Matches three bytes beyond ASCII in a row."""
 
 
 def checked_encoding(name: str) -> str:
@@ -86,7 +86,8 @@ def detected_encoding(file: OpenFile) -> str:
         )
     if _is_damaged_utf8(head) or _is_damaged_utf8(sample):
         return UTF8  # DuckDB reports the line of the damaged bytes
-    # After the head, `copy_as_utf8` reports bytes that windows-1252 does not have, with their line.
+    # A block that is not the head gets the laxer test: `copy_as_utf8` reports bytes that are not in windows-1252, with
+    # their line.
     if not (_NOT_WESTERN if sample is head else _OTHER_SCRIPT)(sample):
         return encodings.WESTERN
     raise UnreadableTable(

@@ -23,7 +23,7 @@ __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
 MAX_OPENED_WORKBOOKS = 8
 """Maximum number of workbooks whose sheets are found even if the statement does not name the workbook."""
 MAX_QUERIED_PATHS = 10_000
-"""Approximate number of tables from which a statement may choose: the first ones that the caller may read."""
+"""Approximate maximum number of tables from which a statement may choose: the first ones that the caller may read."""
 
 
 class QueriedTables:
@@ -33,6 +33,7 @@ class QueriedTables:
         self._files = files
         self._opener = opener
         self._typed_columns: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
+        """For each file and sheet, its version, and the columns whose values all fit their type."""
 
     def paths(self, statement: str) -> list[str]:
         """Return the decoded paths of the tables that the caller may query and the statement may name."""

@@ -1,8 +1,8 @@
 """One web site over HTTP: its robots.txt, the list of its pages, and the pages as text.
 
-The only host that is contacted is that of the operator's URL, whatever its address; redirects of pages must stay below
-that URL. A page is requested again at most once a second (or once in `every` seconds, if that is less), with a
-conditional request, and not while its `Cache-Control` says that it is fresh (for `MAX_FRESH_SECONDS` at most).
+Only the host of the operator's URL is contacted, at any IP address; redirects of pages must stay below that URL. A page
+is requested again at most once a second (or once in `every` seconds, if that is less), with a conditional request, and
+not while its `Cache-Control` says that it is fresh (for `MAX_FRESH_SECONDS` at most).
 
 The list is the first of these that has pages below the operator's URL that robots.txt allows: `llms.txt` below that
 URL, or at the root of the site (llmstxt.org); `sitemap.xml` below the URL, the sitemaps that robots.txt names, or
@@ -18,6 +18,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -60,15 +61,17 @@ ROBOT = USER_AGENT.partition("/")[0]
 """The name of this client in robots.txt."""
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30.0, 3600.0
-"""How long the crawl pauses after an answer of 429 or 503 without `Retry-After`, and how long at most with it."""
+"""Seconds that `pause` returns, for the crawler, after a 429 or 503: without `Retry-After`, and at most with it."""
 REUSE_SECONDS = 1.0
 """Time for which an answer is reused without a request, so that a `stat` and a `read` make only one."""
 MAX_FRESH_SECONDS = 300.0
 """Longest time for which an answer is reused because the site calls it fresh."""
 ROBOTS_SECONDS = 3600.0
 """Time for which robots.txt is used; at most a day is allowed (RFC 9309 §2.4)."""
+MAX_LINKS_IN_ROBOTS = 1_000
+"""Maximum number of sitemaps in robots.txt that are considered, also on other hosts."""
 ROBOTS_CHECK_SECONDS = 5.0
-"""Longest time for comparing the list with robots.txt, whose rules the site writes."""
+"""Longest time for checking the listed pages by robots.txt, whose rules may be many, or slow to match on purpose."""
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 2
 MAX_PAGE_BYTES = 8 << 20
@@ -157,7 +160,7 @@ def listed_type(url: str) -> str:
 
 
 def shown_type(mime_type: str) -> str:
-    """Return the type under which content is shown: for text, one that no program renders or runs."""
+    """Return the type under which content is shown: for text, Markdown or a type that no program runs."""
     if mime_type == mime.MARKDOWN or mime_type == "text/x-markdown":
         return mime.MARKDOWN
     return mime.TEXT if mime.is_text(mime_type) and mime_type not in _PLAIN else mime_type
@@ -187,7 +190,7 @@ class WebSite:
         self._listed_at = 0.0
         self._files: dict[str, _KeptFile] = {}
         self._seen_files: set[str] = set()
-        """The files that the list was made of."""
+        """The list files that were requested for the latest list, also missing and unusable ones."""
         self._pages: BoundedCache[str, _KeptPage] = BoundedCache(MAX_KEPT_BYTES)
         self._mime_types: dict[str, str] = {}
         self._children = ChildProcesses()
@@ -213,7 +216,7 @@ class WebSite:
     # -- blocking calls
 
     def listing(self) -> SitePages:
-        """Return the pages, asking the site if the list is older than `every`.
+        """Return the pages. If the list is older than `every`, the site is asked again.
 
         Raises:
             SiteUnavailable: the site does not answer, or lists nothing.
@@ -310,7 +313,7 @@ class WebSite:
             answer = await self._get(self._fetcher, url, MAX_ROBOTS_BYTES, {})
         except PageFailed as error:
             raise SiteUnavailable(f"Its rules for robots cannot be read, so nothing is: {error}") from None
-        if answer.status >= 500 or answer.status == 429:  # §2.3.1.4: all is disallowed; a 4xx allows all
+        if answer.status >= 500 or answer.status == 429:  # §2.3.1.4: all is disallowed; any other 4xx allows all
             raise SiteUnavailable(f"{url} answered {answer.status}: without its rules for robots, nothing is read.")
         text = answer.body.decode("utf-8-sig", "replace") if answer.status == 200 else ""
         self._robots, self._robots_at = self._protego.parse(text), now
@@ -322,11 +325,11 @@ class WebSite:
         if self._listing is not None and time.monotonic() < self._listed_at + self._every:
             return self._listing  # it was loaded since the caller looked
         robots = await self._load_robots()
-        kept, list_url, remarks = await self._find_pages(robots)
+        pages_by_url, list_url, remarks = await self._find_pages(robots)
         self._files = {url: file for url, file in self._files.items() if url in self._seen_files}
-        urls = sorted(kept)
-        version = digest(*(part for url in urls for part in (url, *kept[url][1:])))
-        self._listing = SitePages(kept, urls, list_url, tuple(remarks), version)
+        urls = sorted(pages_by_url)
+        version = digest(*(part for url in urls for part in (url, *pages_by_url[url][1:])))  # all fields but the link
+        self._listing = SitePages(pages_by_url, urls, list_url, tuple(remarks), version)
         self._listed_at = time.monotonic()
         return self._listing
 
@@ -352,7 +355,7 @@ class WebSite:
         reasons = (
             (outside, f"not below {self.scope.url}"),
             (refused, "not allowed by robots.txt"),
-            (unusable, "no URLs of pages"),
+            (unusable, "not valid URLs of pages"),
         )
         return pages_by_url, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
 
@@ -360,11 +363,12 @@ class WebSite:
         """Return the pages by URL, the URL of the file that lists them (the first of several), and remarks."""
         self._seen_files.clear()
         top, root = self.scope.url, f"{self.scope.origin}/"
-        named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
+        links = islice(robots.sitemaps, MAX_LINKS_IN_ROBOTS)
+        named = [url for link in links if (url := resolved(link, root)) and same_origin(url, root)]
         groups = [
             *([f"{place}llms.txt"] for place in dict.fromkeys((top, root))),
             [f"{top}sitemap.xml"],
-            [url for url in dict.fromkeys(named) if same_origin(url, root)],
+            list(dict.fromkeys(named)),
             [f"{root}sitemap.xml"],
         ]
         if self._list_url:
@@ -384,10 +388,8 @@ class WebSite:
             useless = useless or f"{urls[0]} lists {many(number, 'page')}, and none that may be read below {top}."
         if useless:
             raise SiteUnavailable(useless)
-        tried = self._list_url or f"{top}llms.txt nor {top}sitemap.xml"
-        raise SiteUnavailable(
-            " ".join([f"{top} lists no pages: it has {'no' if self._list_url else 'neither'} {tried}.", *remarks])
-        )
+        tried = self._list_url or f"{top}llms.txt and {top}sitemap.xml"
+        raise SiteUnavailable(" ".join([f"{top} lists no pages: none were found in {tried}.", *remarks]))
 
     def _is_sitemap(self, url: str) -> bool:
         return not url.partition("?")[0].endswith(".txt")
@@ -422,6 +424,7 @@ class WebSite:
         try:
             answer = await self._get(self._fetcher, url, MAX_LIST_BYTES, headers)
             if answer.status == 304 and cached is not None:
+                _remark_on_length(url, cached.listed, remarks)
                 return cached.listed
             if answer.status >= 500 or answer.status == 429:
                 raise SiteUnavailable(f"{url} answered {answer.status}.")
@@ -432,8 +435,7 @@ class WebSite:
             remarks.append(f"{url} {error}." if isinstance(error, UnusableList) else str(error))
             return None
         if page_list is not None:
-            if page_list.truncated and page_list.pages:  # for a long index there is another remark
-                remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
+            _remark_on_length(url, page_list, remarks)
             headers = dict(answer.headers)
             self._files[url] = _KeptFile(headers.get("etag", ""), dated_validator(headers), page_list)
         return page_list
@@ -445,6 +447,8 @@ class WebSite:
         if kept is not None and now < kept.checked_at + kept.fresh_seconds:
             return kept.page
         await self._load_robots()
+        if not self._allows(url):  # it is in a list that was made with older rules
+            raise ResourceNotFound(url)
         headers = {"Accept": ACCEPT} | ({} if kept is None else conditional_headers(kept.etag, kept.modified))
         answer = await self._get(self._page_fetcher, url, MAX_PAGE_BYTES, headers)
         if answer.status in (401, 403, 404, 410):
@@ -524,7 +528,9 @@ def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
-    """Return the text of a body: in the encoding of its header, of its `meta` element, or as its bytes suggest."""
+    """Return the text of a body in UTF-8 if it has that byte order mark, or else in the encoding of its header, of its
+    `meta` element, or that its bytes suggest.
+    """
     declared = _CHARSET.search(headers.get("content-type", "")[:500])
     in_page = _CHARSET.search(body[:2048].decode("latin-1")) if html else None
     if body.startswith(b"\xef\xbb\xbf"):
@@ -537,6 +543,11 @@ def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
                 continue
     decoded = mime.decode_text(body)
     return decoded[0] if decoded is not None else body.decode("utf-8", "replace")
+
+
+def _remark_on_length(url: str, listed: SiteList, remarks: list[str]) -> None:
+    if listed.truncated and listed.pages:  # `_pages_of_files` remarks on an index of too many sitemaps
+        remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
 
 
 def _read_list(answer: HttpResponse, is_sitemap: bool) -> SiteList | None:
