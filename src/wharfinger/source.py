@@ -34,10 +34,10 @@ __all__ = [
     "TextPlace",
     "UnusableSource",
     "UriParameter",
-    "brief",
     "document_of",
-    "is_brief",
+    "is_quick",
     "outage_of",
+    "quick",
     "version_of",
 ]
 
@@ -116,19 +116,19 @@ _PATH_CHARACTERS = "-._~!$&'()+,;=:@"
 """Characters that a pattern leaves as they are, besides letters and digits; a path also allows `*` (RFC 3986 §3.3)."""
 
 
-def brief(method: F) -> F:
+def quick(method: F) -> F:
     """Mark a plain method that usually returns within a few tenths of a millisecond, such as the read of a local file.
 
     Waiting calls of the method are then made one after another in one thread, since handing each of them to a thread
     would take longer than the call. While calls are slow, each runs in a thread of its own.
     """
-    method.is_brief = True  # type: ignore[attr-defined]
+    method.is_quick = True  # type: ignore[attr-defined]
     return method
 
 
-def is_brief(method: Callable[..., object]) -> bool:
-    """Return whether a method is marked as `brief`."""
-    return getattr(method, "is_brief", False) is True
+def is_quick(method: Callable[..., object]) -> bool:
+    """Return whether a method is marked as `quick`."""
+    return getattr(method, "is_quick", False) is True
 
 
 class UriParameter(NamedTuple):
@@ -378,7 +378,7 @@ class Source:
         """Stop reporting changes of a URI, or of the list (None). Called on the event loop; must not block."""
 
     def batch(self) -> AbstractContextManager[object]:
-        """Return a context manager for several `brief` calls that one thread makes one after another.
+        """Return a context manager for several `quick` calls that one thread makes one after another.
 
         Override it to open something once for all of them. All are requested before the context is entered.
         """

@@ -1,4 +1,4 @@
-"""The thread pool: shares, queues, limits, contexts, and batches of brief calls."""
+"""The thread pool: shares, queues, limits, contexts, and batches of quick calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from wharfinger.errors import Overloaded
 from wharfinger.server.threads import BATCH_CALLS, COLLECTING_TURNS, MEMBER_SEPARATOR, Pool, run_in_own_thread
-from wharfinger.source import Source, brief
+from wharfinger.source import Source, quick
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
@@ -461,11 +461,11 @@ async def test_the_error_for_exceeding_max_wait_advises_to_try_again() -> None:
         await asyncio.gather(*held)
 
 
-# -- brief calls share a thread
+# -- quick calls share a thread
 
 
 class BatchedSource(Source):
-    """A source that records its brief reads by batch."""
+    """A source that records its quick reads by batch."""
 
     def __init__(self, gate: Gate | None = None) -> None:
         self.gate = gate
@@ -480,7 +480,7 @@ class BatchedSource(Source):
         yield
         del self._here.reads
 
-    @brief
+    @quick
     def read(self, uri: str) -> Any:
         getattr(self._here, "reads", self.batches[-1] if self.batches else []).append(uri)
         self.threads.append(threading.current_thread().name)
@@ -491,7 +491,7 @@ class BatchedSource(Source):
         return f"{NAME.get()} reads {uri}"
 
 
-async def test_brief_calls_share_a_thread_and_keep_their_own_context_and_error() -> None:
+async def test_quick_calls_share_a_thread_and_keep_their_own_context_and_error() -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
 
@@ -541,7 +541,7 @@ async def test_jobs_that_arrive_during_a_batch_run_after_it_in_order() -> None:
         assert [uri for batch in source.batches for uri in batch] == ["stuck", "a", "b", "c"]
 
 
-async def test_a_blocked_brief_call_does_not_delay_other_calls() -> None:
+async def test_a_blocked_quick_call_does_not_delay_other_calls() -> None:
     """For example if a disk hangs. Calls of its batch, queued calls and later calls all get other threads."""
     async with pool_and_gate(max_wait=20) as (pool, gate):
         source = BatchedSource(gate)
@@ -567,7 +567,7 @@ async def test_a_blocked_brief_call_does_not_delay_other_calls() -> None:
         assert source.batches == [["a", "b"]]
 
 
-async def test_a_brief_call_cancelled_before_its_batch_never_runs() -> None:
+async def test_a_quick_call_cancelled_before_its_batch_never_runs() -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
         reads = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "abc"]
@@ -578,7 +578,7 @@ async def test_a_brief_call_cancelled_before_its_batch_never_runs() -> None:
         assert source.batches == [["a", "c"]]
 
 
-async def test_cancelling_a_running_brief_call_moves_the_rest_of_its_batch_to_another_thread() -> None:
+async def test_cancelling_a_running_quick_call_moves_the_rest_of_its_batch_to_another_thread() -> None:
     async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         source = BatchedSource(gate)
         reads = [asyncio.create_task(pool.run("", source.read, uri)) for uri in ("before", "stuck", "a", "b")]
@@ -652,7 +652,7 @@ async def test_close_refuses_calls_of_a_collecting_batch_and_the_pool_can_be_use
         assert (pool._busy.total, pool._running, pool._slow) == (0, {}, {})
 
 
-async def test_a_thousand_brief_calls_of_many_owners_are_all_answered() -> None:
+async def test_a_thousand_quick_calls_of_many_owners_are_all_answered() -> None:
     async with pool_and_gate(max_wait=20) as (pool, _):
         source = BatchedSource()
         found = await asyncio.gather(*(pool.run(str(number % 7), source.read, str(number)) for number in range(1_000)))

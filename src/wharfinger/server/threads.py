@@ -8,9 +8,9 @@ free, groups take turns, and so do the owners within a group.
 A thread cannot be stopped. If its caller gives up, the thread counts as lost, and another one takes its place, so that
 a few blocked functions do not use up the pool. If `max_lost` threads are lost, calls are refused until some return.
 
-Handing a call to a thread and its result back takes 39 µs, longer than reading a small file. So the calls of a `brief`
+Handing a call to a thread and its result back takes 39 µs, longer than reading a small file. So the calls of a `quick`
 function share a thread: the waiting calls of one owner become a `CallBatch`. One thread makes them one after another,
-while the next batch collects. As long as every call is brief, this is no slower than a thread for each. When they are
+while the next batch collects. As long as every call is quick, this is no slower than a thread for each. When they are
 not (a disk is waking up, a network is down), the waiting calls get threads of their own, and so do the calls of the
 next quarter of a second.
 """
@@ -30,7 +30,7 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from wharfinger.errors import Overloaded
 from wharfinger.server.signature.annotations import unwrap_partial
-from wharfinger.source import Source, is_brief
+from wharfinger.source import Source, is_quick
 
 __all__ = ["MEMBER_SEPARATOR", "Pool", "group_of", "is_async", "run_in_own_thread"]
 
@@ -44,10 +44,10 @@ it. With 32 reads in flight this saves a tenth of the time of a read; a single r
 CHECK_SECONDS = 0.005
 """Time between two checks of a running batch."""
 BRIEF_CALLS = 8
-"""If fewer calls return between two checks, the function is not brief at present. The first check judges nothing,
+"""If fewer calls return between two checks, the function is not quick at present. The first check judges nothing,
 because it may be late: the whole process may have waited."""
 APART_SECONDS = 0.25
-"""How long the calls of a function that is not brief at present have threads of their own."""
+"""How long the calls of a function that is not quick at present have threads of their own."""
 P = ParamSpec("P")
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -123,7 +123,7 @@ async def run_in_own_thread(function: Callable[[], T], thread_name: str) -> T:
 
 
 class CallBatch(Job):
-    """Calls of one brief function for one owner, which one thread runs one after another.
+    """Calls of one quick function for one owner, which one thread runs one after another.
 
     The thread takes calls from `jobs` and appends to `ended`, while the event loop appends to `jobs` and takes from
     `ended`. Each of these is a single operation of a deque, which no other thread can interrupt.
@@ -231,7 +231,7 @@ class Pool:
         self._running: dict[BatchKey, CallBatch] = {}
         """The batches that run; the next batch with the same key waits until they end, or until it is full."""
         self._slow: dict[BatchKey, asyncio.TimerHandle] = {}
-        """Functions that are not brief at present, by owner; the timer removes the entry."""
+        """Functions that are not quick at present, by owner; the timer removes the entry."""
         self._queued: Counter[str] = Counter()
         """The number of waiting calls, by group."""
 
@@ -245,7 +245,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         job = Job(owner, functools.partial(function, **kwargs) if kwargs else function, args, loop.create_future())
         key = (owner, function)
-        if is_brief(function) and key not in self._slow:
+        if is_quick(function) and key not in self._slow:
             self._collect(job, key, loop)
         else:
             self._submit(job, loop)
@@ -362,7 +362,7 @@ class Pool:
     def call(self, owner: str, function: Callable[[*Args], T], *arguments: *Args) -> Awaitable[T]: ...
     def call(self, owner: str, function: Callable[[*Args], Any], *arguments: *Args) -> Awaitable[Any]:
         """Call a function; a plain function runs in a thread. If it returns an awaitable, that is awaited too."""
-        if is_brief(function):
+        if is_quick(function):
             return self.run(owner, function, *arguments)
         return self.adapt(function)(owner, *arguments)
 

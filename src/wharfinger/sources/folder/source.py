@@ -15,7 +15,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Document, Source, SourceUnavailable, TextPlace, brief
+from wharfinger.source import Document, Source, SourceUnavailable, TextPlace, quick
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.document_text import document_query
 from wharfinger.sources.document_text.document_pages import FORMATS, can_read_documents, is_document
@@ -195,7 +195,7 @@ class Folder(Watched[TreeWatch], Source):
             self._check_root()
             raise
 
-    @brief
+    @quick
     def stat(self, uri: str) -> t.Resource:
         """Return the resource of a URI, without reading all of it. For a window: the file's resource, without a size.
 
@@ -209,7 +209,7 @@ class Folder(Watched[TreeWatch], Source):
             self._check_root()
             raise
 
-    @brief
+    @quick
     def read(self, uri: str) -> t.ReadResourceResult:
         """Read a file or a window of it. For a directory, return its listing, and one more content for each child.
 
