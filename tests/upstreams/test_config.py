@@ -233,6 +233,7 @@ def test_the_wharfinger_key_of_an_entry_is_read() -> None:
         ({"command": "x", "args": ["${input:key}"]}, "input 'key' .*WHARFINGER_INPUT_KEY"),
         ({"command": "x", "args": ["${TOKN}"]}, "needs the variable TOKN"),
         ({"command": "x", "envFile": "none.env"}, "cannot read its envFile"),
+        ({"command": "x", "envFile": "~no-such-user/.env"}, "cannot read its envFile .*~no-such-user"),
         ("npx", 'needs an object with either "url" or "command"'),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -173,7 +174,7 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
     program, *rest = (fill(str(word), f"args {index}" if index else "command") for index, word in enumerate(words))
     cwd = entry.get("cwd")
     if isinstance(cwd, str) and cwd:
-        cwd = str(server.folder / Path(fill(cwd, "cwd")).expanduser())
+        cwd = str(server.folder / os.path.expanduser(fill(cwd, "cwd")))
     else:
         cwd = None if server.folder == HERE else str(server.folder)
     env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}
@@ -216,7 +217,7 @@ def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
     """
     if not isinstance(file, str):
         return {}
-    path = placeholders.folder / Path(placeholders.fill(file, "envFile")).expanduser()
+    path = placeholders.folder / os.path.expanduser(placeholders.fill(file, "envFile"))
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_ENV_FILE_BYTES + 1)

@@ -462,6 +462,14 @@ def test_the_uris_of_postgres_name_the_host_and_database_that_are_read(url: str,
     assert source.uri == location.replace("postgresql:", "postgres:")
 
 
+@pytest.mark.parametrize("bound", ["seconds", "cell", "size", "connections"])
+def test_a_bound_that_is_not_positive_is_refused(bound: str, tmp_path: Path) -> None:
+    """A bug: without connections, a read of a DuckDB file waited for ever."""
+    for value in (0, -1, float("nan")):
+        with pytest.raises(UnusableSource, match=rf"sql\({bound}={value}\): write more than 0"):
+            sql(f"sqlite:///{tmp_path}/shop.db", **{bound: value})  # type: ignore[arg-type]
+
+
 def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("This is no database, but long enough to be looked at as one. " * 20)

@@ -50,9 +50,12 @@ def sql(
             DuckDB, PostgreSQL, MySQL and MariaDB: Wharfinger itself can only prevent writes to these five.
 
     Raises:
-        UnusableSource: the URL cannot be used, or the file is missing.
+        UnusableSource: the URL cannot be used, the file is missing, or a bound is not more than 0.
         MissingExtra: a library for this database is not installed.
     """
+    for name, value in (("seconds", seconds), ("cell", cell), ("size", size), ("connections", connections)):
+        if not value > 0:
+            raise UnusableSource(f"sql({name}={value}): write more than 0.")
     bounds = QueryBounds(seconds=seconds, cell=cell, size=size, connections=connections)
     scheme = url.partition(":")[0].lower()
     if label is not None:

@@ -202,7 +202,9 @@ class DuckDBFile(DatabaseEngine):
             )
         if "different configuration" in text:
             return DatabaseUnreachable(f"{self._name} is already open in this process, with other settings.")
-        reason = "it no longer exists" if not os.path.exists(self.path) else _message(error)
+        # The message of a damaged file has its path, which is not for callers.
+        message = _message(error).replace(self.path, self._name)
+        reason = message if os.path.exists(self.path) else "it no longer exists"
         return DatabaseUnreachable(f"The DuckDB file {self._name} cannot be read: {reason}.")
 
     def close(self) -> None:
