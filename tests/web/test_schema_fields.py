@@ -74,6 +74,31 @@ def test_an_empty_field_that_is_not_required_is_left_out() -> None:
     assert arguments_of(fields_of({"properties": {"b": {"type": "string"}}}), {"b": ""}) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    ("property_schema", "kind", "arguments"),
+    [
+        ({"type": "boolean"}, "select", {}),
+        ({"type": ["boolean", "null"], "default": None}, "select", {}),
+        ({"type": "boolean", "default": True}, "checkbox", {"b": True}),
+        ({"type": "boolean", "default": False}, "checkbox", {"b": False}),
+        ({"enum": ["x", None]}, "select", {}),
+        ({"enum": ["x", None], "default": None}, "select", {"b": None}),
+    ],
+)
+def test_a_choice_that_nobody_made_is_sent_only_if_the_schema_has_a_default(
+    property_schema: dict[str, Any], kind: str, arguments: dict[str, Any]
+) -> None:
+    """A bug: an optional boolean without a default was sent as false, and an optional enum with null as null."""
+    (field,) = fields_of({"properties": {"b": property_schema}})
+    assert (field.kind, arguments_of([field], {})) == (kind, (arguments, {}))
+
+
+def test_an_optional_boolean_can_be_chosen() -> None:
+    (field,) = fields_of({"properties": {"b": {"type": "boolean"}}})
+    chosen = {label: arguments_of([field], {"b": key})[0] for key, label in field.options}
+    assert chosen == {"(none)": {}, "true": {"b": True}, "false": {"b": False}}
+
+
 def test_defaults_are_filled_in() -> None:
     fields = fields_of(
         {"properties": {"n": {"type": "integer", "default": 3}, "e": {"enum": ["x", "y"], "default": "y"}}}

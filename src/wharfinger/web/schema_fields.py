@@ -143,13 +143,15 @@ def _field_of(name: str, schema: Mapping[str, Any], required: bool) -> FormField
     label = name_text(str(schema.get("title") or name), MAX_LABEL_CHARACTERS)
     description = name_text(" ".join(str(schema.get("description") or "").split()), MAX_DESCRIPTION_CHARACTERS)
     default = schema.get("default")
-    choices = _choices(schema)
+    kind, items, choices = _type_of(schema), _mapping(schema.get("items")), _choices(schema)
+    if kind == "boolean" and not required and not isinstance(default, bool):
+        choices = choices or [(True, "true"), (False, "false")]  # a checkbox could not leave it out
     if choices:
         values = tuple(value for value, _ in choices)
-        chosen = next((str(index) for index, value in enumerate(values) if value == default), _NO_CHOICE)
+        defaults = [default] if "default" in schema else []
+        chosen = next((str(index) for index, value in enumerate(values) if value in defaults), _NO_CHOICE)
         options, values = ((_NO_CHOICE, "(none)"), *_options_of(choices)), (None, *values)
         return FormField(name, label, description, "select", required, chosen, options, values)
-    kind, items = _type_of(schema), _mapping(schema.get("items"))
     if kind == "array" and (item_choices := _choices(items)):
         values = tuple(value for value, _ in item_choices)
         preset = [str(index) for index, value in enumerate(values) if value in _list(default)]
