@@ -123,10 +123,9 @@ def test_a_result_is_cached_until_it_expires() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("ttl", [0, -5])
-def test_a_result_without_a_ttl_is_not_cached(ttl: float) -> None:
+def test_a_result_without_a_ttl_is_not_cached() -> None:
     async def test() -> None:
-        server, cache = CountingServer(ttl=ttl), Cache()
+        server, cache = CountingServer(ttl=0), Cache()
         async with Client(server, cache=cache) as client:
             assert await text(client) != await text(client)
             await client.list_tools()
@@ -179,7 +178,7 @@ def test_a_result_is_cached_only_with_a_positive_ttl(hints: dict[str, Any], seco
 
 def test_max_ttl_of_the_client_bounds_the_ttl_of_the_server() -> None:
     async def test() -> None:
-        server, clock = CountingServer(ttl=1e12), FakeClock(1000.0)
+        server, clock = CountingServer(ttl=1e9), FakeClock(1000.0)
         async with Client(server, cache=Cache(clock=clock, max_ttl=10)) as client:
             await text(client)
             clock.now += 11

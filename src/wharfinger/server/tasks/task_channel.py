@@ -78,6 +78,8 @@ class RunningTask:
         self.save_lock = asyncio.Lock()
         self.stored: bytes | None = None
         """Its value in the store; None before the first write."""
+        self.ended_by_other = False
+        """Whether another process has marked it as failed in the store, since this one had no heartbeat."""
         self._question_count = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET

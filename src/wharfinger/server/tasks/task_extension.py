@@ -354,7 +354,8 @@ class Tasks:
             if await self.store.put(task.key, value, expires=expires, instead_of=task.stored):
                 task.stored = value
                 return True
-        if task.stop_reason != "lost":
+        if not task.ended_by_other:
+            task.ended_by_other = True
             log.warning(
                 "Another process marked a task as failed, because this one had no heartbeat for %g s",
                 self.lease_seconds,
@@ -378,6 +379,8 @@ class Tasks:
         if task.final_status is not None:
             async with task.save_lock:  # report the end only after it is stored
                 pass
+        if task.ended_by_other and (stored := await self._load(task.key)) is not None:
+            return stored.state
         return Raw(task.state())
 
     async def update(self, request: Request) -> t.EmptyResult:
