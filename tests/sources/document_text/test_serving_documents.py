@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 def children_of(process_id: int) -> list[int]:
     """Return the running child processes of a process."""
-    tasks = Path(f"/proc/{process_id}/task")
-    found = " ".join([(task / "children").read_text() for task in tasks.iterdir()])
-    return [child for child in map(int, found.split()) if is_running(child)]
+    found: list[int] = []
+    for children in Path(f"/proc/{process_id}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended in the meantime
+            found += map(int, children.read_text().split())
+    return [child for child in found if is_running(child)]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -63,7 +63,7 @@ def render(value: object, limit: int) -> object:
     if isinstance(value, str):
         return cut_text(value, limit)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return binary(bytes(value))
+        return binary(bytes(cast("bytes", value)))
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, timedelta)):

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from wharfinger.content.redaction import redacted_text
@@ -273,7 +273,7 @@ class SQLAlchemyDatabase(DatabaseEngine):
         if value is None:
             return None
         is_text = not isinstance(value, (bytes, bytearray, memoryview))
-        data = str(value).encode() if is_text else bytes(value)
+        data = str(value).encode() if is_text else bytes(cast("bytes", value))
         return CellValue(data[:size], len(data), is_text)
 
     def token(self) -> Hashable:
