@@ -1,11 +1,11 @@
-"""Calls the observers of a server's requests: the record, metrics, traces.
+"""Calls the observers of a server's requests: the audit log, metrics, traces.
 
 The handlers of a server are wrapped while it has an observer, outside of middleware and of the policy. So an observer
 sees every request, refused ones too, and a server without observers pays nothing. The wrapper records the outcome of
 the handler; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
 
-Reads that a handler makes for its caller (`nested_requests`) are observed too, by the observers of its request. So the
-observers of a server also see the reads of the servers that are mounted in it.
+Reads that a handler makes for its caller (`nested_requests`) are reported to all observers that saw its request. For a
+request to a mounted server, these include the observers of the server around it, which thus see its reads too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Observers:
                 log.exception("%s could not be closed", type(observer).__name__)
 
     def refused(self, refusal: Refusal) -> None:
-        """Report a message that was refused before its handler was called."""
+        """Report a message that was answered with an error before it became a `Request`: no handler was called."""
         for observer in self._all:
             call_logged(observer.refused, refusal)
 
@@ -103,7 +103,7 @@ class Observers:
             for observer in self._all:
                 try:
                     observer.began(seen)
-                except ProtocolError:  # a record that cannot be written refuses the request
+                except ProtocolError:  # the audit log refuses a request that it cannot record
                     raise
                 except Exception:
                     log.exception("%s failed", type(observer).__name__)

@@ -188,7 +188,7 @@ class _Machine:
         """The CPU seconds of each process, and the time when they were measured, by process id and start time."""
         self._lock = threading.Lock()
         self._measurements: dict[str, tuple[float, dict[str, Any]]] = {}
-        psutil.cpu_percent()  # the first call only starts the measurement
+        psutil.cpu_percent()  # the first call in a thread only starts its measurement
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
         """Return a shared measurement, or a new one if it is too old."""
@@ -253,7 +253,7 @@ def _processes(machine: _Machine) -> dict[str, Any]:
         began, times, memory = info["create_time"] or wall, info["cpu_times"], info["memory_info"]
         key = (info["pid"], began)
         seconds = times.user + times.system if times else 0.0
-        # Before the first measurement of a process, it counts as running since it began, for at least a second.
+        # Without an earlier measurement, the use is averaged over the life of the process, but over at least a second.
         before, at = machine.cpu_used.get(key, (0.0, now - max(wall - began, 1.0)))
         used[key] = (seconds, now)
         resident_bytes = memory.rss if memory else 0

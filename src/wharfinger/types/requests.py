@@ -1,4 +1,4 @@
-"""Params that many requests share: `_meta`, cursors, input responses, cancellation, progress."""
+"""Params that many requests share, and those of `logging/setLevel`, cancellation and progress."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ class ResourceRequestParams(RequestParams, kw_only=True):
 
 
 InputResponses = dict[str, Raw]
-"""Answers by the keys of their requests, which define the types of the answers (2026-07-28, multi round-trip
-requests)."""
+"""The client's answers, still encoded, by the keys of the input requests (2026-07-28, multi round-trip requests).
+
+The input request with the same key decides the type of an answer.
+"""
 
 
 class InputResponseRequestParams(RequestParams, kw_only=True):

@@ -133,6 +133,6 @@ async def _exists(client: Client, uri: str) -> bool:
         await client.read_resource(uri)
     except (RemoteResourceNotFound, RemoteInvalidParams):
         return False
-    except WharfingerError:  # it exists, but cannot be read now
+    except WharfingerError:  # it may exist, but cannot be read now
         pass
     return True

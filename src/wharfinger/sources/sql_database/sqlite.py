@@ -1,4 +1,4 @@
-"""SQLite files: rows in windows, read-only statements, and detection of changes.
+"""SQLite files: pages of rows, read-only statements, and detection of changes.
 
 Statements run in the server's threads with the standard library's sqlite3, because the authorizer, the progress handler
 and `interrupt()` are methods of its connection. Asynchronous wrappers would add another thread.
@@ -75,7 +75,7 @@ class SQLite(DatabaseEngine):
         self._token_connection: _PooledConnection | None = None
         self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
         self._null_keys: BoundedCache[str, tuple[Hashable, bool]] = BoundedCache(MAX_NULL_KEYS)
-        """By table: the token of the file, and whether a key contains NULL."""
+        """By table: whether a key contains NULL, and the file's token (see `token`) when this was found out."""
         if not os.path.exists(self.path):
             raise UnusableSource(f"There is no SQLite file {self.path}.")
         if not os.path.isfile(self.path):
@@ -194,7 +194,8 @@ class SQLite(DatabaseEngine):
     def _needs_ties(self, connection: sqlite3.Connection, table: DatabaseTable, span: Span) -> bool:
         """Return whether rows must also be ordered by rowid.
 
-        That is so if the key of some row contains NULL, or if the place of the span already includes a rowid.
+        That is so if the key of some row contains NULL, or if the span starts at a place that includes a rowid, because
+        it was made with this order.
         """
         key = table.key
         if key is None or not key.tie:
@@ -438,8 +439,8 @@ def _key_range_size(connection: sqlite3.Connection, table: DatabaseTable) -> int
 def write_value(value: object) -> str | None:
     """Write a value of a key as text, or None for NULL.
 
-    Numbers are written unchanged. A text that could be read as something else is written after `'`, the hex of bytes
-    after `x'`, and the hex of a text that contains NUL or is not UTF-8 after `t'`.
+    Numbers are written unchanged. Other values have a prefix: `'` before a text that could be read as something else,
+    `x'` before bytes, in hex, and `t'` before a text that contains NUL or is not UTF-8, in hex.
     """
     if value is None:
         return None

@@ -52,7 +52,7 @@ class HttpSession:
         # 192 random bits, which reveal nothing about the session (2025-11-25, session management).
         self.key = (principal.key, secrets.token_urlsafe(24).encode())
         self.owner = owner
-        """The owner whose share it uses: the principal, or the address that opened it."""
+        """The owner whose share of the sessions it uses: the principal, or the address that opened it."""
         self.calls = calls
         self.peer = ServerPeer(Session(principal, self.push), service.result_meta, service.limits, report)
         self.pending = PendingRequests(self.peer, lambda: calls.now)
@@ -131,11 +131,14 @@ class PostChannel:
         return stream is not None and stream.push(message, self.call.calls.now)
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
-        """Send a request to the client on the POST's own stream; the response comes with another POST."""
+        """Send a request to the client; the response comes with another POST.
+
+        It is sent on the stream of this POST or, if there is none or it is over, on the session's own, if that is read.
+        """
 
         def write(message: bytes) -> bool:
             stream = self.stream or self._open(request)
-            if stream is None or stream.over:  # without its own stream, use the session's if it has a reader
+            if stream is None or stream.over:  # use the session's own, if it has a reader
                 stream = self.session.own_stream
                 if stream.reader is None:
                     return False
@@ -170,7 +173,7 @@ class PostChannel:
         too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
             array = batch.record_answer(data)
-            if stream is not None:  # each answer is sent at once, as an event
+            if stream is not None:  # answers are events; those from before the stream was opened are sent now
                 now = self.call.calls.now
                 for answer in batch.answers:
                     body = answer if isinstance(answer, bytes) else b"".join(answer)
