@@ -330,7 +330,7 @@ VIEWS: Mapping[str, _View] = {
     "memory": _View("Memory in use and free", _memory, _rounded_memory),
     "processes": _View("Processes that use the most CPU or memory", _processes, _rounded_processes),
 }
-"""The resources by name, in the order in which they are listed. The key of a page is the last name on it."""
+"""The resources by name, in the order of the list. The key of the next page is the last name on this one."""
 
 
 def _readable_views() -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Adds and removes a server with the host's own command, for the hosts in `COMMANDS`.
 
-A host's command writes to the file that this version of the host uses, and works while the host is running: Claude Code
-rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the other
-servers in the file with the value of the variable, which writes secrets to disk, and deletes the servers of a project
-that is not trusted yet.
+A host's command writes to the file that the installed version uses, and is safe while the host runs. An edit of the
+file may be lost: Claude Code rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it
+replaces every `${NAME}` of the other servers in the file with the value of the variable, which writes secrets to disk,
+and deletes the servers of a project that is not trusted yet.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = ["HttpSession", "PostAnswer", "PostChannel"]
 PostAnswer = tuple[bytes | ChunkedMessage | None, int, bool, Pairs]
 """An answer, or None for no answer; its HTTP status; whether it is a result; its headers."""
 
-_EXPIRED = "The events after this one are no longer kept, or have been read: send the request again."
+_EXPIRED = "No event after this one is kept. If you did not get the answer, send the request again."
 _TOO_LARGE = "The answer was too large to be kept while its client was away (HttpLimits.replay_size)."
 
 
