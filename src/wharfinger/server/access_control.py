@@ -62,7 +62,7 @@ class AccessControl:
         self._limiter: Limiter | None = None
 
     def set(self, authorizer: Authorizer | None) -> None:
-        """Enforce another policy from the next request and notice on; None removes the policy.
+        """Enforce another policy for all later requests and notifications. None removes the policy.
 
         Watchers are notified if the part that they may see of a list or resource has changed, or may have changed.
         """
@@ -73,7 +73,7 @@ class AccessControl:
         self._changes.policy_changed()
 
     def enforce_scopes(self, scopes: FeatureScopes) -> None:
-        """Check the scopes of features from the next request and notice on. Can be called from any thread.
+        """Check the scopes of features for all later requests and notifications. Can be called from any thread.
 
         Watchers are notified as in `set`, except those to whom no scopes apply.
         """
@@ -82,7 +82,7 @@ class AccessControl:
         self._services.watching.call_on_loop(partial(self._changes.policy_changed, only_restricted=True))
 
     def enforce_part_policies(self, policies: PartPolicies | None) -> None:
-        """Enforce the policies of mounted servers from the next request and notice on; None if there are none.
+        """Enforce the policies of mounted servers for all later requests and notifications. None means no policies.
 
         Watchers are notified as in `set`.
         """

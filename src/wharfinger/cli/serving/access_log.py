@@ -132,7 +132,7 @@ def failure(error: BaseException) -> str:
     """Return in a few words why there is no result, without the text of the exception."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
-    # The reader is told the same. A RemoteResourceNotFound, a subclass, is an internal error of this server.
+    # The client gets the same answer for both. A RemoteResourceNotFound, a subclass, is an internal error here.
     if type(error) in (ResourceNotFound, PermissionDenied):
         return "not found"
     return f"failed: {type(error).__name__}"

@@ -59,7 +59,7 @@ class ResourceNames:
         self._by_server: dict[str, list[tuple[CatalogueEntry, list[str]]]] = {}
 
     async def fitting(self, name: str, server: str) -> list[CatalogueEntry]:
-        """Return the entries whose URI, title or name equals `name`; if there are none, those that end with it."""
+        """Return the entries whose URI, title or name equals `name`, or else those that end with it."""
         if server not in self._by_server:
             entries = await self._catalogue.entries(server=server, templates=False)
             self._by_server[server] = await asyncio.to_thread(_folded_names, entries)

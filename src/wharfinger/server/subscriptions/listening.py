@@ -75,7 +75,7 @@ class Listening:
         try:
             await self._changes.remember(watcher, uri, False)
         except BaseException:
-            if is_new:  # the client is told that it does not watch this URI
+            if is_new:  # the client gets an error, so it must get no updates
                 self._watching.unwatch(watcher, uri)
             raise
         return t.EmptyResult()

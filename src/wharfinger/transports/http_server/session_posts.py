@@ -133,7 +133,8 @@ class PostChannel:
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
         """Send a request to the client; the response comes with another POST.
 
-        It is sent on the stream of this POST or, if there is none or it is over, on the session's own, if that is read.
+        It is sent on the stream of this POST. If that cannot be used, it is sent on the session's own stream, if a GET
+        reads it.
         """
 
         def write(message: bytes) -> bool:
