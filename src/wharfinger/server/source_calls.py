@@ -173,7 +173,7 @@ class SourceCalls:
         except OSError as error:
             breaker.failed("it cannot be read", began)
             raise SourceUnavailable(f"{source.name or source.uri} cannot be read now.") from error
-        if page[1] is None or len(page[0]) > 1:  # a top directory alone may have needed no request
+        if page[1] is None or len(page[0]) > 1:  # the top directory alone may be known without asking the data
             breaker.succeeded()
         return page
 

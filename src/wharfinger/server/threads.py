@@ -43,9 +43,9 @@ COLLECTING_TURNS = 3
 it. With 32 reads in flight this saves a tenth of the time of a read; a single read waits 10 µs longer."""
 CHECK_SECONDS = 0.005
 """Time between two checks of a running batch."""
-BRIEF_CALLS = 8
-"""If fewer calls return between two checks, the function is not quick at present. The first check judges nothing,
-because it may be late: the whole process may have waited."""
+MIN_QUICK_CALLS = 8
+"""If fewer calls return between two checks, the function is not quick at present. The first check does not count,
+because the whole process may have waited just before it."""
 APART_SECONDS = 0.25
 """How long the calls of a function that is not quick at present have threads of their own."""
 P = ParamSpec("P")
@@ -328,7 +328,7 @@ class Pool:
         returned, batch.counted = batch.ended_calls - batch.counted, batch.ended_calls
         batch.deliver()
         loop = batch.future.get_loop()
-        if first or returned >= BRIEF_CALLS or (batch.current is None and not batch.jobs):
+        if first or returned >= MIN_QUICK_CALLS or (batch.current is None and not batch.jobs):
             batch.next_check = loop.call_later(CHECK_SECONDS, self._check, batch)
             return
         key = batch.key

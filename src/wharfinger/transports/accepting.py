@@ -27,7 +27,10 @@ class CannotListen(WharfingerError, OSError):
 
 
 class AddressInUse(CannotListen):
-    """Another server listens on the address, or a socket's path has a file that is no socket or is another user's."""
+    """Another program listens on the address, or a file that may not be replaced is at the path of a Unix socket.
+
+    A socket that nobody listens on is replaced, unless it belongs to another user.
+    """
 
 
 class Exhaustion:

@@ -392,8 +392,10 @@ class Tables(Watched[TreeWatch], Source):
             return [empty, remark(uri, text)]
         meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
-            ended_early = bool(last) and end <= last
-            meta[NEXT] = rows_uri(base, end, last if ended_early else end + number - 1 if last else 0, choice)
+            next_last = 0  # states no last row
+            if last:  # the rest of these rows or, if there is none, as many rows again
+                next_last = last if end <= last else end + number - 1
+            meta[NEXT] = rows_uri(base, end, next_last, choice)
         if first > 1:
             meta[PREVIOUS] = rows_uri(base, max(1, first - number), first - 1, choice)
         contents = [t.ResourceContents(uri=uri, mime_type=mime.JSON_LINES, text="".join(lines), meta=meta)]
@@ -470,7 +472,7 @@ class Tables(Watched[TreeWatch], Source):
             yield from self._text_of_rows(uri, query)
             return
         if kind in TEXT_FORMATS and self.encoding:
-            yield from self._text_of_copy(uri, query)
+            yield from self._text_of_encoded_file(uri, query)
             return
         yield from self.files.text(self.files.uri_of(query.parts), MAX_TEXT_BYTES)
 
@@ -491,8 +493,8 @@ class Tables(Watched[TreeWatch], Source):
                 if remaining < 0:
                     return
 
-    def _text_of_copy(self, uri: str, query: TableQuery) -> Iterator[str]:
-        """Yield the text of a file in the encoding that the operator named."""
+    def _text_of_encoded_file(self, uri: str, query: TableQuery) -> Iterator[str]:
+        """Yield the text of a file whose encoding the operator named, from its copy in UTF-8."""
         with ExitStack() as stack, not_served_as_not_found(uri):
             descriptor = stack.enter_context(self.files.tree.file(query.parts))
             try:

@@ -15,7 +15,7 @@ PIECE_BYTES = 256 << 10
 
 
 def text_pieces(content: RandomAccess) -> Iterator[str]:
-    """Yield the text of a content; nothing if it does not begin like text, or is a PDF.
+    """Yield the text of a file or other content. Yields nothing if it does not begin like text, or is a PDF.
 
     Bytes that cannot be decoded become U+FFFD, and a NUL becomes a space, so that the rest can still be found.
     """

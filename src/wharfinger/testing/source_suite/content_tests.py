@@ -1,4 +1,4 @@
-"""Clauses: versions of contents, their windows, and errors."""
+"""Tests of a source's contract: versions of contents, their windows, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses: which URIs a source claims, start and close, secrets, lists, and whether listed resources can be read."""
+"""Tests of a source's contract: claimed URIs, start and close, secrets, lists, and reading what is listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses: templates and their completion, documents and search."""
+"""Tests of a source's contract: templates and their completion, documents and search."""
 
 from __future__ import annotations
 

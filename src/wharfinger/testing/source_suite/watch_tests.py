@@ -1,4 +1,4 @@
-"""Clauses: watching and threads, and what clients read and watch through a server."""
+"""Tests of a source's contract: watching and threads, and what clients read and watch through a server."""
 
 from __future__ import annotations
 
