@@ -42,7 +42,7 @@ def contains(outer: TargetPattern, inner: TargetPattern) -> bool:
                 if outer_text == "**":
                     reached |= 1 << index
                 elif outer_text in ("*", text):
-                    reached |= 2 << index
+                    reached |= 2 << index  # the position after this item
         positions = outer.skip(reached)
     return bool(positions & outer.final)
 

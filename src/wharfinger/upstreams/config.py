@@ -109,7 +109,7 @@ def read_config(
 
     The placeholders of a disabled server stay as they are. If its entry cannot be used, its target is `["false"]`.
 
-    An entry that cannot be used does not affect the others; its `invalid` says what to change.
+    An entry that cannot be used does not affect the others; its `error` says what to change.
 
     Raises:
         InvalidConfiguration: the file cannot be used, or none of its entries can.
@@ -157,7 +157,7 @@ def no_answer(name: str, described: Mapping[str, Any]) -> None:
 def config_or_error(
     server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, input_values: dict[str, str]
 ) -> ServerConfig:
-    """Return the configuration of one entry of a file; if the entry cannot be used, one whose `invalid` says why."""
+    """Return the configuration of one entry of a file; if the entry cannot be used, one whose `error` says why."""
     try:
         return config_of(server, environ, ask, input_values)
     except InvalidConfiguration as error:

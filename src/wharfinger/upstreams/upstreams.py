@@ -221,8 +221,8 @@ class Upstreams(Mapping[str, Upstream]):
     ) -> list[tuple[Upstream, list[Item]]]:
         """Return the list of each server that is not down.
 
-        If a server is starting, slow or failing, its last list is used, or an empty one of resources, which are not
-        kept. An idle server is started only if it has no last list.
+        If a server is starting, slow or failing, its last list is used. No last list of resources is kept, so such a
+        server then has none. An idle server is started only if it has no last list.
         """
         candidates = [
             upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")

@@ -128,6 +128,7 @@ def check(ctx: click.Context, file: str, targets: tuple[str, ...], as_json: bool
     with ExitStack() as stack:
         rules, server = load_rules(file, stack)
 
+        # Rules may name resources that are not listed: the server is asked whether these exist.
         def choose_probes(uris: Sequence[str]) -> list[str]:
             return unmatched_beginnings(rules, uris)
 

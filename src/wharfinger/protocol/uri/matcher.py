@@ -98,13 +98,13 @@ def _write_regex(atoms: Sequence[Atom]) -> str:
         if outer is not None and atom.opener and outer.isdisjoint(following[index].union(atom.opener)):
             parts.append(f"(?!{_char_class(outer)}))")
             outer = None
-        chars, without = atom.chars, ""
+        chars, excluded = atom.chars, ""
         if outer is not None:
-            without = atom.opener or separator
+            excluded = atom.opener or separator
             if not chars <= inner or not outer.issuperset(atom.opener):
                 raise UnclearBoundary(placeholder)
-            if len(without) == 1 and without not in _IN_ESCAPES:
-                chars, without = chars - {without}, ""
+            if len(excluded) == 1 and excluded not in _IN_ESCAPES:
+                chars, excluded = chars - {excluded}, ""
         lazy = not chars.isdisjoint(following[index])  # the placeholder can hold the first character after it
         if lazy and (atom.max_count or (atom.opener and outer is not None)):
             raise UnclearBoundary(placeholder)
@@ -112,7 +112,7 @@ def _write_regex(atoms: Sequence[Atom]) -> str:
             parts.append("(?>")
             outer = atom.chars
         inner = atom.chars
-        run = _write_run(atom, chars, without, lazy)
+        run = _write_run(atom, chars, excluded, lazy)
         if not atom.opener:
             parts.append(f"({run})")
         elif lazy:
@@ -151,15 +151,15 @@ def _char_class(chars: frozenset[str] | str) -> str:
     return "[" + re.escape("".join(sorted(chars))) + "]"
 
 
-def _write_run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
-    """Return the pattern of a placeholder's content, which must not contain `without`."""
+def _write_run(placeholder: Placeholder, chars: frozenset[str], excluded: str, lazy: bool) -> str:
+    """Return the pattern of a placeholder's content, which must not contain the text `excluded`."""
     if placeholder.max_count:
         return f"(?:{ESCAPED}|{_char_class(chars)}){{{placeholder.min_count},{placeholder.max_count}}}+"
     count = "+" if placeholder.min_count else "*"
-    if not lazy and not without:
+    if not lazy and not excluded:
         return _char_class(chars) + count + "+"
     # By whole escapes, so that a literal such as "2F" is not found inside one.
-    refused = f"(?!{re.escape(without)})" if without else ""
+    refused = f"(?!{re.escape(excluded)})" if excluded else ""
     return f"(?:{refused}(?:%..|{_char_class(chars - {'%'})})){count}" + ("?" if lazy else "+")
 
 

@@ -531,7 +531,7 @@ class Tasks:
         listening = self._listeners.get(key, {})
         for listener in listeners or tuple(listening):
             listening.pop(listener, None)
-            keys = self._keys_by_listener.get(listener, set())  # empty if the task's end came first
+            keys = self._keys_by_listener.get(listener, set())  # missing if the task has ended already
             keys.discard(key)
             if not keys:
                 self._keys_by_listener.pop(listener, None)

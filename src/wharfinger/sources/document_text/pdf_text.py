@@ -13,7 +13,7 @@ __all__ = ["example", "read_pdf"]
 
 _library: Any = import_module("pypdfium2")
 _HYPHEN = re.compile("\ufffe(.?)", re.DOTALL)
-"""PDFium writes one U+FFFE in place of a hyphen at the end of a line and the line end."""
+"""For a hyphen at the end of a line, PDFium writes one U+FFFE, and no line break."""
 _ENCRYPTED, _SECURITY = 4, 5
 """FPDF_ERR_PASSWORD and FPDF_ERR_SECURITY of `fpdfview.h`."""
 

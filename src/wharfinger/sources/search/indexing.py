@@ -207,9 +207,8 @@ class Indexing:
         while walks:
             key, walk = walks.popleft()
             try:
-                for _ in walk:
+                if next(walk, False):
                     walks.append((key, walk))
-                    break
                 else:
                     self._failed.discard(key)
                     self._walked.add(key)
@@ -228,8 +227,8 @@ class Indexing:
         if not self.progress.pending - self._failed:
             self.progress.ready.set()
 
-    def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[None]:
-        """Index the changed documents of one source. Yields between pages."""
+    def _walk(self, store: IndexStore, key: str, source: Source) -> Iterator[bool]:
+        """Index the changed documents of one source. Yields True between pages."""
         seen: set[int] = set()
         after: str | None = None
         began = time.monotonic()
@@ -246,7 +245,7 @@ class Indexing:
                 seen.add(known_version.id if known_version and unchanged else self._index(store, key, source, document))
             if after is None:
                 break
-            yield
+            yield True
         if reread:
             now = time.monotonic()
             self._reread_at[key] = now + max(REREAD_SECONDS, PAUSE_FACTOR * (now - began))
@@ -272,7 +271,8 @@ class Indexing:
             raise
         except Exception as error:  # the other documents of the source are indexed
             log.debug("%s is indexed only by name: %r", document.uri, error)
-            return store.put(key, document, ("?",), 0)  # cut after 0 characters: `NAME_ONLY`, so the next walk reads it
+            # A text of which nothing is kept makes the entry `NAME_ONLY`, so the next walk reads the document again.
+            return store.put(key, document, ("?",), 0)
 
     def _text(self, source: Source, uri: str) -> Iterator[str]:
         with _errors_of_source():

@@ -73,7 +73,7 @@ def detected_encoding(file: OpenFile) -> str:
         encoding = ""  # damaged UTF-8
     sample = head
     if encoding == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and (block := _invalid_block(file)):
-        sample = block
+        sample = block  # the head may be plain ASCII, so this block decides
         decoded = encodings.decode(block) if head.isascii() else None
         encoding = encodings.WESTERN if decoded and decoded[1] == encodings.WESTERN else ""
     if encoding or not size:

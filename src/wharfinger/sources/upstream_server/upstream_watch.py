@@ -87,7 +87,7 @@ class UpstreamWatch:
         watched = {uri for uris in self._bundles.values() for uri in uris}
         uris = [uri for uri in dict.fromkeys(self._new) if uri in self._watchers]
         self._new.clear()
-        # Their bundles have other watched URIs, so they stayed when these were unwatched.
+        # These were unwatched and are watched again. Their bundles stayed open, because other URIs of them are watched.
         if again := [uri for uri in uris if uri in watched]:
             self._tasks.start(self._notify_changed(again))
         if new := tuple(uri for uri in uris if uri not in watched):
