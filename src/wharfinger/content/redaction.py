@@ -150,5 +150,6 @@ def redacted_command(argv: Sequence[str]) -> str:
         else:
             shown.append(redacted_text(word))
             hide_next = is_secret and option is not None and option[0] == word
-    without_stars = ((word, word.replace(HIDDEN, "x")) for word in shown)  # `***` itself is shown without quotes
+    # `***` alone is no reason for quotes, although it is special in a shell.
+    without_stars = ((word, word.replace(HIDDEN, "x")) for word in shown)
     return " ".join(word if shlex.quote(plain) == plain else shlex.quote(word) for word, plain in without_stars)

@@ -55,8 +55,8 @@ LATER_HIT_FACTOR = 0.85
 ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a passage if the document has it only elsewhere."""
 MIN_SHARE, MIN_BASE = 0.5, 0.6
-"""A document that lacks words is a hit only if it has at least this share of the words that any document has, by their
-weight (MIN_SHARE), or by their weight regardless of how rare they are (MIN_BASE)."""
+"""A document that lacks words is a hit only if it has enough of the words that are in any document: the weights of its
+words are at least this share of the sum. Rare words weigh more for MIN_SHARE, and not for MIN_BASE; either suffices."""
 MIN_SCORE_SHARE = 0.4
 """A document that lacks words is a hit only if its score is at least this share of the best score."""
 MAX_RANKED_DOCUMENTS = 500
@@ -320,7 +320,7 @@ def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
     share = weight / (query.weight or 1.0)
     if not all(name_matches):
         return 0.3 * share - deduction / 10
-    # The last part of the title, and that of the URI if `name` has it. Folding keeps the number of characters.
+    # `last` as it is in `name`, before folding, which keeps the number of characters. The part of the URI may follow.
     end = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
     end_has_all = all(query.match_name(end, fold(end)))
     return (0.6 + 0.5 * end_has_all) * (0.4 + 0.6 * share) - deduction
