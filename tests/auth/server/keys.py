@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from joserfc import jwk, jwt
 from joserfc.errors import SecurityWarning
+from joserfc.jws import JWSRegistry
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import HttpResponse
@@ -52,7 +53,8 @@ class Issuer:
         head = {"alg": algorithm, "kid": key.kid, "typ": "at+jwt"} | dict(header)
         head = {name: value for name, value in head.items() if value is not None}
         with warnings.catch_warnings(action="ignore", category=SecurityWarning):
-            return jwt.encode(head, claims(**changes), key, algorithms=[head["alg"]])
+            registry = JWSRegistry(algorithms=[head["alg"]], strict_check_header=False)
+            return jwt.encode(head, claims(**changes), key, registry=registry)
 
     def key_set(self) -> dict[str, Any]:
         """Return the public keys as a JSON Web Key Set."""

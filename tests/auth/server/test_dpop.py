@@ -33,7 +33,7 @@ def proof(key: Any = KEY, header: dict[str, Any] | None = None, **changes: Any) 
         {name: value for name, value in head.items() if value is not None},
         {name: value for name, value in claims.items() if value is not None},
         key,
-        algorithms=["ES256", "HS256"],
+        algorithms=["ES256", "HS256", "RS256", "PS512"],
     )
 
 
@@ -44,6 +44,13 @@ def check(text: str, thumbprint: str | None = None, **changes: Any) -> str:
 
 def test_a_valid_proof_returns_its_id() -> None:
     assert check(proof(jti="abc")) == "abc"
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS512"])
+def test_a_proof_may_be_made_with_an_rsa_key(algorithm: str) -> None:
+    """A bug: a header of more than 512 characters was refused, and that of each RSA key is longer."""
+    key = jwk.generate_key("RSA", 3072)
+    assert check(proof(key, {"alg": algorithm}), key.thumbprint()) == "1"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,12 @@ def test_the_types_of_access_tokens_are_accepted(issuer: Issuer, typ: str | None
     assert verify(issuer, issuer.sign(header={"typ": typ})) is not None
 
 
+@pytest.mark.parametrize("header", [{"pi.atm": "2"}, {"x5c": ["A" * 1000]}])
+def test_unknown_and_long_headers_are_accepted(issuer: Issuer, header: dict[str, Any]) -> None:
+    """A bug: unknown parameters, which must be ignored (RFC 7515 §4), and more than 512 characters were refused."""
+    assert verify(issuer, issuer.sign(header=header)) is not None
+
+
 def test_one_of_several_audiences_is_enough(issuer: Issuer) -> None:
     assert verify(issuer, issuer.sign(aud=["https://other.example", AUDIENCE])) is not None
     assert verify(issuer, issuer.sign(aud="b"), audience=["a", "b"]) is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import warnings
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -13,7 +14,18 @@ from wharfinger.content.decoded_json import is_list
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import Principal
 
-__all__ = ["InvalidToken", "TokenVerifier", "VerifierUnavailable", "principal_of", "read_claims", "read_header"]
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+__all__ = [
+    "InvalidToken",
+    "TokenVerifier",
+    "VerifierUnavailable",
+    "principal_of",
+    "read_claims",
+    "read_header",
+    "signed_claims",
+]
 
 MAX_HEADER_CHARACTERS = 4096
 FETCH_SECONDS = 5.0
@@ -69,6 +81,25 @@ def read_claims(token: str) -> dict[str, Any] | None:
     """Return the claims of a JWT, unverified; None if they are not a JSON object."""
     parts = token.split(".", 3)
     return _json_object(parts[1]) if len(parts) == 3 else None
+
+
+def signed_claims(token: str, key: Key, algorithm: str) -> dict[str, Any] | None:
+    """Return the claims of a JWT; None if this key has not signed it with this algorithm. Needs joserfc."""
+    from joserfc import jwt
+    from joserfc.errors import JoseError, SecurityWarning
+    from joserfc.jws import JWSRegistry
+
+    # joserfc refuses headers of more than 512 characters, such as those with an RSA key, and unknown header parameters,
+    # which must be ignored (RFC 7515 §4).
+    registry = JWSRegistry(algorithms=[algorithm], strict_check_header=False)
+    registry.max_header_length = MAX_HEADER_CHARACTERS
+    try:
+        with warnings.catch_warnings():
+            # RFC 9864 renames EdDSA to Ed25519, and joserfc warns about the name that most issuers still write.
+            warnings.simplefilter("ignore", SecurityWarning)
+            return dict(jwt.decode(token, key, registry=registry).claims)
+    except (JoseError, ValueError, TypeError, RecursionError):
+        return None
 
 
 def _json_object(part: str) -> dict[str, Any] | None:
