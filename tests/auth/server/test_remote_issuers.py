@@ -320,6 +320,18 @@ async def test_only_the_public_part_of_a_published_private_key_is_kept() -> None
         assert [key.is_private for key in cached] == [False]
 
 
+async def test_keys_and_introspection_on_this_machine_are_used_for_an_issuer_elsewhere() -> None:
+    """A bug: the constructors accepted such URLs, but each request was refused."""
+    async with serve_site() as site:
+        issuer = Issuer()
+        site.pages["/keys"] = issuer.key_set()
+        site.pages["/introspect"] = {"active": True, "sub": "ann"}
+        assert await verifier(issuer, jwks_url=f"{site.url}/keys").verify(sign_token(issuer)) is not None
+        url = site.url.replace("127.0.0.1", "localhost") + "/introspect"
+        opaque = IntrospectionVerifier(url, issuer=issuer.name, client_id="a", client_secret="b")
+        assert await opaque.verify("opaque") is not None
+
+
 # -- introspection
 
 

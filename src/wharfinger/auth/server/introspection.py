@@ -30,8 +30,9 @@ class IntrospectionVerifier:
     `url` is that endpoint. `client_id` and `client_secret` identify this server to the authorization server. A token
     must name the `audience`, or one of several; leave it out only if the endpoint accepts no tokens for other servers.
     `issuer` is published as the authorization server, and is the issuer of each principal. A token expires `leeway`
-    seconds after its `exp`, because clocks differ. `fetch` sends the HTTP requests; by default they go only to
-    the issuer's host and to public addresses, and with `allow_private_networks` to any address.
+    seconds after its `exp`, because clocks differ. `fetch` sends the HTTP requests; by default they go only to the
+    issuer's host, to an IP address or `localhost` in `url`, and to public addresses. With `allow_private_networks` they
+    also go to names with private addresses.
 
     Raises:
         ValueError: a URL is neither https nor on this machine.
@@ -60,7 +61,9 @@ class IntrospectionVerifier:
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
+            # The operator has named `url`, so it may be an address that the issuer could not name.
+            named = url if forbidden_reason(url, issuer) else issuer
+            fetch = fetch_for(named, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
         self._fetch = fetch
 
     trusted_seconds = 60.0

@@ -43,7 +43,8 @@ class JWTVerifier:
     accepted `leeway` seconds before its `nbf` and after its `exp`, because clocks differ. Needs the extra `auth`.
 
     `algorithms` are the signatures that are accepted. `fetch` sends the HTTP requests; by default they go only to the
-    issuer's host and to public addresses, and with `allow_private_networks` to any address.
+    issuer's host, to an IP address or `localhost` in `jwks_url`, and to public addresses. With `allow_private_networks`
+    they also go to names with private addresses.
 
     Raises:
         ValueError: `issuer` or `jwks_url` is neither an https URL nor on this machine, there is no audience or no
@@ -86,7 +87,9 @@ class JWTVerifier:
         if fetch is None:
             from wharfinger.auth.client.sign_in_fetch import fetch_for
 
-            fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
+            # The operator has named `jwks_url`, so it may be an address that the issuer could not name.
+            named = jwks_url if jwks_url and forbidden_reason(jwks_url, issuer) else issuer
+            fetch = fetch_for(named, allow_private_networks=allow_private_networks, timeout=FETCH_SECONDS)
         self._remote_keys = RemoteKeys(issuer, fetch, url=jwks_url)
 
     trusted_seconds = 60.0
