@@ -109,11 +109,17 @@ def test_a_request_without_a_token_gets_a_challenge_without_an_error_code() -> N
     assert (status, challenge) == (401, f'Bearer resource_metadata="{metadata}", scope="read list"')
 
 
+@pytest.mark.parametrize("value", ["Basic good", "good", "", "Bearergood x"])
+def test_other_credentials_than_a_token_get_a_challenge_without_an_error_code(value: str) -> None:
+    """RFC 6750 §3.1: there is no error code for a client that does not know which credentials are needed."""
+    assert refusal(TokenAuth(TableVerifier(good=ANN)), value)[:2] == (401, "Bearer")
+
+
 def test_without_an_authorization_server_the_challenge_has_no_metadata_url() -> None:
     assert refusal(TokenAuth(TableVerifier()), None)[:2] == (401, "Bearer")
 
 
-@pytest.mark.parametrize("value", ["Bearer other", "Bearer", "Bearer ", "Basic good", "good", "Bearer a b", "Bearer é",
+@pytest.mark.parametrize("value", ["Bearer other", "Bearer", "Bearer ", "Bearer a b", "Bearer é",
                                    "Bearer good, Bearer good", 'Bearer "good"', "Bearer \0"])  # fmt: skip
 def test_an_invalid_header_gets_invalid_token_and_is_not_quoted(value: str) -> None:
     status, challenge, message = refusal(TokenAuth(TableVerifier(good=ANN)), value)
@@ -347,6 +353,12 @@ def test_a_bound_token_is_not_accepted_as_a_bearer_token_even_if_cached() -> Non
     authenticate(auth, "DPoP bound", dpop=proof(clock, "1"))
     assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
     assert refusal(auth, "DPoP bound")[:2] == (401, f'DPoP error="invalid_dpop_proof", algs="{" ".join(ALGORITHMS)}"')
+
+
+def test_a_confirmation_that_is_null_binds_a_token_to_nothing() -> None:
+    """A bug: the token was refused, with the advice to send it as Bearer, as it was sent."""
+    auth = TokenAuth(TableVerifier(unbound=Principal(subject="ann", claims={"cnf": None})))
+    assert authenticate(auth, "Bearer unbound").subject == "ann"
 
 
 def test_a_bearer_token_is_not_accepted_with_a_proof() -> None:

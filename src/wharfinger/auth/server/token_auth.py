@@ -138,7 +138,9 @@ class TokenAuth:
             return remembered.principal
         scheme, _, given = value.partition(b" ")
         scheme, given = scheme.lower(), given.strip(b" \t")
-        if scheme not in (b"bearer", b"dpop") or len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
+        if scheme not in (b"bearer", b"dpop"):
+            raise self._unauthorized(url, "", "Send the header Authorization: Bearer with a token for this server.")
+        if len(given) > MAX_TOKEN_BYTES or not _TOKEN.fullmatch(given):
             raise self._unauthorized(
                 url, "invalid_token", "Send the header Authorization: Bearer with a well-formed token."
             )
@@ -173,7 +175,7 @@ class TokenAuth:
             raise self._unauthorized(url, "invalid_token", "The token has expired.")
         if missing := [scope for scope in self.require_scopes if scope not in principal.scopes]:
             raise self.insufficient_scope(url, missing)
-        is_bound = scheme == b"dpop" or "cnf" in principal.claims
+        is_bound = scheme == b"dpop" or principal.claims.get("cnf") is not None
         if is_bound:
             await self._require_proof(method, url, headers, scheme, token, principal)
         if generation != self._generation:
@@ -212,7 +214,7 @@ class TokenAuth:
         return principal
 
     def _unauthorized(self, url: str, code: str, message: str, *, scheme: str = "Bearer") -> HttpRefusal:
-        """Return a 401 with a challenge; `code` is empty if there were no credentials (RFC 6750 §3.1)."""
+        """Return a 401 with a challenge; `code` is empty without a bearer token (RFC 6750 §3.1)."""
         metadata = metadata_url(url) if self.issuers else ""  # the metadata is useless without issuers
         fields = {"error": code, "resource_metadata": metadata, "scope": " ".join(self.require_scopes)}
         if scheme == "DPoP":
