@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import sys
@@ -189,9 +190,11 @@ def test_a_scope_that_cannot_be_written_in_a_challenge_is_refused(file: Path, sc
         create_token(file, "ann", scopes=[scope])
 
 
-def test_an_expiry_in_the_past_is_refused(file: Path) -> None:
+@pytest.mark.parametrize("expires", [1.0, math.nan])
+def test_an_expiry_in_the_past_or_that_is_no_time_is_refused(file: Path, expires: float) -> None:
+    """A bug: with NaN, the token never expired."""
     with pytest.raises(ValueError, match="past"):
-        create_token(file, "ann", expires=1.0)
+        create_token(file, "ann", expires=expires)
 
 
 def test_revoking_an_unknown_token_lists_the_existing_tokens(file: Path) -> None:

@@ -163,7 +163,7 @@ def create_token(
     if any(" " in scope or '"' in scope or "\\" in scope or not scope.isascii() for scope in scopes):
         raise ValueError("A scope is one word of ASCII characters without quotes (RFC 6749 §3.3): repeat --scope.")
     now = time.time()
-    if expires is not None and expires <= now:
+    if expires is not None and not expires > now:  # NaN too, which the file cannot hold
         raise ValueError("A token cannot expire in the past.")
     file = Path(path)
     id = secrets.token_hex(6)
