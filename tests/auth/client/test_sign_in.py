@@ -254,6 +254,42 @@ async def test_a_registration_is_reused_while_the_port_of_its_redirect_is_free()
         assert uris[0] == uris[1]
 
 
+async def test_a_client_that_the_issuer_has_deleted_is_registered_again() -> None:
+    """A bug: the issuer's page for an unknown client does not redirect, and each sign-in waited for it in vain."""
+    async with protected_server() as (server, authority):
+        tokens = MemoryTokens()
+
+        async def see_error(url: str) -> str | None:
+            raise NotAuthorized("The page says: unknown client.")
+
+        async with Client(server.url, auth=SignIn(open_browser=approve, tokens=tokens)):
+            pass
+        for grant in await tokens.grants():
+            await tokens.forget(grant)
+        with pytest.raises(NotAuthorized, match="unknown client"):
+            async with Client(server.url, auth=SignIn(open_browser=see_error, tokens=tokens)):
+                pass
+        async with Client(server.url, auth=SignIn(open_browser=approve, tokens=tokens)):
+            pass
+        assert authority.request_names().count("register") == 2
+
+
+async def test_scopes_of_a_sign_in_that_was_not_completed_are_requested_again() -> None:
+    """A bug: the next request failed with an error that a token with the requested scopes is refused."""
+    async with protected_server() as (server, _):
+        answers = [approve, None, approve]
+
+        async def open_browser(url: str) -> str | None:
+            if (answer := answers.pop(0)) is None:
+                raise NotAuthorized("The page was closed.")
+            return await answer(url)
+
+        async with Client(server.url, auth=SignIn(open_browser=open_browser)) as client:
+            with pytest.raises(NotAuthorized, match="closed"):
+                await client.call_tool("write", {})
+            assert (await client.call_tool("write", {})).text == "written"
+
+
 async def test_a_server_that_refuses_the_scopes_that_it_required_is_not_retried() -> None:
     class RefusingServer(ProtectedServer):
         async def post(self, request: Any) -> Any:

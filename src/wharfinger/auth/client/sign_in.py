@@ -155,17 +155,17 @@ class SignIn:
             if client != saved and registers_itself:
                 await self._tokens.keep_client(client)
             attempt = Attempt(secrets.token_urlsafe(48), secrets.token_urlsafe(24), callback.url)
-            code = await self._get_code(
-                auth_server, authorization_url(auth_server, client, attempt, scopes), attempt, callback
-            )
-            trace.append(TraceStep("the person", True, "agreed"))
-        try:
-            return await run(exchange_code(auth_server, client, attempt, code, scopes, time.time(), trace), fetch)
-        except NotAuthorized:
-            if saved is not None:
-                # The issuer may have deleted the client, so register again next time.
-                await self._tokens.forget_client(auth_server.issuer)
-            raise
+            url = authorization_url(auth_server, client, attempt, scopes)
+            try:
+                code = await self._get_code(auth_server, url, attempt, callback)
+                trace.append(TraceStep("the person", True, "agreed"))
+                return await run(exchange_code(auth_server, client, attempt, code, scopes, time.time(), trace), fetch)
+            except (NotAuthorized, asyncio.CancelledError):
+                if saved is not None:
+                    # The issuer may have deleted the client, and its page for an unknown client does not redirect. So
+                    # register again next time.
+                    await self._tokens.forget_client(auth_server.issuer)
+                raise
 
     async def _listen(self, stack: AsyncExitStack, saved: RegisteredClient | None) -> Callback:
         """Listen for the redirect, if possible on the port of an earlier registration, whose redirect URI is fixed."""

@@ -72,7 +72,7 @@ class TokenManager:
         """Access tokens that a renewal after a refusal has returned. If one is refused too, it is not renewed again."""
         self._authorization_times: dict[str, list[float]] = {}
         self._requested: dict[str, set[str]] = {}
-        """By server: the scopes that this object has requested."""
+        """By server: the scopes that this object has requested for the tokens that it got."""
         self._without_tokens: set[str] = set()
         """Servers for which the store had no tokens when it was asked first. It is asked again only after a refusal."""
         self.traces: dict[str, Trace] = {}
@@ -161,8 +161,9 @@ class TokenManager:
             auth_server, earlier.scope if earlier else (), self._scopes, offline=self._offline
         )
         before = self._requested.get(url, ()) if earlier is not None else ()
+        grant = await self._obtain(auth_server, scopes_to_request, fetch, trace)
         self._requested[url] = {*before, *scopes_to_request}
-        return await self._obtain(auth_server, scopes_to_request, fetch, trace)
+        return grant
 
     def _refused_again(self, url: str, auth_server: AuthServer, trace: Trace, subject: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
