@@ -92,3 +92,11 @@ def test_the_oauth_metadata_url_precedes_the_openid_urls() -> None:
 )
 def test_a_resource_covers_urls_below_it_on_its_origin(resource: str, covered: bool) -> None:
     assert covers(resource, SERVER) is covered
+
+
+@pytest.mark.parametrize(
+    ("query", "covered"), [("", True), ("?project=1", True), ("?project=2", False), ("?project=1#x", False)]
+)
+def test_a_resource_covers_a_url_with_the_same_query_or_without_one(query: str, covered: bool) -> None:
+    """A bug: metadata with exactly the server's URL was refused if that had a query."""
+    assert covers(SERVER + query, f"{SERVER}?project=1") is covered

@@ -69,10 +69,11 @@ def auth_server_metadata_urls(issuer: str) -> list[str]:
 def covers(resource: str, server: str) -> bool:
     """Return whether the `resource` in metadata covers a server: its origin, and its path or a parent of that.
 
-    RFC 9728 §3.3 requires the same URL. Parents are accepted because servers publish one document for an origin.
+    RFC 9728 §3.3 requires the same URL. Parents, and URLs without the server's query, are accepted because servers
+    publish one document for an origin.
     """
     parts, server_parts = split_url(resource), split_url(server)
-    if parts is None or server_parts is None or parts.query or parts.fragment:
+    if parts is None or server_parts is None or parts.query not in ("", server_parts.query) or parts.fragment:
         return False
     if origin_of(resource) != origin_of(server):
         return False

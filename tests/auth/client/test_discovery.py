@@ -204,3 +204,11 @@ def test_an_explanation_ends_with_the_step_that_failed() -> None:
     assert (steps, good) == ([(f"POST {SERVER}", False)], False)
     steps, good = explain_sign_in(StubWeb({SERVER: ConnectionFailed("no route")}))
     assert (steps, good) == ([("sign-in", False)], False)
+
+
+def test_an_issuer_with_control_characters_is_shown_without_them() -> None:
+    metadata = RESOURCE | {"authorization_servers": ["\x1b]0;title\x07" + "x" * 1000]}
+    with pytest.raises(NotAuthorized) as raised:
+        discover_server(StubWeb({f"{RESOURCE_METADATA_URL}/mcp": metadata}))
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 500

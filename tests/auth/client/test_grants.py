@@ -130,6 +130,12 @@ def test_a_registration_is_reused_only_for_the_same_redirect_uri() -> None:
     assert other.client_id == "n"
 
 
+def test_a_registration_with_null_for_what_does_not_apply_is_used() -> None:
+    answer = {"client_id": "n", "client_secret": None, "client_secret_expires_at": None}
+    client, _ = run_steps(register(auth_server(), ClientIdentity(), CLIENT.redirect_uri, []), 201, answer)
+    assert (client.client_id, client.secret_expires_at) == ("n", 0)
+
+
 # The authorization URL and the redirect.
 
 
@@ -143,6 +149,8 @@ def test_the_authorization_url_has_the_published_resource_and_the_code_challenge
     assert "scope" not in parse_qs(urlsplit(authorization_url(auth_server(), CLIENT, ATTEMPT, ())).query)
     with_query = authorization_url(auth_server(authorization_endpoint=f"{ISSUER}/a?tenant=1"), CLIENT, ATTEMPT, ())
     assert with_query.startswith(f"{ISSUER}/a?tenant=1&response_type=code")
+    with_empty_query = authorization_url(auth_server(authorization_endpoint=f"{ISSUER}/a?"), CLIENT, ATTEMPT, ())
+    assert parse_qs(urlsplit(with_empty_query).query)["response_type"] == ["code"]
 
 
 def test_offline_access_is_requested_only_if_listed_and_never_alone() -> None:
@@ -255,7 +263,8 @@ def test_a_refresh_keeps_the_fields_that_are_not_in_the_response() -> None:
     new_grant, request = run_steps(renew(grant, 2000.0), body=TOKENS | {"access_token": "next"})
     assert (new_grant.access_token, new_grant.refresh_token, new_grant.expires_at) == ("next", "r", 2060.0)
     assert request["form"]["resource"] == "https://harbour.example"
-    assert run_steps(renew(grant, 2000.0), 400, {"error": "invalid_grant"})[0] is None
+    for refusal in ({"error": "invalid_grant"}, {"error": "invalid_grant", "error_description": None}):
+        assert run_steps(renew(grant, 2000.0), 400, refusal)[0] is None
     with pytest.raises(NotAuthorized, match="503"):
         run_steps(renew(grant, 2000.0), 503)
     assert run_steps(renew(msgspec.structs.replace(grant, refresh_token=None), 0.0)) == (None, {})

@@ -104,7 +104,10 @@ def _get_auth_server_metadata(server: str, issuer: str, trace: Trace) -> Steps[A
     """Get the authorization server's metadata, in which `issuer` must be exactly the same (RFC 8414 §3.3)."""
     if (fault := forbidden_reason(issuer, server)) is not None:
         raise _record_failure(
-            trace, issuer, f"the authorization server is not used: {fault}", "Name an issuer with a public https URL."
+            trace,
+            shown(issuer),
+            f"the authorization server is not used: {fault}",
+            "Name an issuer with a public https URL.",
         )
     other_issuer: str | None = None
     for url in auth_server_metadata_urls(issuer):

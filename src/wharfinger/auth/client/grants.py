@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -110,7 +110,7 @@ def authorization_url(
     }
     if OFFLINE_ACCESS in scopes:
         query["prompt"] = "consent"  # OpenID Connect §11: without it offline_access may be ignored
-    joint = "&" if urlsplit(metadata.authorization_endpoint).query else "?"
+    joint = "&" if "?" in metadata.authorization_endpoint else "?"
     return metadata.authorization_endpoint + joint + urlencode(query)
 
 

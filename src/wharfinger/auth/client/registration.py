@@ -111,7 +111,7 @@ class _Registration(msgspec.Struct, frozen=True):
 
     client_id: str
     client_secret: str | None = None
-    client_secret_expires_at: float = 0
+    client_secret_expires_at: float | None = None
     token_endpoint_auth_method: str | None = None
 
 
@@ -153,7 +153,7 @@ def _register_dynamically(
         client_secret=registration.client_secret or None,
         method=_auth_method(auth_server.metadata, registration.client_secret, registration.token_endpoint_auth_method),
         redirect_uri=redirect_uri,
-        secret_expires_at=registration.client_secret_expires_at,
+        secret_expires_at=registration.client_secret_expires_at or 0,
     )
 
 

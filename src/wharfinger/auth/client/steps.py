@@ -89,7 +89,7 @@ def post_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[
 
 class _OAuthError(msgspec.Struct, frozen=True):
     error: str = ""
-    error_description: str = ""
+    error_description: str | None = None
 
 
 def refusal(subject: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
