@@ -59,6 +59,17 @@ def test_a_key_that_cannot_sign_is_refused_by_the_constructor(private: bool, alg
         ClientCredentials("nightly", private_key=key, algorithm=algorithm)
 
 
+def test_an_encrypted_key_is_refused_by_the_constructor() -> None:
+    """A bug: the constructor raised a TypeError."""
+    try:
+        from joserfc import jwk
+    except ImportError:
+        absent("joserfc")
+    key = jwk.ECKey.generate_key("P-256").as_pem(private=True, password="p").decode()
+    with pytest.raises(ValueError, match="encrypted"):
+        ClientCredentials("nightly", private_key=key)
+
+
 async def test_credentials_are_sent_only_to_their_issuer() -> None:
     async with protected_server() as (server, authority):
         auth = ClientCredentials("nightly", secret="hidden", issuer="https://as.example")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -105,7 +106,7 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
     """Return a function that signs an assertion for an authorization server (RFC 7523 §3)."""
     try:
         from joserfc import jwk, jwt
-        from joserfc.errors import JoseError
+        from joserfc.errors import JoseError, SecurityWarning
     except ImportError:
         raise MissingExtra("auth", "Signing with a private key") from None
     key_types: dict[str, Any] = {"ES": jwk.ECKey, "RS": jwk.RSAKey, "PS": jwk.RSAKey, "Ed": jwk.OKPKey}
@@ -121,11 +122,15 @@ def _signer(client_id: str, pem: str, algorithm: str) -> Callable[[str, float], 
             "iat": int(now),
             "exp": int(now) + ASSERTION_SECONDS,
         }
-        return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # about EdDSA, the older name of Ed25519
+            return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
 
     try:
         key = key_types[algorithm[:2]].import_key(pem)
         sign("", 0)  # a key that is public, or does not fit the algorithm, fails only here
+    except TypeError:
+        raise ValueError("The private key is encrypted: decrypt it first.") from None
     except (JoseError, ValueError, KeyError) as error:
         raise ValueError(f"The private key is not valid for {algorithm}: {type(error).__name__}.") from None
     return sign
