@@ -123,6 +123,18 @@ def test_previous_links_lead_from_the_end_of_a_log_to_its_beginning(tmp_path: Pa
     assert all(0 < len(text) <= BUDGET for text in texts[:-1])
 
 
+def test_a_tail_of_a_line_above_the_budget_has_the_end_of_that_line(tmp_path: Path) -> None:
+    (tmp_path / "tides.txt").write_text("€" * BUDGET + "\n")
+    (text,) = read_windows(files(tmp_path, label="boats"), "file:///boats/tides.txt?tail=1", "")
+    assert text == "€" * 333 + "\n"
+
+
+def test_previous_links_within_a_long_line_begin_with_a_character(tmp_path: Path) -> None:
+    (tmp_path / "tides.txt").write_text("€" * BUDGET + "\n")
+    texts = read_windows(files(tmp_path, label="boats"), "file:///boats/tides.txt?bytes=1500-", PREVIOUS)
+    assert "".join(reversed(texts[1:])) == "€" * 500
+
+
 @pytest.mark.parametrize("query", ["", "?limit=400"])
 def test_rows_are_split_into_windows_and_long_values_are_cut(tmp_path: Path, query: str) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:

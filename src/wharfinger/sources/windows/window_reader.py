@@ -167,7 +167,7 @@ class WindowReader:
         if not end:
             return None
         lowest = max(0, end - window_bytes())
-        begin = self.line_or_character_begin(lowest)
+        begin = self.line_or_character_begin(lowest, end)
         return Window("bytes", begin if begin < end else lowest, end - 1)
 
     def up_to_line_end(self, data: bytes, begin: int, lines: int = 0) -> bytes:
@@ -260,18 +260,18 @@ class WindowReader:
                 return begin + nth_end(ends, mark, count - missing + 1) * text_encoding.unit
             missing -= count
             offset = begin
-        return self.line_or_character_begin(offset)
+        return self.line_or_character_begin(offset, self.size)
 
-    def line_or_character_begin(self, offset: int) -> int:
-        """Return the next offset at which a line begins within `_BLOCK_BYTES`, or else a character."""
+    def line_or_character_begin(self, offset: int, end: int) -> int:
+        """Return the next offset before `end` at which a line begins within `_BLOCK_BYTES`, or else a character."""
         if not offset or not self.text_encoding.is_text:
             return offset
         offset = offset // self.text_encoding.unit * self.text_encoding.unit
         data = self.content.read(offset, _BLOCK_BYTES)
         ends, mark = line_ends(data, self.text_encoding.code_unit)
-        first = ends.find(mark)
-        if first >= 0:
-            return offset + (first + 1) * self.text_encoding.unit
+        begin = offset + (ends.find(mark) + 1) * self.text_encoding.unit
+        if offset < begin < end:
+            return begin
         skips = range(0, 4, self.text_encoding.unit)
         return offset + next((skip for skip in skips if _begins_character(data[skip:], self.text_encoding)), 0)
 
