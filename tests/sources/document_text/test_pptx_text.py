@@ -62,6 +62,43 @@ def test_tables_and_charts_become_markdown(pages_of: PagesOf) -> None:
     )
 
 
+def test_a_chart_has_the_series_of_all_its_kinds_with_all_digits(pages_of: PagesOf) -> None:
+    presentation: Any = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    charts = []
+    for kind, name, value in (
+        (XL_CHART_TYPE.COLUMN_CLUSTERED, "income", 1234567.25),
+        (XL_CHART_TYPE.LINE, "ships", 1000001),
+    ):
+        numbers: Any = CategoryChartData()
+        numbers.categories = ["May"]
+        numbers.add_series(name, (value,))
+        charts.append(slide.shapes.add_chart(kind, 0, 0, INCH, INCH, numbers))
+    columns, lines = [chart.chart._chartSpace.plotArea for chart in charts]
+    columns.insert_element_before(next(lines.iter_xCharts()), "c:catAx")
+    charts[1].element.getparent().remove(charts[1].element)
+    (page,) = pages_of("a.pptx", to_bytes(presentation))
+    assert page == "|  | income | ships |\n| --- | --- | --- |\n| May | 1234567.25 | 1000001 |"
+
+
+def test_a_text_with_the_id_of_the_title_is_read(pages_of: PagesOf) -> None:
+    presentation: Any = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[5])
+    slide.shapes.title.text = "Tides"
+    box = slide.shapes.add_textbox(0, 0, INCH, INCH)
+    box.text_frame.text = "High water"
+    box.element.nvSpPr.cNvPr.set("id", str(slide.shapes.title.shape_id))
+    assert pages_of("a.pptx", to_bytes(presentation)) == ["# Tides\n\nHigh water"]
+
+
+def test_a_presentation_without_slides_has_an_empty_text(published: Folder, papers: Path) -> None:
+    (papers / "a.pptx").write_bytes(to_bytes(pptx.Presentation()))
+    text, remark = published.read(f"{published.uri}/a.pptx?text").contents
+    assert (text.text, remark.text) == ("", "\n[It has no slides.]\n")
+    with pytest.raises(InvalidArgument, match="has 0 slides, and no slide 1"):
+        published.read(f"{published.uri}/a.pptx?pages=1")
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

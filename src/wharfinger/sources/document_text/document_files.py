@@ -105,7 +105,8 @@ class DocumentFiles:
         document_uri, query = read_document_query(uri)
         format = self._format(document_uri, self.files.stat(document_uri).mime_type or "")
         pages, status = self._pages_at(document_uri, format, READ_PATIENCE_SECONDS)
-        pages.require_page(document_uri, query.first)
+        if not query.whole:
+            pages.require_page(document_uri, query.first)
         text = "".join(pages.texts(query.first, query.last))
         meta: dict[str, object] = {VERSION: version_of_file(status)}
         contents = read_content(
@@ -122,7 +123,9 @@ class DocumentFiles:
                 first.meta[PREVIOUS] = pages_uri(document_uri, max(1, query.first - width), query.first - 1)
         if pages.cut:
             contents.append(remark(uri, pages.cut))
-        if pages.is_empty:
+        if not pages.count:
+            contents.append(remark(uri, f"It has no {format.page}s."))
+        elif pages.is_empty:
             contents.append(
                 remark(uri, f"No {format.page} has text. The {format.page}s may be pictures, such as scanned paper.")
             )

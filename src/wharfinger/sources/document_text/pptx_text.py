@@ -34,7 +34,8 @@ def read_pptx(data: bytes, pages: PageList) -> None:
     for slide in presentation.slides:
         title = slide.shapes.title
         blocks = [f"# {' '.join(title.text_frame.text.split())}"] if title is not None and title.has_text_frame else []
-        blocks += _blocks(shape for shape in slide.shapes if title is None or shape.shape_id != title.shape_id)
+        # Not compared by their ids, which some programs repeat.
+        blocks += _blocks(shape for shape in slide.shapes if title is None or shape.element is not title.element)
         if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
             blocks += ["## Notes", frame.text]
         pages.add("\n\n".join([block for block in blocks if block.strip(" #")]))
@@ -51,7 +52,7 @@ def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
                 [["" if cell.is_spanned else cell.text for cell in row.cells] for row in shape.table.rows]
             )
         elif getattr(shape, "has_chart", False):
-            with suppress(AttributeError, KeyError, TypeError, ValueError, NotImplementedError):  # a rare kind of chart
+            with suppress(AttributeError, LookupError, TypeError, ValueError, NotImplementedError):  # a rare kind
                 yield _chart(shape.chart)
         elif shape.has_text_frame:
             is_list = shape.is_placeholder and shape.placeholder_format.type in _LISTS
@@ -67,12 +68,11 @@ def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
 def _chart(chart: Any) -> str:
     """Return the title of a chart, and its numbers as a table."""
     title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
-    plot = chart.plots[0]
-    series = list(plot.series)
+    series = list(chart.series)
     rows = [["", *[each.name for each in series]]]
     values = [list(each.values) for each in series]
-    for category, *numbers in zip_longest(map(str, plot.categories), *values):
-        rows.append([category or "", *["" if number is None else f"{number:g}" for number in numbers]])
+    for category, *numbers in zip_longest(map(str, chart.plots[0].categories), *values):
+        rows.append([category or "", *["" if number is None else f"{number:.15g}" for number in numbers]])
     return "\n\n".join(filter(None, [title, markdown_table(rows)]))
 
 
