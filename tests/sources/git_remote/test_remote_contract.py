@@ -134,6 +134,24 @@ async def test_old_contents_that_exceed_the_size_limit_are_left_out(
         assert (await client.read_resource("git://harbour/tree/HEAD~2/old.bin")).contents
 
 
+async def test_a_clone_is_complete_after_the_contents_that_exceed_the_size_limit_are_removed(
+    host: GitHost, work: GitRepository
+) -> None:
+    work.commit("Begin", old__bin=os.urandom(2_000_000), hull__txt="four\n")
+    (work.path / "old.bin").unlink()
+    work.commit("Without it", hull__txt="five\n")
+    source = clone(host.add(work), max_clone_size=1_000_000)
+    async with serving(source) as client:
+        await wait_until_async(lambda: source.mirror.state.cut, "old revisions are left out")
+        work.git("checkout", "-q", "--orphan", "rewritten")
+        work.commit("Begin again", hull__txt="six\n")
+        work.git("push", "-q", "--force", "origin", "rewritten:main")
+        await wait_for_text(client, HULL, "six\n")
+        await wait_until_complete(source)
+        assert source.mirror.why_incomplete == ""
+        assert "exceed the bound" not in source.describe()
+
+
 # The command line
 
 

@@ -263,7 +263,7 @@ class Mirror:
         self.state = msgspec.structs.replace(self.state, url=self.address.url, **changes)
         if self.state.partial and not self.state.missing:
             await asyncio.to_thread(self.folder.end_partial)
-            self.state = msgspec.structs.replace(self.state, partial=False)
+            self.state = msgspec.structs.replace(self.state, partial=False, cut=0)
         await asyncio.to_thread(self.folder.write_state, self.state)
         await self._report()
 
