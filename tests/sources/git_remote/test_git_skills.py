@@ -269,6 +269,20 @@ async def test_links_and_special_names_of_a_repository_are_not_written(tmp_path:
             assert not any(path.is_symlink() for path in below)
 
 
+async def test_a_file_whose_path_is_too_long_is_left_out(work: GitRepository) -> None:
+    work.write("a/SKILL.md", MANUAL.format("a", "A skill.")).commit("Begin")
+    manual = work.git("rev-parse", "HEAD:a/SKILL.md")
+    tree = work.put("tree", b"100644 deep\0" + bytes.fromhex(manual))
+    for _ in range(17):
+        tree = work.put("tree", b"40000 " + b"d" * 250 + b"\0" + bytes.fromhex(tree))
+    skill = work.put("tree", b"100644 SKILL.md\0" + bytes.fromhex(manual) + b"40000 d\0" + bytes.fromhex(tree))
+    top = work.put("tree", b"40000 a\0" + bytes.fromhex(skill))
+    work.git("update-ref", "refs/heads/main", work.git("commit-tree", "-m", "Deepen", top))
+    async with serving(skills_of(str(work.path))) as client:
+        (listed,) = await client.list_skills()
+        assert [str(getattr(file, "uri", file)) for file in listed.resources] == ["skill://a/SKILL.md"]
+
+
 async def test_a_failure_to_clone_is_reported_until_the_skills_can_be_read(
     host: GitHost, library: GitRepository
 ) -> None:

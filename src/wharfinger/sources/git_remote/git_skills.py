@@ -47,7 +47,7 @@ MAX_FILES = 50_000
 """Maximum number of files of skills that are written."""
 MAX_TOTAL_BYTES = 256 << 20
 """Maximum number of bytes of all files together."""
-MAX_NAME_BYTES = 255
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_072  # with the temporary folder, Linux takes 4,096 bytes (PATH_MAX)
 
 
 def git_skills(
@@ -371,7 +371,7 @@ class GitSkills(Skills):
 
 def _is_plain(path: str) -> bool:
     """Return whether a path can be written below a folder, and is not a .gitignore file or in a `.git` folder."""
-    return all(
+    return len(os.fsencode(path)) <= MAX_PATH_BYTES and all(
         part not in ("", ".", "..", IGNORE_FILE)
         and part.lower() not in (".git", "git~1")
         and len(os.fsencode(part)) <= MAX_NAME_BYTES
