@@ -27,11 +27,10 @@ FILES = "file:///docs/**"
 def test_every_decision_agrees_with_the_oracle(allow: list[Rule], deny: list[Rule], who: Principal) -> None:
     access = Policy(allow=allow, deny=deny).access(who)
     for action in universe.ACTIONS:
-        target_prefixes = {"call": "tool:", "prompt": "prompt:"}
+        fitting = {"call": ("tool",), "prompt": ("prompt",), "inspect": ("tool", "prompt", "uri")}.get(action, ("uri",))
         for target in universe.TARGETS:
-            if target.startswith(("tool:", "prompt:")) != (action in target_prefixes):
-                continue
-            if action in target_prefixes and not target.startswith(target_prefixes[action]):
+            kind = target.partition(":")[0]
+            if (kind if kind in ("tool", "prompt") else "uri") not in fitting:
                 continue
             expected = oracle.allowed(allow, deny, who, action, target)
             assert access.allows(action, target) == expected, (action, target)

@@ -79,6 +79,17 @@ async def test_a_deny_rule_for_inspect_hides_its_targets() -> None:
             await view.read_resource("note://secret/b")
 
 
+async def test_a_denied_tool_is_hidden_from_an_administrator() -> None:
+    """A bug: for `inspect`, rules that deny a tool or prompt had no effect."""
+    server = make_server(Policy(allow=[ADMIN, Rule(who="sub:bob")], deny=[Rule(who="sub:ann", what="tool:act")]))
+    inspection = ServerInspection(server)
+    async with Client(MemoryTarget(server, BOB)) as client:
+        await client.call_tool("act")
+        assert "act" not in [entry.target for entry in inspection.recent(ANN)]
+    async with Client(inspection.view_as(ANN, BOB)) as view:
+        assert [tool.name for tool in await view.list_tools()] == []
+
+
 async def test_a_folder_in_a_view_hides_files_that_the_viewer_may_not_inspect(tmp_path: Path) -> None:
     """A bug: the list of the folder named them."""
     folder = tmp_path / "docs"

@@ -122,8 +122,8 @@ class _Directory:
         return Decision(False, "", rule.missing_scopes) if rule.missing_scopes else Decision(not rule.denies, rule.id)
 
 
-_KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
-"""For each action on names instead of URIs: the kinds of these names."""
+_KINDS = {"call": ("tool", "method"), "prompt": ("prompt",), "inspect": ("tool", "prompt")}
+"""For each action on names: the kinds of these names. `inspect` is also about URIs, the others are not."""
 _NO_MATCHES = _Directory(())
 REFUSED = Decision(False)
 Directories = dict[tuple[str, Segments], _Directory]
@@ -174,9 +174,13 @@ class RuleAccess:
         return decision
 
     def _decide(self, action: str, target: str) -> Decision:
-        if action in _KINDS:
+        kinds = _KINDS.get(action)
+        if kinds is not None:
             kind, _, name = target.partition(":")
-            return self._names[kind].decide(action, name) if kind in _KINDS[action] and name else REFUSED
+            if kind in kinds:
+                return self._names[kind].decide(action, name) if name else REFUSED
+            if action != "inspect":
+                return REFUSED
         segments = segments_of(target)
         return REFUSED if segments is None else self._directory(segments[:-1]).decide(action, segments[-1])
 

@@ -106,7 +106,11 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
 def _find_unfitting(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
     """Find patterns that do not fit the actions of their rule, such as those for tools in a rule about reading."""
     for pattern in patterns:
-        fitting = {"tool": {"call"}, "prompt": {"prompt"}, "uri": {"read", "query", "inspect"}}.get(pattern.kind)
+        fitting = {
+            "tool": {"call", "inspect"},
+            "prompt": {"prompt", "inspect"},
+            "uri": {"read", "query", "inspect"},
+        }.get(pattern.kind)
         if fitting is not None and not fitting & actions:
             allowed = " or ".join(sorted(fitting - {"inspect", "query"}))
             yield Finding(

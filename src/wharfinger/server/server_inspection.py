@@ -48,8 +48,8 @@ MAX_TARGET_CHARACTERS = 2_048
 UNRECORDED = frozenset({"ping"})
 """The methods whose requests are not kept."""
 WHOLE_SERVER = "method:inspect"
-"""The target for the whole server. Only rules without `what`, or with `**`, match it: for `inspect`, patterns of names,
-such as `method:*`, have no effect."""
+"""The target for the whole server. Only rules without `what`, or with `**`, match it: for `inspect`, the patterns of
+`method:` have no effect."""
 
 
 class ServerInspection:
