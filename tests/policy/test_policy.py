@@ -141,6 +141,7 @@ def test_mistakes_are_reported_with_their_rule_and_a_hint(text: str, words: list
     ("rule", "words"),
     [
         ({"who": []}, "who is empty"),
+        ({"who": None}, "who is empty"),
         ({"who": "anyone", "level": "wirte"}, "did you mean 'write'"),
         ({"who": "anyone", "what": ()}, "what is empty"),
         ({"who": "anyone", "roots": []}, "roots is empty"),
@@ -347,6 +348,12 @@ def test_an_empty_scope_is_refused() -> None:
     with pytest.raises(UnusablePolicy, match="deny 1: scopes contains an empty string"):
         Policy(deny=[Rule(who="anyone", scopes="")])
     assert Policy(deny=[Rule(who="anyone", scopes=())]).rules
+
+
+def test_scopes_in_one_string_are_refused() -> None:
+    """A bug: a denial with `scopes = "a b"` never applied, since no token has a scope with a space."""
+    with pytest.raises(UnusablePolicy, match="deny 1: scopes = 'a b' has a space"):
+        Policy(deny=[Rule(who="anyone", scopes="a b")])
 
 
 def test_a_root_in_the_home_folder_of_an_unknown_user_is_kept(tmp_path: Path) -> None:

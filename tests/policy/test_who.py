@@ -163,6 +163,7 @@ def test_claim_of_a_hundred_thousand_values_is_read_once_for_all_selectors() -> 
         ("sub:", "sub:…"),
         ("claim.:x", "claim.NAME:…"),
         ("claim.team", "claim.NAME:…"),
+        ("scope:a b", "has a space, so no token has it"),
         ("sub:" + "a" * (MAX_VALUE_CHARACTERS + 1), "longer than 1,000 characters"),
     ],
 )

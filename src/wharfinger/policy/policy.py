@@ -442,11 +442,14 @@ def _check_words(id: str, kind: str, table: Rule | Limit) -> None:
     """
     for key, consequence in _EMPTY_MEANINGS.items():
         value: Words | None = getattr(table, key, None)
-        if value is not None and not any(words(value)):
+        if (value is not None or key == "who") and not any(words(value)):
             raise UnusablePolicy(f"{id}: {key} is empty, so the {kind} {consequence}.")
     for key in (*_EMPTY_MEANINGS, "scopes"):
         if not all(words(getattr(table, key, None))):
             raise UnusablePolicy(f"{id}: {key} contains an empty string: remove it, or write what it should be.")
+    for scope in words(getattr(table, "scopes", None)):
+        if any(map(str.isspace, scope)):  # RFC 6749 §3.3
+            raise UnusablePolicy(f"{id}: scopes = {scope[:60]!r} has a space, so no token has it: write a list of scopes.")
 
 
 def _check_actions(id: str, do: str | Sequence[str] | None) -> None:

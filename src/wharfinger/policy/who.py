@@ -81,6 +81,8 @@ def parse_selector(text: str) -> Selector:
         known = ", ".join((*_WITHOUT_VALUE, *(f"{field}:…" for field in _FIELDS), "claim.NAME:…"))
         hint = suggestion(text.partition(":")[0], (*_WITHOUT_VALUE, *_FIELDS))
         raise UnusableSelector(f"who = {text[:60]!r} is not known: {hint}write one of {known}.")
+    if field == "scope" and not is_claim and any(map(str.isspace, value)):
+        raise UnusableSelector(f"who = {text[:60]!r} has a space, so no token has it: write a list of scopes.")
     if len(value) > MAX_VALUE_CHARACTERS:
         raise UnusableSelector(f"who = {text[:60]!r}… is longer than {MAX_VALUE_CHARACTERS:,} characters.")
     if field == "email" and not is_claim:
