@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.policy import universe
+from wharfinger.auth.server.token_verifier import principal_of as token_principal
 from wharfinger.policy import Limit, Policy, PolicyTest, Rule, UnusablePolicy
 from wharfinger.policy.policy import MAX_FILE_BYTES, principal_of
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
@@ -221,10 +222,23 @@ def test_claims_of_a_test_become_a_principal() -> None:
         {"a", "b"},
         "app",
     )
-    assert principal.claims == {"team": 1}
+    assert principal.claims["team"] == 1
     assert principal_of("local") is LOCAL
     assert principal_of("anyone") is ANONYMOUS
     assert principal_of({"sub": "ann", "scopes": ["a", "b"]}).scopes == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "who", ["scope:admin", "client:app", "sub:ann", "claim.sub:ann", "claim.iss:https://id.example", "claim.azp:app"]
+)
+def test_a_test_decides_as_the_server_does_for_a_token_with_these_claims(who: str) -> None:
+    """A bug: a test left out `scp`, `azp`, and rules about claims such as `claim.sub`, and so passed wrongly."""
+    claims = {"sub": "ann", "iss": "https://id.example", "scp": ["admin"], "azp": "app"}
+    policy = Policy(
+        allow=[Rule(who=who)], tests=[PolicyTest(principal=claims, allow="read file:///a", deny="read file:/b")]
+    )
+    assert policy.access(token_principal(claims, "https://id.example", ())).allows("read", "file:///a")
+    assert policy.check_tests() == []
 
 
 # -- issuers

@@ -102,7 +102,9 @@ class _ParsedRule:
         for selector in applying or self.selectors:
             if selector.is_scope and isinstance(selector.matcher, str):
                 return (selector.matcher,)
-            if applying and not isinstance(selector.matcher, str):  # a pattern: name a scope of the token that it matches
+            if applying and not isinstance(
+                selector.matcher, str
+            ):  # a pattern: name a scope of the token that it matches
                 return (min(filter(selector.matcher, principal.scopes)),)
         return None
 
@@ -381,28 +383,28 @@ class Policy:
 
 
 def principal_of(claims: Mapping[str, Any] | str) -> Principal:
-    """Return the principal with these claims (`sub`, `iss`, `client`, `scope` or `scopes`, and any others).
+    """Return the principal of a token with these claims, as a server does that verifies the token.
 
-    `anyone` is a principal without a token, and `local` the one over stdio.
+    `client`, `issuer` and `scopes` may be written instead of `client_id`, `iss` and `scope`. `anyone` is a principal
+    without a token, and `local` the one over stdio.
 
     Raises:
         UnusablePolicy: there is no `sub`, or the scopes are neither a string nor a list of strings.
     """
     if isinstance(claims, str):
         return LOCAL if claims == "local" else ANONYMOUS
-    known = dict(claims)
-    subject = str(known.pop("sub", ""))
+    subject = str(claims.get("sub", ""))
     if not subject:
         raise UnusablePolicy('The claims of a principal need a sub: write as = { sub = "ann" }, or as = "anyone".')
-    issuer = str(known.pop("iss", known.pop("issuer", "")))
-    client = str(known.pop("client_id", known.pop("client", "")))
-    key = "scopes" if "scopes" in known else "scope"
-    written = known.pop("scopes", known.pop("scope", ()))
+    issuer = str(claims.get("iss", claims.get("issuer", "")))
+    client = str(claims.get("client_id", claims.get("client", claims.get("azp", ""))))
+    key = next((key for key in ("scopes", "scope", "scp") if key in claims), "scopes")
+    written = claims.get(key, ())
     try:
         scopes = msgspec.convert(written.split() if isinstance(written, str) else written, frozenset[str])
     except msgspec.ValidationError:
         raise UnusablePolicy(f"{key} = {_short(written)} is not valid: {_expected(key)}.") from None
-    return Principal(subject=subject, issuer=issuer, client=client, scopes=scopes, claims=known)
+    return Principal(subject=subject, issuer=issuer, client=client, scopes=scopes, claims=dict(claims))
 
 
 def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
@@ -449,7 +451,9 @@ def _check_words(id: str, kind: str, table: Rule | Limit) -> None:
             raise UnusablePolicy(f"{id}: {key} contains an empty string: remove it, or write what it should be.")
     for scope in words(getattr(table, "scopes", None)):
         if any(map(str.isspace, scope)):  # RFC 6749 §3.3
-            raise UnusablePolicy(f"{id}: scopes = {scope[:60]!r} has a space, so no token has it: write a list of scopes.")
+            raise UnusablePolicy(
+                f"{id}: scopes = {scope[:60]!r} has a space, so no token has it: write a list of scopes."
+            )
 
 
 def _check_actions(id: str, do: str | Sequence[str] | None) -> None:

@@ -304,6 +304,7 @@ def caller_of(
 ) -> Principal:
     """Return the principal that the options of `explain` describe."""
     from wharfinger.policy.policy import principal_of
+    from wharfinger.protocol.principal import Principal
 
     if bool(tokens) != bool(token):
         raise click.UsageError("--tokens FILE and --token ID belong together.", ctx)
@@ -321,8 +322,7 @@ def caller_of(
             raise click.UsageError(f"{tokens} has no such token: see `wharfinger token list {tokens}`.", ctx)
         if record.expires is not None and record.expires <= time.time():
             click.echo("The token has expired: the server refuses every request with it.", err=True)
-        values: dict[str, Any] = {"sub": record.sub, "groups": list(record.groups), "scopes": list(record.scopes)}
-        return principal_of(values)
+        return Principal(subject=record.sub, scopes=frozenset(record.scopes), claims={"groups": list(record.groups)})
     if claims:
         return principal_of(read_claims(ctx, claims))
     if len(who) == 1 and who[0] in ("anyone", "local") and not scopes and not issuer:
