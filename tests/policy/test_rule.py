@@ -80,7 +80,10 @@ def test_expected_decision_is_parsed_into_action_and_target(text: str, expected:
     assert action_and_target(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "read", "file:///a", "write file:///a", "Read file:///a"])
+@pytest.mark.parametrize(
+    "text", ["", "read", "file:///a", "write file:///a", "Read file:///a", "read docs/a.md", "query /a:b"]
+)
 def test_invalid_expected_decision_is_refused_with_a_hint(text: str) -> None:
+    """A path instead of a URI was accepted: a test that it is refused always passed."""
     with pytest.raises(UnusablePolicy, match="write an action"):
         action_and_target(text)
