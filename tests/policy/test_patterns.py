@@ -118,6 +118,14 @@ OTHER_SPELLINGS = {
     ],
     "https://[2001:db8::a]/a": ["https://[2001:db8::A]/a", "https://[2001:db8:0::a]/a", "https://[2001:0db8::a]/a"],
     "http://127.0.0.1/a": ["http://[::ffff:127.0.0.1]/a", "http://[::ffff:7f00:1]/a"],
+    "http://10.0.0.5:8080/a": [
+        "http://167772165:8080/a",
+        "http://10.5:8080/a",
+        "http://0xa.0.0.5:8080/a",
+        "http://10.0.0.0x5:8080/a",
+        "http://012.0.0.5:8080/a",
+        "http://10.0.0.005:8080/a",
+    ],
     "wss://example.com/a": ["wss://example.com:443/a", "wss://Example.com/a"],
     "git://flask/HEAD/a.py": ["git://flask//HEAD/a.py", "git:/flask/HEAD/a.py", "git://flask/HEAD/x/../a.py"],
 }

@@ -194,12 +194,13 @@ def _blocks(pieces: Iterable[str]) -> Iterator[tuple[str, int]]:
         if length <= BLOCK_CHARACTERS:
             continue
         text = "".join(waiting)
-        while len(text) > BLOCK_CHARACTERS:
-            cut = text.rfind("\n", BLOCK_CHARACTERS // 2, BLOCK_CHARACTERS) + 1
-            end, following = (cut, cut) if cut else (BLOCK_CHARACTERS, BLOCK_CHARACTERS - OVERLAP_CHARACTERS)
-            yield text[:end], following
-            text = text[following:]
-        waiting, length = [text], len(text)
+        begin = 0
+        while (limit := begin + BLOCK_CHARACTERS) < len(text):
+            cut = text.rfind("\n", begin + BLOCK_CHARACTERS // 2, limit) + 1
+            end, following = (cut, cut) if cut else (limit, limit - OVERLAP_CHARACTERS)
+            yield text[begin:end], following - begin
+            begin = following
+        waiting, length = [text[begin:]], len(text) - begin
     text = "".join(waiting)
     if text:
         yield text, len(text)
