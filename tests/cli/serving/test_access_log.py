@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -103,6 +104,15 @@ def test_client_names_and_uris_are_escaped_and_cut() -> None:
     lines = logged_lines(action, name="\x1b[2J\nevil")
     assert lines[0].startswith("client  \\x1b[2J\\x0aevil 1.0")
     assert max(len(line) for line in lines) < 500
+
+
+def test_a_call_with_megabytes_of_arguments_is_logged_in_no_time() -> None:
+    """A bug: the whole text was escaped, which held the server up for a second or two."""
+    lines: list[str] = []
+    started = time.thread_time()
+    AccessLog(lines.append)._write_line("call", "é" * 4_000_000)
+    assert time.thread_time() - started < 0.2
+    assert lines[0].endswith("é…")
 
 
 def test_the_number_of_remembered_clients_is_bounded() -> None:

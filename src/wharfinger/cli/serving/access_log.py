@@ -91,7 +91,8 @@ class AccessLog:
 
     def _write_line(self, verb: str, *parts: str) -> None:
         """Write one line, with each part shortened and its control characters escaped."""
-        line = "  ".join(shortened(escape_controls(part)) for part in parts if part)
+        # Only what may be shown is escaped: a request may have megabytes of arguments.
+        line = "  ".join(shortened(escape_controls(part[: PART_CHARACTERS + 1])) for part in parts if part)
         self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {line}")
 
 
