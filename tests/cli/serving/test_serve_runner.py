@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from wharfinger.auth import JWTVerifier
+from wharfinger.cli import main
 from wharfinger.cli.serving.listen_address import parse_listen
 from wharfinger.cli.serving.serve_runner import token_auth
 from wharfinger.cli.serving.serving_options import HttpSettings
 
 ISSUER = "https://id.test"
+LIFESPAN = """\
+from contextlib import asynccontextmanager
+from wharfinger import Server
+@asynccontextmanager
+async def lifespan(server):
+    port = "x"
+    int(port)
+    yield
+server = Server("harbour", lifespan=lifespan)
+"""
 
 
 @pytest.mark.parametrize(
@@ -27,3 +40,13 @@ def test_the_audience_of_tokens_is_the_url_of_the_server(address: str, audience:
     (verifier,) = auth.verifiers
     assert isinstance(verifier, JWTVerifier)
     assert verifier.audiences == {audience}
+
+
+def test_an_error_of_the_lifespan_is_not_reported_as_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bug: over HTTP, a ValueError of the lifespan was reported without its place, as a wrong option."""
+    file = tmp_path / "server.py"
+    file.write_text(LIFESPAN)
+    assert main(["run", "--http", "127.0.0.1:0", str(file)]) == 1
+    assert "server.py, line 6: ValueError: invalid literal" in capsys.readouterr().err

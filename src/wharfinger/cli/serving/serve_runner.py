@@ -167,6 +167,10 @@ def serve_http(
         last = listen.port + TRIED_PORTS - 1
         raise click.UsageError(f"The ports {listen.port} to {last} are in use: choose one with --http HOST:PORT.")
     except ValueError as error:
+        from wharfinger.cli.tracebacks import place_of
+
+        if place_of(error):  # it comes from the code of the server's author, such as its lifespan
+            raise
         raise click.UsageError(str(error)) from None
     finally:
         printer.close()
