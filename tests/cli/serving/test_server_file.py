@@ -92,6 +92,7 @@ def test_a_missing_file_is_replaced_by_the_default(tmp_path: Path) -> None:
     [('tokns = "hunter2"', "unknown key 'tokns'. Did you mean 'tokens'?"), ("sources = [3]", "sources must be a list"),
      ('hidden = "hunter2"', "hidden must be true or false"), ("name = [1]", "name must be a text"),
      ('every = "hunter2"', "every must be a number"), ("every = true", "every must be a number"),
+     ("audit_keep = inf", "audit_keep must be a whole number"), ("audit_keep = 1.5", "must be a whole number"),
      ('name = "${NONE_SUCH}"', "name needs the variable NONE_SUCH"), ("a = = hunter2", "is not TOML: "),
      ('name = "${file:none}"', "name needs the file none: No such file"), ('name = "${input:x}"', "write ${NAME}"),
      ('policy = "p"\n[[allow]]\nwho = "anyone"', "policy names a file, and [[allow]] is here too"),

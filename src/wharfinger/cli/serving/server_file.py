@@ -161,7 +161,9 @@ class FileValues:
         if takes_several:
             texts: Sequence[object] = cast("list[object]", value) if isinstance(value, list) else [value]
             return tuple(self._text(param, key, self._check_kind(key, text, str, "a list of texts")) for text in texts)
-        if isinstance(param.type, (click.types.FloatParamType, click.types.IntParamType)):
+        if isinstance(param.type, click.types.IntParamType):
+            return self._check_kind(key, value, int, "a whole number")
+        if isinstance(param.type, click.types.FloatParamType):
             return self._check_kind(key, value, (int, float), "a number")
         if key == "http" and value is True:  # like `--http` without an address
             return ""
