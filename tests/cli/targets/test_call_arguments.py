@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import click
 import pytest
 
 from wharfinger.cli import main
-from wharfinger.cli.targets.call_arguments import json_hint
+from wharfinger.cli.targets.call_arguments import json_hint, parse_arguments
 
 CALL = ["call", "http://x/", "echo"]
 DEEP = "[" * 100_000
@@ -46,3 +47,11 @@ def test_an_error_in_a_file_names_the_file_and_not_its_content(
     assert f"k:=@{file} is not JSON (" in reported
     assert f"; for a text write k=@{file}." in reported
     assert "tide" not in reported
+
+
+def test_the_line_ends_of_a_file_are_sent_as_they_are(tmp_path: Path) -> None:
+    """A bug: each CRLF of a file was sent as LF."""
+    file = tmp_path / "dos.txt"
+    file.write_bytes(b"a\r\nb\rc\n")
+    context = click.Context(click.Command("call"))
+    assert parse_arguments(context, (f"k=@{file}",)) == {"k": "a\r\nb\rc\n"}

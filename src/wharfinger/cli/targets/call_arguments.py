@@ -83,9 +83,9 @@ def read_text(ctx: click.Context, text: str) -> str:
 
 
 def read_file(ctx: click.Context, name: str) -> str:
-    """Read a file as UTF-8."""
+    """Read a file as UTF-8. Its line ends are kept."""
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return Path(name).read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise click.UsageError(f"Cannot read {name}: {reason}.", ctx) from None
