@@ -28,3 +28,9 @@ def test_server_names_suit_every_host(labels: tuple[str, ...], expected: str) ->
 def test_columns_are_aligned_and_the_last_is_not_padded() -> None:
     assert columns([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
     assert columns([]) == []
+
+
+def test_one_long_cell_does_not_pad_all_rows() -> None:
+    """A bug: a server that listed one URI of a megabyte made `ls` print a megabyte for each of its resources."""
+    rows = columns([("x" * 100_000, "a"), *[("x", "a")] * 1000])
+    assert sum(map(len, rows)) < 400_000

@@ -25,10 +25,10 @@ def slug(*labels: str, fallback: str = "files", limit: int = 40) -> str:
 
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align rows of cells in columns, two spaces apart."""
+    """Align rows of cells in columns, two spaces apart. Cells after one of more than 200 characters are not aligned."""
     if not rows:
         return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    widths = [min(200, max(len(row[column]) for row in rows)) for column in range(len(rows[0]) - 1)]
     return [
         "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
     ]
