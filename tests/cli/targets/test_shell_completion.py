@@ -28,6 +28,7 @@ def test_the_shell_completes_targets_and_features_of_a_running_server(
     (tmp_path / "hall").mkdir()
     (tmp_path / "hat.py").write_text("")
     (tmp_path / "hut.txt").write_text("")
+    (tmp_path / "ha;id").mkdir()  # bash would insert it without quotes
     assert shell_completions("wharfinger", "ls", "ha") == ["harbour", "hall", "hat.py"]
     assert shell_completions("wharfinger", "doctor", "ha") == ["harbour", "hall", "hat.py"]
     assert shell_completions("wharfinger", "call", "harbour", "be") == ["berth"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from wharfinger.cli.options import COMMAND, CONFIG
+from wharfinger.content.text import escape_controls
 
 __all__ = ["complete_words"]
 
 ANSWER_SECONDS = 1.5
 """The maximum wait for a server. After that time, a person who pressed Tab believes that nothing happens."""
 SHOWN_ITEMS = 200
+
+is_active = re.compile(r"[\x00-\x1f\x7f-\x9f`$;&|<>]").search
+"""Finds a character with which a word could run a command. Bash inserts a word as it is, and strangers choose names."""
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -25,16 +31,16 @@ def complete_words(kind: str = "") -> Completer:
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         earlier_words: list[str] = list(ctx.params.get("words") or ())
+        items: list[CompletionItem] = []
         if ctx.meta.get(COMMAND) is not None:
             return []
         if not earlier_words:
-            return complete_target(ctx, incomplete)
-        if not kind or (len(earlier_words) > 1 and kind != "uris"):
-            return []
-        try:
-            return ask_server(ctx, earlier_words[0], kind, incomplete)
-        except Exception:  # an error message would appear in the middle of the line that is typed
-            return []
+            items = complete_target(ctx, incomplete)
+        elif kind and (len(earlier_words) == 1 or kind == "uris"):
+            # An error message would appear in the middle of the line that is typed.
+            with suppress(Exception):
+                items = ask_server(ctx, earlier_words[0], kind, incomplete)
+        return [item for item in items if not is_active(item.value)]
 
     return complete
 
@@ -95,7 +101,7 @@ def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> lis
 def first_line(item: Any) -> str:
     """Return the first line of an item's description or title."""
     text = next((text for text in (item.description, item.title) if isinstance(text, str)), "")
-    return text.strip().partition("\n")[0]
+    return escape_controls(text.strip().partition("\n")[0])
 
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
