@@ -532,3 +532,20 @@ def test_a_repository_that_disappears_is_reported(history: GitRepository, publis
     assert "moved or removed" in source.describe()
     history.path.with_name("elsewhere").rename(history.path)
     assert source.page(None, 10)[0]
+
+
+def test_the_log_of_a_removed_folder_goes_back_to_its_first_commit(
+    work: GitRepository, publish: Callable[..., ServedGit]
+) -> None:
+    """Later, the folder is replaced by a file, whose log includes the folder's, as in git."""
+    work.write("docs/a.md", "1\n").write("docs/b.md", "1\n").commit("Begin")
+    work.write("docs/a.md", "2\n").write("docs/b.md", "2\n").commit("Change both")
+    work.write("docs/a.md", "3\n").commit("Change one")
+    work.git("rm", "-q", "-r", "docs")
+    work.git("commit", "-q", "--allow-empty", "-m", "Remove")
+    work.git("tag", "removed")
+    work.commit("Replace", docs="now a file\n")
+    source = publish(work, label="repo")
+    for rev in ("removed", "main"):
+        logged = re.findall(r"^([0-9a-f]{12}) ", text_of(source, f"git://repo/log/{rev}?path=docs"), re.MULTILINE)
+        assert logged == work.git("log", "--format=%h", "--abbrev=12", rev, "--", "docs").split("\n")

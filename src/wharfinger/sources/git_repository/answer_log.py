@@ -148,7 +148,7 @@ class LogAnswer(GitAnswer):
             return ["This is a shallow clone: it has no older commits."] if self._selection.since is None else []
         if last is not None and last.status == "A":
             return [f"{last.oid[:12]} added {shown(os.fsdecode(last.path))}: it has no older history under any name."]
-        if path and not self._selection.follow and last is not None:
+        if path and last is not None and not last.path:
             return [f"Renames of folders are not followed: the files of {path} may have an older history of their own."]
         return []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
@@ -175,7 +176,7 @@ class Histories:
                 raise
             # To follow renames, git reads the whole tree, and fails if a part of it is missing.
             return await self._read(tip, selection._replace(follow=False), max_commits)
-        commits = _parse_followed(output.data) if follow else _parse_names(output.data)
+        commits = _parse_followed(output.data, selection.path) if follow else _parse_names(output.data)
         if output.cut:
             return _History(commits, True, output.cut, time.monotonic() + CUT_HISTORY_SECONDS)
         if len(commits) > max_commits:
@@ -190,18 +191,26 @@ def _parse_names(data: bytes) -> list[LoggedCommit]:
     return [LoggedCommit(name) for name in data.decode("ascii").split("\0") if len(name) in (40, 64)]
 
 
-def _parse_followed(data: bytes) -> list[LoggedCommit]:
-    r"""Parse the output of `--follow --name-status -z`: `OID\0\nSTATUS\0PATH\0`, with two paths for a rename."""
-    parts = iter(data.split(b"\0"))
+def _parse_followed(data: bytes, path: bytes) -> list[LoggedCommit]:
+    r"""Parse the output of `--follow --name-status -z` for a path.
+
+    Each commit is `OID\0\nSTATUS\0PATH\0`, with two paths for a rename. If the path once was a folder, a commit may
+    have several of its files, and gets no path.
+    """
+    parts = iter(data.split(b"\0")[:-1])  # what follows the last NUL was cut
     commits: list[LoggedCommit] = []
-    try:
-        for oid in parts:
-            if len(oid) not in (40, 64):
-                break
-            status = next(parts).lstrip(b"\n").decode("ascii")
+    oid = ""
+    with suppress(StopIteration):
+        for part in parts:
+            if len(part) in (40, 64):
+                oid = part.decode("ascii")
+                continue
+            status = part.lstrip(b"\n").decode("ascii")[:1]
             first = next(parts)
-            second = next(parts) if status[:1] in ("R", "C") else b""
-            commits.append(LoggedCommit(oid.decode("ascii"), status[:1], second or first, first if second else b""))
-    except (StopIteration, UnicodeDecodeError):  # the output was cut
-        pass
+            second = next(parts) if status in ("R", "C") else b""
+            if not commits or commits[-1].oid != oid:
+                commits.append(LoggedCommit(oid))
+            if (second or first) == path:
+                commits[-1] = LoggedCommit(oid, status, path, first if second else b"")
+                path = commits[-1].old_path or path
     return commits
