@@ -344,6 +344,7 @@ def test_known_repository_formats_are_read(history: GitRepository, publish: Publ
     [
         b"", b"rubbish", b"ref: ", b"ref: ../../../etc/passwd", b"ref: /etc/passwd", b"ref: refs/heads/\x1b[31m",
         b"a" * 41, b"\xff\0", b"ref: HEAD", b"ref: refs/heads/none", b"0" * 40, b"ref: refs/heads/loop",
+        b"ref: refs/", b"ref: refs/*", b"ref: refs/\0", b"ref: refs/" + b"a" * 500_000,
     ],
 )  # fmt: skip
 def test_an_invalid_head_is_never_used_as_a_path(history: GitRepository, publish: Publish, head: bytes) -> None:

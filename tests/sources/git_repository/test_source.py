@@ -549,3 +549,11 @@ def test_the_log_of_a_removed_folder_goes_back_to_its_first_commit(
     for rev in ("removed", "main"):
         logged = re.findall(r"^([0-9a-f]{12}) ", text_of(source, f"git://repo/log/{rev}?path=docs"), re.MULTILINE)
         assert logged == work.git("log", "--format=%h", "--abbrev=12", rev, "--", "docs").split("\n")
+
+
+def test_a_head_outside_of_the_branches_is_read(history: GitRepository, publish: Callable[..., ServedGit]) -> None:
+    history.git("update-ref", "refs/stacks/lights", "main~1")
+    history.git("symbolic-ref", "HEAD", "refs/stacks/lights")
+    source = publish(history, label="repo")
+    assert f"refs/stacks/lights at {history.head[:7]}" in text_of(source, "git://repo")
+    assert source.stat("git://repo/commit/HEAD").name == history.head[:12]

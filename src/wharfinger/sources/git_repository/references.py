@@ -31,6 +31,7 @@ MAX_FOLDER_LEVELS = 64
 SETTLED_NS = 100_000_000
 """Age of a file after which any change gives it another status: file system clocks tick every few milliseconds."""
 
+_REFERENCE = re.compile(r"refs/[^\0]{1,4096}").fullmatch
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 
 
@@ -106,11 +107,15 @@ async def read_references(private_directory: PrivateDirectory, links: frozenset[
     elif not head and private_directory.found.own.status("HEAD") is None:
         raise RepositoryGone(f"The repository {private_directory.found.root} was moved or removed.")
     kinds = (BRANCHES, TAGS, REMOTES)
-    arguments = (f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)", *kinds)
+    target = head.removeprefix("ref:").strip()  # HEAD may name any reference
+    patterns = (*kinds, target) if _REFERENCE(target) else kinds
+    arguments = (f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)", *patterns)
     names: dict[str, str] = {}
     output = await run_git(private_directory, "for-each-ref", *arguments, seconds=QUICK_SECONDS)
     for line in output.data.split(b"\n")[:-1]:
         oid, _, name = os.fsdecode(line).partition(" ")
+        if not name.startswith(kinds) and name != target:
+            continue  # `target` is a pattern
         if not any(name == link or name.startswith(f"{link}/") for link in links):
             names[name] = oid
     return References(head, names)
