@@ -557,3 +557,23 @@ def test_a_head_outside_of_the_branches_is_read(history: GitRepository, publish:
     source = publish(history, label="repo")
     assert f"refs/stacks/lights at {history.head[:7]}" in text_of(source, "git://repo")
     assert source.stat("git://repo/commit/HEAD").name == history.head[:12]
+
+
+ENCODED = [
+    ("ISO-2022-JP", "潮の表"),
+    ("eucJP", "潮の表"),
+    ("latin1", "Küste"),
+    ("ISO8859-15", "5 €"),
+    ("utf8", "Küste"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "text"), ENCODED, ids=[encoding for encoding, _ in ENCODED])
+def test_a_message_is_decoded_as_its_commit_says(
+    work: GitRepository, publish: Callable[..., ServedGit], encoding: str, text: str
+) -> None:
+    """The commits are those that git writes with `i18n.commitEncoding`."""
+    work.git(
+        "-c", f"i18n.commitEncoding={encoding}", "commit", "-q", "--allow-empty", "-F", "-", data=text.encode(encoding)
+    )
+    assert publish(work, label="repo").stat("git://repo/commit/HEAD").title == text

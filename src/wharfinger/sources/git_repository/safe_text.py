@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from encodings.aliases import aliases
+
 from wharfinger.content.text import shown
 
 __all__ = ["decode", "paragraph"]
 
 _ENCODINGS = frozenset(
     {
-        "latin-1", "iso-8859-1", "iso8859-1", "iso-8859-2", "iso-8859-5", "iso-8859-7", "iso-8859-15", "windows-1250",
-        "windows-1251", "windows-1252", "cp1250", "cp1251", "cp1252", "koi8-r", "koi8-u", "euc-jp", "shift_jis", "sjis",
-        "cp932", "iso-2022-jp", "gbk", "gb2312", "gb18030", "big5", "euc-kr",
+        "latin_1", "iso8859_2", "iso8859_5", "iso8859_7", "iso8859_15", "cp1250", "cp1251", "cp1252", "koi8_r",
+        "koi8_u", "euc_jp", "shift_jis", "cp932", "iso2022_jp", "gbk", "gb2312", "gb18030", "big5", "euc_kr",
     }
 )  # fmt: skip
-"""Encodings that a commit may name. Some others that Python knows are not for text, or can be slow."""
+"""Encodings that a commit may name, as Python calls them. Some others are not for text, or can be slow."""
 
 
 def paragraph(text: str) -> str:
@@ -24,8 +25,11 @@ def paragraph(text: str) -> str:
 
 def decode(data: bytes, encoding: bytes | None = None) -> str:
     """Decode the text of a commit as UTF-8 or in the encoding that the commit names; otherwise escape its bytes."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        name = (encoding or b"").decode("ascii", "replace").lower()
-        return data.decode(name if name in _ENCODINGS else "utf-8", "backslashreplace")
+    name = (encoding or b"").decode("ascii", "replace").lower().replace("-", "_")
+    name = aliases.get(name, name)
+    if not (name == "iso2022_jp" and data.isascii()):  # its text is ASCII, and so also UTF-8
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            pass
+    return data.decode(name if name in _ENCODINGS else "utf-8", "backslashreplace")
