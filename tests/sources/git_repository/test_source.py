@@ -577,3 +577,26 @@ def test_a_message_is_decoded_as_its_commit_says(
         "-c", f"i18n.commitEncoding={encoding}", "commit", "-q", "--allow-empty", "-F", "-", data=text.encode(encoding)
     )
     assert publish(work, label="repo").stat("git://repo/commit/HEAD").title == text
+
+
+TIMES = [
+    "> 1795000000 +0100", "> 1795000000 -0430", "> 1795000000 +051800", "> 1795000000 +5", "> 1795000000 -7",
+    ">  1795000000  +0100", ">1795000000 +0100", "> 1795000000 +0000 later", "> 1795000000 -0000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", TIMES)
+def test_a_badly_written_time_is_read_as_by_git(
+    work: GitRepository, publish: Callable[..., ServedGit], when: str
+) -> None:
+    person = f"Ada <ada@example.org{when}"
+    tree = work.git("mktree", data=b"")
+    oid = work.put("commit", f"tree {tree}\nauthor {person}\ncommitter {person}\n\n \nTides\n".encode())
+    work.git("update-ref", "refs/heads/main", oid)
+    source = publish(work, label="repo")
+    shown_time = work.git("log", "-1", "--date=format:%Y-%m-%d %H:%M:%S %z", "--format=%an <%ae>  %ad", "main")
+    # git prints some offsets as they were written, and others with four digits.
+    assert text_of(source, "git://repo/commit/main").split("\n")[1][:-5] == f"author {shown_time}"[:-5]
+    annotations = source.stat("git://repo/commit/main").annotations
+    assert annotations.last_modified == "2026-11-18T11:06:40Z"
+    assert source.stat("git://repo/commit/main").title == work.git("log", "-1", "--format=%s", "main") == "Tides"

@@ -13,7 +13,7 @@ __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "p
 
 MAX_PERSON_BYTES = 1_000
 """Maximum bytes that are shown of an author, committer or tagger that cannot be parsed."""
-_WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
+_WHEN = re.compile(rb"\s*(-?\d{1,12})\s+([+-])(\d{1,9})").match
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
 _NOT_FILE_NAMES = frozenset((b"", b".", b".."))
@@ -46,8 +46,8 @@ class Commit(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The first line of the message."""
-        return self.message.lstrip("\n").partition("\n")[0]
+        """The first line of the message that is not empty."""
+        return self.message.lstrip().partition("\n")[0]
 
 
 class Tag(NamedTuple):
@@ -171,10 +171,11 @@ def _oid(value: bytes) -> str:
 
 
 def _person(value: bytes, encoding: bytes | None) -> Person:
-    """Parse `Name <address> seconds offset`. A time that cannot be read becomes 1970."""
-    name, _, when = value.rpartition(b"> ")
+    """Parse `Name <address> seconds offset` as leniently as git. A time that cannot be read becomes 1970."""
+    name, end, when = value.rpartition(b">")
     match = _WHEN(when)
     if match is None:
-        return Person(decode(name + b">" if name else value[:MAX_PERSON_BYTES], encoding), 0, 0)
+        return Person(decode(name + end or value[:MAX_PERSON_BYTES], encoding), 0, 0)
+    hours, minutes = divmod(int(match[3]), 100)  # a damaged offset such as +051800 means 518 hours to git
     sign = -1 if match[2] == b"-" else 1
-    return Person(decode(name + b">", encoding), int(match[1]), sign * (int(match[3]) * 60 + int(match[4])))
+    return Person(decode(name + end, encoding), int(match[1]), sign * (hours * 60 + minutes))
