@@ -440,6 +440,24 @@ def test_names_that_no_file_can_have_are_left_out(work: GitRepository, publish: 
     assert source.read("git://repo/tree/odd/.git").contents[0].text == "a"
 
 
+def test_a_name_that_a_tree_has_twice_is_listed_once(work: GitRepository, publish: Publish) -> None:
+    """A page that ended with such a name was followed by the same page again, without an end."""
+    first, second = [bytes.fromhex(work.put("blob", content)) for content in (b"1", b"2")]
+    tree = work.put("tree", b"100644 a\0" + first + b"100644 b\0" + first + b"100644 a\0" + second)
+    work.git("update-ref", "refs/heads/main", work.git("commit-tree", tree, "-m", "Repeat a name"))
+    source = publish(work, label="repo")
+    uris: list[str] = []
+    resources, after = source.page(None, 1)
+    while after is not None and len(uris) < 20:
+        uris += [resource.uri for resource in resources]
+        resources, after = source.page(after, 1)
+    assert [uri for uri in [*uris, resources[0].uri] if "/HEAD/" in uri] == [
+        "git://repo/tree/HEAD/a",
+        "git://repo/tree/HEAD/b",
+    ]
+    assert text_of(source, "git://repo/tree/HEAD/a") == "1"
+
+
 def test_a_tree_of_ten_billion_files_is_listed_in_pages(work: GitRepository, publish: Publish) -> None:
     """Security G10: folders of ten folders, ten levels deep, have 10^10 files."""
     oid, kind = work.put("blob", b"boom"), b"100644"

@@ -99,7 +99,7 @@ class GitTree(Sequence[GitTreeEntry]):
     def index_of(self, name: bytes) -> int | None:
         """Return the index of the entry with this name, or None."""
         if self._indexes_by_name is None:
-            self._indexes_by_name = {row[1]: index for index, row in reversed(list(enumerate(self._rows)))}
+            self._indexes_by_name = {row[1]: index for index, row in enumerate(self._rows)}
         return self._indexes_by_name.get(name)
 
 
@@ -109,7 +109,9 @@ def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:
 
 
 def parse_tree(data: bytes, oid_bytes: int = 20) -> GitTree:
-    """Parse a tree whose object names have `oid_bytes` bytes. Entries with impossible names are left out.
+    """Parse a tree whose object names have `oid_bytes` bytes.
+
+    Entries with impossible names are left out, and of several with the same name, all but the first.
 
     Raises:
         NotParsed: these bytes are not a tree.
@@ -117,7 +119,10 @@ def parse_tree(data: bytes, oid_bytes: int = 20) -> GitTree:
     rows = _ENTRIES[oid_bytes].findall(data)
     if sum([len(mode) + len(name) + 2 + oid_bytes for mode, name, _ in rows]) != len(data):
         raise NotParsed("this is not a tree")
-    return GitTree([row for row in rows if row[1] not in _NOT_FILE_NAMES and b"/" not in row[1]])
+    rows_by_name = {row[1]: row for row in reversed(rows) if row[1] not in _NOT_FILE_NAMES and b"/" not in row[1]}
+    if len(rows_by_name) < len(rows):
+        rows = [row for row in rows if rows_by_name.get(row[1]) is row]
+    return GitTree(rows)
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:
