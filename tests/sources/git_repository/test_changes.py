@@ -199,3 +199,27 @@ def test_a_worktree_has_its_own_changes(history: GitRepository, tmp_path: Path) 
         assert "+main\n" not in source.read_text(URI)
     with PublishedRepository(history.path) as source:
         assert "+main\n" in source.read_text(URI)
+
+
+def test_modes_and_links_that_the_file_system_cannot_store_are_not_compared(work: GitRepository) -> None:
+    """`git init` and `git clone` write these settings on such a file system."""
+    work.write("hull.txt", "four\n")
+    (work.path / "link").symlink_to("hull.txt")
+    work.commit("Begin")
+    (work.path / "hull.txt").chmod(0o755)
+    (work.path / "link").unlink()
+    work.write("link", "hull.txt")
+    work.git("config", "core.fileMode", "false")
+    work.git("config", "core.symlinks", "false")
+    assert work.git("status", "--porcelain") == ""
+    with PublishedRepository(work.path) as source:
+        assert source.read_text(URI).startswith("Nothing is changed")
+
+
+def test_a_file_that_is_only_intended_to_be_added_is_not_staged(history: GitRepository) -> None:
+    history.write("lights.txt", "green\n").git("add", "--intent-to-add", "lights.txt")
+    assert history.git("status", "--porcelain") == " A lights.txt"
+    with PublishedRepository(history.path) as source:
+        text = source.read_text(URI)
+    assert "  A lights.txt\n" in text
+    assert "+green\n" in text

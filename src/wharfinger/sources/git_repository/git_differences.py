@@ -267,7 +267,8 @@ def _command(working: WorkingTree) -> tuple[str, ...]:
         return ("diff-tree", "-r", *_TREE_OPTIONS)
     # ADMRT leaves out merge conflicts, which a patch cannot show.
     if not working.folder:
-        return ("diff-index", "--cached", "--diff-filter=ADMRT", *_TREE_OPTIONS)
+        # After `git add --intent-to-add`, the content of a file is not staged.
+        return ("diff-index", "--cached", "--ita-invisible-in-index", "--diff-filter=ADMRT", *_TREE_OPTIONS)
     # For a submodule, git would start another git with the configuration of the submodule.
     return ("diff-index", "--diff-filter=ADMRT", *_TREE_OPTIONS, "--ignore-submodules=all")
 

@@ -2,7 +2,7 @@
 
 A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
 They differ only in a linked worktree. A repository is refused if a part of it is a symbolic link, or is elsewhere. Its
-configuration is read only for its format, and for the working tree of a submodule.
+configuration is read only for its format, for the working tree of a submodule, and for what its file system can store.
 
 A `.git` file leads to another directory. It is followed if that directory is inside the published folder, or if the
 operator named the directory (as the path itself, or as `git_dir`) and the directory points back to this folder.
@@ -46,6 +46,8 @@ _HARMLESS_EXTENSIONS = frozenset(
     ("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees")
 )
 """Extensions of a repository's format that do not change how references and objects are read."""
+_FALSE = frozenset(("false", "no", "off", "0"))
+"""The values that mean no (git-config(1))."""
 
 
 class GitDirectory:
@@ -111,6 +113,10 @@ class FoundRepository(NamedTuple):
     """Whether names of objects have 64 digits."""
     reftable: bool
     """Whether references are stored in tables."""
+    has_file_modes: bool
+    """Whether the working tree can mark files as executable (`core.fileMode`)."""
+    has_symlinks: bool
+    """Whether the working tree can have symbolic links (`core.symlinks`)."""
 
 
 def find_repository(
@@ -135,8 +141,13 @@ def find_repository(
             f"The repository {root} borrows objects from another one (objects/info/alternates), which is not "
             "supported: run `git repack -a -d` and remove that file, or clone it with --dissociate."
         )
-    sha256, reftable = _format(common, version)
-    return FoundRepository(root, own, common, work_tree, sha256, reftable)
+    try:
+        extensions, core = _configured(common, "extensions"), _configured(common, "core")
+    except ValueError:
+        raise UnusableSource(f"The configuration of the repository {root} cannot be read.") from None
+    sha256, reftable = _format(extensions, common.root, version)
+    has_file_modes, has_symlinks = [core.get(name, "").lower() not in _FALSE for name in ("filemode", "symlinks")]
+    return FoundRepository(root, own, common, work_tree, sha256, reftable, has_file_modes, has_symlinks)
 
 
 def _resolved(path: str | os.PathLike[str]) -> str:
@@ -284,13 +295,8 @@ def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
             raise UnusableSource(f"In the repository {directory.root}, {name} has the wrong type.")
 
 
-def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]:
+def _format(extensions: dict[str, str], root: str, version: tuple[int, ...]) -> tuple[bool, bool]:
     """Return whether objects are named by SHA-256, and whether references are in tables. Refuse unknown formats."""
-    root = common.root
-    try:
-        extensions = _configured(common, "extensions")
-    except ValueError:
-        raise UnusableSource(f"The configuration of the repository {root} cannot be read.") from None
     objects = extensions.pop("objectformat", "sha1").lower()
     references = extensions.pop("refstorage", "files").lower()
     unknown = sorted(extensions.keys() - _HARMLESS_EXTENSIONS)

@@ -36,6 +36,8 @@ _CONFIG = """\
 [core]
 	repositoryFormatVersion = {version}
 	bare = true
+	fileMode = {file_mode}
+	symlinks = {symlinks}
 	packedGitWindowSize = 16m
 	packedGitLimit = 128m
 	bigFileThreshold = 32m
@@ -144,7 +146,10 @@ class PrivateDirectory:
         repository = self.found
         attributes = Path(self.path, "attributes").as_posix().replace("\\", r"\\").replace('"', r"\"")
         extensions = "\tobjectFormat = sha256\n" * repository.sha256 + "\trefStorage = reftable\n" * repository.reftable
-        config = _CONFIG.format(version=int(bool(extensions)), attributes=attributes)
+        config = _CONFIG.format(
+            version=int(bool(extensions)), attributes=attributes,
+            file_mode=str(repository.has_file_modes).lower(), symlinks=str(repository.has_symlinks).lower(),
+        )  # fmt: skip
         if extensions:
             config += f"[extensions]\n{extensions}"
         _write(self.path, "config", os.fsencode(config))
