@@ -257,6 +257,35 @@ file.close()
     assert path.read_bytes() == written + unfinished + b"".join(line(n, 100) for n in range(10, 21))
 
 
+def test_a_line_that_is_cut_again_after_another_process_wrote_is_whole_in_the_end(tmp_path: Path) -> None:
+    """A bug: its beginning was followed by the rest of the first attempt, without what comes between."""
+    path = tmp_path / "log"
+    program = f"""
+import os, resource, subprocess, sys, time
+from pathlib import Path
+from wharfinger.record import audit_file
+audit_file.RETRY_SECONDS = 0.02
+path = Path({str(path)!r})
+file = audit_file.AuditFile(path)
+def limit(size): resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+def wait_for(size):
+    while path.stat().st_size != size: time.sleep(0.001)
+limit(1050)
+for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
+while not file.failure: time.sleep(0.001)
+other = "import resource, sys; resource.setrlimit(1, (-1, -1)); open(sys.argv[1], 'a').write('other process')"
+subprocess.run([sys.executable, "-c", other, path], check=True)
+wait_for(1063)
+limit(1083)
+wait_for(1083)
+limit(resource.RLIM_INFINITY)
+file.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    before = b"".join(line(n, 100) for n in range(10)) + line(10, 100)[:50] + b"other process\n"
+    assert path.read_bytes() == before + b"".join(line(n, 100) for n in range(10, 20))
+
+
 def test_queued_lines_are_written_when_the_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
@@ -275,6 +304,20 @@ def test_lines_after_close_open_the_file_again(tmp_path: Path) -> None:
     file.append(b"two\n")
     file.close()
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_file_that_is_opened_after_a_failure_accepts_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: a server that was started again refused every request, since nothing wrote the lines that waited."""
+    monkeypatch.setattr(audit_file, "CLOSE_SECONDS", 0.05)
+    file = AuditFile(tmp_path / "new" / "log")
+    file.append(b"one\n")
+    wait_until(lambda: file.failure, "writing fails")
+    file.close()
+    (tmp_path / "new").mkdir()
+    file.open()
+    wait_until(lambda: file.accepting, "the file accepts lines")
+    file.close()
+    assert (tmp_path / "new" / "log").read_bytes() == b"one\n"
 
 
 def test_appending_does_not_wait_for_a_slow_file() -> None:

@@ -137,6 +137,7 @@ class AuditFile:
             except OSError as error:
                 raise UnusableAuditFile(f"The audit log {self.name} cannot be written: {_reason(error)}") from None
             self._start_thread()
+            self._wake.set()  # lines may wait since an earlier failure
 
     def flush(self, timeout: float = CLOSE_SECONDS) -> bool:
         """Wait until all lines are written. Returns False if that takes too long. Blocks."""
@@ -229,10 +230,7 @@ class AuditFile:
         rest = self._rest if unchanged else b"\n" + self._rest_line
         written = os.write(self._descriptor, rest)
         self._end = self._size()
-        if unchanged:
-            self._rest = self._rest[written:]
-        elif written == len(rest):
-            self._rest = b""
+        self._rest = rest[written:]
         if self._rest:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._remove_written(1)
