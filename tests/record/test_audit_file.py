@@ -320,6 +320,21 @@ def test_a_file_that_is_opened_after_a_failure_accepts_lines(tmp_path: Path, mon
     assert (tmp_path / "new" / "log").read_bytes() == b"one\n"
 
 
+def test_a_file_that_cannot_be_renamed_is_not_kept_locked(tmp_path: Path) -> None:
+    """A bug: all other processes that write to it waited for the lock for ever."""
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / ("x" * 240)  # with the time of a rotation, the name is too long
+    file = AuditFile(path, max_bytes=MIN_MAX_BYTES)
+    for number in range(MIN_MAX_BYTES // 100 + 1):
+        file.append(line(number, 100))
+    wait_until(lambda: file.failure, "rotating fails")
+    with path.open("rb") as other:
+        lock_flags = fcntl.LOCK_EX | fcntl.LOCK_NB
+        wait_until(lambda: fcntl.flock(other, lock_flags) is None, "the lock is free", ignore=BlockingIOError)
+    file.max_bytes = None
+    file.close()
+
+
 def test_appending_does_not_wait_for_a_slow_file() -> None:
     reader, writer = os.pipe()
     try:

@@ -296,17 +296,19 @@ class AuditFile:
             return self.max_bytes - size
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return BATCH_BYTES
-        if sys.platform != "win32":
-            import fcntl
+        try:
+            if sys.platform != "win32":
+                import fcntl
 
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
-        if _still_names(self.path, self._descriptor):  # no other process has renamed it in the meantime
-            rotated = _rotated_path(self.path)
-            if sys.platform == "win32":  # which cannot rename an open file
-                self._close_descriptor()
-            os.rename(self.path, rotated)
-            self._remove_old_files()
-        self._close_descriptor()
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if _still_names(self.path, self._descriptor):  # no other process has renamed it in the meantime
+                rotated = _rotated_path(self.path)
+                if sys.platform == "win32":  # which cannot rename an open file
+                    self._close_descriptor()
+                os.rename(self.path, rotated)
+                self._remove_old_files()
+        finally:
+            self._close_descriptor()  # this also releases the lock, for which other processes wait
         self._reopen()
         return self.max_bytes - self._size()
 
