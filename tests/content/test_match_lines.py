@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -136,6 +137,18 @@ def test_a_text_of_many_blocks_is_searched_to_the_end(line_end: str) -> None:
     assert "the harbourmaster" in result.snippet
     assert match(text, "harbourmaster").length == len(text)
     assert result.line == text.count("\n", 0, text.index("harbourmaster")) + 1
+
+
+def test_a_long_text_in_one_piece_takes_no_longer_than_in_many() -> None:
+    """A bug: the rest of the text was copied for each block, so that the time grew with the square of its length."""
+    text = "x" * 50_000_000
+    times: list[float] = []
+    for size in (1 << 16, len(text)):
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        start = time.process_time()
+        assert match_text(pieces, query_of("harbourmaster")) is None
+        times.append(time.process_time() - start)
+    assert times[1] < 4 * times[0]
 
 
 @given(
