@@ -44,6 +44,13 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], expected: str |
         (f"two: s3://a:{SECRET}@b and postgresql+asyncpg://c:{SECRET}@d/e", None),
         (f"https://ghp_{SECRET}@github.com/x", "https://***@github.com/x"),
         (f"https://ghp_{SECRET}:x-oauth-basic@github.com/x", "https://***@github.com/x"),
+        (f"https://ann@mail.example:{SECRET}@h/x", "https://ann@mail.example@h/x"),
+        (f"mysql://ann@mail.example:{SECRET}@db:1/x", "mysql://ann@mail.example@db:1/x"),
+        ("mysql://ann@db:3306/x?note=a@b", "mysql://ann@db:3306/x?note=a@b"),
+        (f'the answer was {{"password": "a\\"{SECRET}"}}', 'the answer was {"password": ***}'),
+        (f"password='C:\\' and secret='{SECRET}'", None),
+        (f'password="C:\\" and secret="{SECRET}"', None),
+        (f'password="{SECRET}\\"', "password=***"),
         (f"https://h/x#access_token={SECRET}&a=1", "https://h/x#a=1"),
         (f"https://h/x?a=1&sig={SECRET}&b=2#f", "https://h/x?a=1&b=2#f"),
         (f"Authorization: Bearer {SECRET}", "Authorization: Bearer ***"),
@@ -76,7 +83,7 @@ def test_a_message_is_shown_without_its_secrets(text: str, expected: str | None)
     "piece",
     ["sqlite://a:", "?token=", "https://a:b", "a=", "password=", "password='", 'token="', "://", "a", "eyJaaaaaaaa.",
      "bearer ", "@", "&key=x", "-", "--token ", " --token '", "sk-", "a_key:", "a_key: 1234567",
-     "SG.a", "token = x[", "a-", "bearer a", '"password":'],
+     "SG.a", "token = x[", "a-", "bearer a", '"password":', 'a="\\', 'a="\\" ', "a='\\\\"],
 )  # fmt: skip
 def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
     """A megabyte takes well below a second; a quadratic search takes minutes."""

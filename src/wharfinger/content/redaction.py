@@ -30,10 +30,11 @@ _SHORT_NAME = re.compile(r"[-_.](?:pass|pat|pw)\Z", re.IGNORECASE).search
 _TOKEN = re.compile(f"{TOKEN_START}(?:{'|'.join(form.pattern for form in TOKEN_FORMS)})")
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]++)([\"']?+\s{0,4}+=(?!=)\s{0,4}+|[\"']\s{0,4}+:\s{0,4}+)"
-    r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
+    r"((?:bearer|basic|token)\s{1,4}+[^\s\"',;&}]++|\"(?:[^\"\\]|\\.)*+\"(?=[\s,;)\]}]|\Z)"
+    r"|\"[^\"]*+\"|'[^']*+'|[^\s\"',;&}]++)",
     re.IGNORECASE,
 )
-"""Matches a name with its value: `name = value`, `"name": "value"`."""
+"""Matches a name with its value: `name = value`, `"name": "value"`, `"name": "a\\"b"`."""
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
 """Matches code before the first quote of an assigned value: `DATA["name"]`, `os.getenv("NAME")`."""
 _FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
@@ -80,11 +81,13 @@ def _without_password(rest: str, is_database: bool) -> str:
 
     A token in place of the user is hidden too.
     """
-    end = (_URL_END if is_database else _AUTHORITY_END)(rest)
+    # After `user@host:`, a port follows, unless the user is an e-mail address.
+    may_contain_slashes = is_database and "@" not in rest.partition(":")[0]
+    end = (_URL_END if may_contain_slashes else _AUTHORITY_END)(rest)
     authority = rest if end is None else rest[: end.start()]
     user, colon, _ = authority.partition(":")
     at = authority.rfind("@")
-    if colon and "@" not in user and "/" not in user and at > len(user):
+    if colon and "/" not in user and at > len(user):
         return (HIDDEN if _TOKEN.fullmatch(user) else user) + rest[at:]
     if at > 0 and _TOKEN.fullmatch(authority[:at]):
         return HIDDEN + rest[at:]
