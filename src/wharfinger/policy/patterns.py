@@ -6,8 +6,8 @@ that a rule for a directory does not depend on how a client writes it.
 
 Only the canonical spelling of a URI has segments; no pattern matches another spelling. So no other spelling of a denied
 file is ever allowed. A URI is not canonical if it has `%2e`, `%2F`, `..`, `//` inside the path, or a control character;
-with `http:` and similar schemes also if it has a host in upper case, an IPv6 address in a longer form, a default port
-or user information.
+with `http:` and similar schemes also if it has a host in upper case, an IP address in an unusual form, a default port or
+user information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is
@@ -63,6 +63,8 @@ _SCHEME_BEGINNING = re.compile(r"([a-z][a-z0-9+.\-]*(:/{0,2})?)?")
 _DEFAULT_PORTS = {"http://": ":80", "https://": ":443", "ws://": ":80", "wss://": ":443", "ftp://": ":21"}
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_*\0\-]+(\.[a-z0-9_*\0\-]+)*)(:([1-9][0-9]{0,4}|\*))?")
 """A host as RFC 3986 §6.2 normalizes it, with a port; `*` is for patterns, and a NUL stands for an escaped `*`."""
+
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*").fullmatch
 
 
 class UnusablePattern(WharfingerError, ValueError):
@@ -128,7 +130,19 @@ def _is_canonical_authority(scheme: str, authority: str) -> bool:
         return True
     if not _HOST.fullmatch(authority) or authority.endswith(port):
         return False
+    host = authority.partition(":")[0]
+    if _NUMBER(host.rpartition(".")[2]) and "*" not in host and "\0" not in host:  # resolvers read an IPv4 address
+        return _is_canonical_ipv4(host)
     return not authority.startswith("[") or _is_canonical_ipv6(authority[1 : authority.index("]")])
+
+
+def _is_canonical_ipv4(text: str) -> bool:
+    """Return whether this is an IPv4 address as RFC 3986 §3.2.2 writes it, and not `10.5`, `0xa.0.0.5` or a number."""
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_canonical_ipv6(text: str) -> bool:
@@ -251,7 +265,8 @@ def parse_pattern(text: str) -> TargetPattern:
         raise UnusablePattern(
             f"{text!r} must be written in another way: leave out empty, '.' and '..' segments, '#' and what follows, "
             "the host localhost, default ports, user names, and escapes such as %2E that are not needed; write a space "
-            "as %20, a host in lower case, an IPv6 address in its shortest form, and other escapes with upper-case "
+            "as %20, a host in lower case, an IPv4 address with four decimal numbers, an IPv6 address in its shortest "
+            "form, and other escapes with upper-case "
             "digits, as in %C3%A9."
         )
     if len(segments) > MAX_SEGMENTS:

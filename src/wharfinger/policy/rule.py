@@ -39,6 +39,7 @@ WITH_READ = frozenset({"list", "complete", "search", "watch"})
 Level = Literal["read", "write", "execute", "admin"]
 
 _RATE = re.compile(r"([1-9][0-9]{0,11})\s*(B|KiB|MiB|GiB)?\s*/\s*(s|sec|min|h|hour|day)")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:").match
 _SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "day": 86_400}
 _BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
@@ -154,10 +155,11 @@ def action_and_target(text: str) -> tuple[str, str]:
     action, _, target = text.strip().partition(" ")
     target = target.strip()
     action = "read" if action in WITH_READ else action
-    if action not in ACTIONS or not target:
+    is_name = action in ("call", "prompt")
+    if action not in ACTIONS or not target or (not is_name and _URI(target) is None):
         known = ", ".join(sorted(ACTIONS | WITH_READ))
         raise UnusablePolicy(f"{text!r}: write an action ({known}) and a URI, as in 'read file:///docs/a.md'.")
-    if action in ("call", "prompt"):
+    if is_name:
         kind = "tool" if action == "call" else "prompt"
         target = target if target.startswith((f"{kind}:", "method:")) else f"{kind}:{target}"
     return action, target
