@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -67,6 +69,16 @@ def test_values_match_psutil(machine: System) -> None:
     assert load["cpus"] == psutil.cpu_count() and set(load["load_average_of_minutes"]) == {"1", "5", "15"}
     root = next(disk for disk in read_json(machine, "system:///disks")["disks"] if disk["place"] == "/")
     assert root["total"] == psutil.disk_usage("/").total
+
+
+def test_the_first_load_that_a_thread_measures_is_not_zero(machine: System) -> None:
+    """A bug: psutil remembers the last measurement of each thread, so the first one in a thread was 0."""
+    used = time.process_time()
+    while time.process_time() - used < 0.3:
+        pass
+    with ThreadPoolExecutor(1) as thread:
+        load = thread.submit(read_json, machine, "system:///load").result()
+    assert 0 < load["cpu_percent"] <= 100
 
 
 def test_answers_have_a_ttl_and_a_version(machine: System) -> None:

@@ -188,7 +188,7 @@ class _Machine:
         """The CPU seconds of each process, and the time when they were measured, by process id and start time."""
         self._lock = threading.Lock()
         self._measurements: dict[str, tuple[float, dict[str, Any]]] = {}
-        psutil.cpu_percent()  # the first call in a thread only starts its measurement
+        self._cpu_times: Any = psutil.cpu_times()
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
         """Return a shared measurement, or a new one if it is too old."""
@@ -200,13 +200,28 @@ class _Machine:
             self._measurements[name] = (time.monotonic(), values)
             return values
 
+    def cpu_percent(self) -> float:
+        """Return how much of the CPU time since the last call was used.
+
+        `psutil.cpu_percent()` remembers the last call of each thread, and returns 0 for the first call in a thread.
+        """
+        before, self._cpu_times = self._cpu_times, self.psutil.cpu_times()
+        passed = {
+            name: max(0.0, getattr(self._cpu_times, name) - getattr(before, name))
+            for name in before._fields
+            if not name.startswith("guest")  # Linux counts these as `user` and `nice` too
+        }
+        total = sum(passed.values())
+        idle = passed["idle"] + passed.get("iowait", 0.0)
+        return round((total - idle) / total * 100, 1) if total else 0.0
+
 
 def _load(machine: _Machine) -> dict[str, Any]:
     psutil = machine.psutil
     averages = dict(zip(("1", "5", "15"), (round(value, 2) for value in psutil.getloadavg()), strict=True))
     return {
         "cpus": psutil.cpu_count() or 1,
-        "cpu_percent": psutil.cpu_percent(),
+        "cpu_percent": machine.cpu_percent(),
         "load_average_of_minutes": averages,
         "up_since": iso(psutil.boot_time()),
     }
