@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,38 @@ def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.Ca
     chosen = look_up(context(), "it", Path(".vscode/mcp.json"))
     assert chosen is not None
     assert chosen.entry["command"] == "other"
+
+
+@pytest.mark.parametrize("member", ["cwd", "envFile", "http_headers"])
+def test_servers_that_differ_in_one_member_are_not_the_same(member: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write(Path(".mcp.json"), {"mcpServers": {"it": {**LOCAL, member: "north"}}})
+    write(Path("mcp.json"), {"mcpServers": {"it": {**LOCAL, member: "south"}}})
+    with pytest.raises(click.UsageError, match="is a different server in each of"):
+        look_up(context(), "it", None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal")
+def test_an_input_is_asked_for_at_the_terminal_without_control_characters() -> None:
+    import pty
+
+    described = {"description": "The berth", "default": "A\x1b[2J", "options": ["A\x1b[2J", "B\u202e"]}
+    program = (
+        "from wharfinger.cli.targets.configured_servers import ask_at_terminal\n"
+        f"print(repr(ask_at_terminal('berth', {described!r})), flush=True)\n"
+    )
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=terminal, stdout=subprocess.PIPE, stderr=terminal)
+    os.close(terminal)
+    with open(controller, "r+b", buffering=0) as person:
+        shown = b""
+        while not shown.endswith(b": "):
+            shown += person.read(1)
+        person.write(b"\n")
+        assert process.stdout is not None
+        chosen = process.stdout.read()
+        process.wait(20)
+    assert shown.decode() == "The berth (A\\x1b[2J, B\\u202e) [A\\x1b[2J]: "
+    assert chosen.decode().strip() == repr("A\x1b[2J")
 
 
 def test_an_unknown_name_is_reported_with_the_existing_ones(capsys: pytest.CaptureFixture[str]) -> None:

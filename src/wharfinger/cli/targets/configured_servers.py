@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ask_at_terminal", "look_up", "resolve", "with_distinct_names"]
 
+IDENTITY_KEYS = (
+    "command", "args", "env", "envFile", "cwd",
+    "headers", "http_headers", "env_http_headers", "bearer_token_env_var",
+)  # fmt: skip
+"""The members of an entry that say, in addition to its URL, which server it starts or reaches."""
+
 
 def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServer | None:
     """Return the server with this name, or None.
@@ -46,8 +52,7 @@ def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServe
 
 def identity(server: ConfiguredServer) -> str:
     """Return a text that is equal for two entries of the same server."""
-    parts = (server.address, *(server.entry.get(key) for key in ("command", "args", "env", "headers")))
-    return repr(parts)
+    return repr((server.folder, server.address, *(server.entry.get(key) for key in IDENTITY_KEYS)))
 
 
 def resolve(ctx: click.Context, server: ConfiguredServer) -> HostEntry:
@@ -72,12 +77,19 @@ def ask_at_terminal(name: str, described: Mapping[str, Any]) -> str | None:
         return None
     from wharfinger.content.text import escape_controls
 
-    default = described.get("default")
+    default, options = described.get("default"), options_of(described)
+    question = str(described.get("description") or name)
+    if options:
+        question += f" ({', '.join(options)})"
+    if isinstance(default, str):
+        question += f" [{default}]"
     answer = click.prompt(
-        escape_controls(str(described.get("description") or name)),
+        escape_controls(question),
         default=default if isinstance(default, str) else None,
         hide_input=described.get("password") is True,
-        type=click.Choice(options_of(described)) if options_of(described) else str,
+        type=click.Choice(options) if options else str,
+        show_default=False,  # click would show control characters unescaped
+        show_choices=False,
         err=True,
     )
     return str(answer)
