@@ -43,7 +43,9 @@ def test_a_server_on_a_unix_socket_is_a_target(run_cli: RunCli, tmp_path: Path) 
         assert (found["transport"], found["server"]["name"]) == ("unix socket", "quay")
         assert run_cli("ls", "--tree", str(socket_path)) == (0, "quay 0\n", "")
         code, _, err = run_cli("ls", str(socket_path))
-        assert (code, err) == (1, "wharfinger: The server has no resources, no tools and no prompts.\n")
+        assert (code, err) == (1, "wharfinger: The server has no resources; it has nothing that can be listed.\n")
+        code, _, err = run_cli("ls", "--tools", str(socket_path))
+        assert (code, err) == (1, "wharfinger: The server has no tools; it has nothing that can be listed.\n")
         assert run_cli("ls", f"unix:{tmp_path}/none")[0] == 3
     finally:
         process.terminate()

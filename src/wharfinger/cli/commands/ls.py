@@ -117,7 +117,7 @@ def other_lists(client: Client) -> str:
     """Return the end of an error about a missing list: the lists that the server has instead."""
     kinds = [kind for kind in ("resources", "tools", "prompts") if getattr(client.capabilities, kind)]
     if not kinds:
-        return ", no tools and no prompts"
+        return "; it has nothing that can be listed"
     return f"; it has {' and '.join(kinds)}: {', '.join(f'`ls --{kind}`' for kind in kinds)}"
 
 
