@@ -179,7 +179,7 @@ def test_the_old_entry_is_restored_if_the_new_one_is_refused(hosts: FakeHosts, a
     code, out, err = add("claude-code", "charts")
     assert code == 1
     assert "Replaced" not in out
-    assert "mcp add-json" in err
+    assert "/claude ended with exit code 1." in err
     assert "| Invalid configuration" in err
     assert f"| The entry charts that was there before was written to {file} again." in err
     assert json.loads(file.read_text()) == {"mcpServers": {"charts": old_entry}, "theme": "light"}
@@ -212,11 +212,11 @@ def test_a_server_is_removed_by_the_command_if_there_is_one(hosts: FakeHosts, ad
 
 def test_a_failed_command_is_reported_with_its_output(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
     program = hosts.install("claude", prints="x" * 5000 + "\nInvalid name", code=3)
-    code, out, err = add("claude-code", "charts")
+    code, out, err = add("claude-code", "charts", "--env", "CREW=limpet")
     assert code == 1
     assert "Added" not in out
-    assert f"{program} mcp add-json" in err
-    assert f"exit code 3. To edit the file instead: --file {tmp_path}/.claude.json" in err
+    assert "limpet" not in err
+    assert f"{program} ended with exit code 3. To edit the file instead: --file {tmp_path}/.claude.json" in err
     assert err.rstrip().endswith("| Invalid name")
     assert err.count("x" * 4000) == 1
     assert err.count("x" * 4096) == 0

@@ -9,7 +9,6 @@ and deletes the servers of a project that is not trusted yet.
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -136,7 +135,8 @@ def run(command: Words, advice: str) -> str:
         output.seek(max(0, output.seek(0, 2) - OUTPUT_BYTES))
         printed = output.read().decode("utf-8", "replace").strip()
     if problem:
-        failed = CommandError(f"`{shlex.join(command)}` {problem}. {advice}")
+        # The arguments are left out, because they contain the values of variables and headers.
+        failed = CommandError(f"{command[0]} {problem}. {advice}")
         failed.add_note(printed)
         raise failed
     return printed
