@@ -29,15 +29,12 @@ def static_token(token: str, subject: str = "token") -> Verify:
     principal = Principal(subject=subject)
 
     def verify(headers: Mapping[bytes, bytes]) -> Principal:
-        value = headers.get(b"authorization")
-        if value is None:
+        scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":  # without an error code, also for another scheme (RFC 6750 §3.1)
             raise HttpRefusal(
                 401, "Send the header Authorization: Bearer with this server's token.", (_CHALLENGE, *CLOSE_HEADERS)
             )
-        scheme, _, credentials = value.partition(b" ")
-        # Always compare, so that a wrong scheme takes as long as a wrong token.
-        same = hmac.compare_digest(credentials.strip(b" \t"), expected)
-        if scheme.lower() != b"bearer" or not same:
+        if not hmac.compare_digest(credentials.strip(b" \t"), expected):
             raise HttpRefusal(401, "The token is not valid.", (_INVALID_TOKEN_CHALLENGE, *CLOSE_HEADERS))
         return principal
 
