@@ -182,6 +182,8 @@ async def test_a_file_has_a_uri_annotations_and_meta(tmp_path: Path) -> None:
     for media, uri in (
         (File(data=b"x", name="n.txt"), "file:///n.txt"),
         (File(data=b"x", format="txt"), "file:///file.txt"),
+        (File(data=b"x", format=".txt"), "file:///file.txt"),
+        (File(data=b"x", format="image/png"), "file:///file"),
         (File(data=b"x"), "file:///file"),
         (File(data=b"x", uri="a:b"), "a:b"),
     ):

@@ -145,7 +145,11 @@ class File(Media):
         meta: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(path, data=data, format=format, mime_type=mime_type, annotations=annotations, meta=meta)
-        self.name = name or (self.path.name if self.path is not None else f"file.{format}" if format else "file")
+        if not name:
+            suffix = (format or "").lstrip(".")
+            named = bool(suffix) and "/" not in suffix  # `format` may be a MIME type
+            name = self.path.name if self.path is not None else f"file.{suffix}" if named else "file"
+        self.name = name
         if uri is None:
             from urllib.parse import quote
 
