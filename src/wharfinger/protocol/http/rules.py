@@ -180,19 +180,22 @@ ACCEPTS_JSON, ACCEPTS_EVENTS = 1, 2
 def accepted_types(accept: bytes | None) -> int:
     """Return what an Accept header allows: ACCEPTS_JSON, ACCEPTS_EVENTS, their sum, or 0.
 
-    Without a header, both are allowed (RFC 9110 §12.5.1).
+    Without a header, both are allowed. Of the ranges that match a type, the most specific one decides, and `q=0` means
+    that it is not accepted (RFC 9110 §12.5.1).
     """
     if accept is None:
         return ACCEPTS_JSON | ACCEPTS_EVENTS
-    accepted = 0
+    allowed: dict[bytes, bool] = {}
     for entry in accept[:4096].lower().split(b","):
         kind, *parameters = entry.replace(b" ", b"").replace(b"\t", b"").split(b";")
-        if any(parameter.startswith(b"q=") and not parameter[2:].strip(b"0.") for parameter in parameters):
-            continue
-        if kind in (JSON, b"application/*", b"*/*"):
-            accepted |= ACCEPTS_JSON
-        if kind in (EVENT_STREAM, b"text/*", b"*/*"):
-            accepted |= ACCEPTS_EVENTS
+        refused = any(parameter.startswith(b"q=") and not parameter[2:].strip(b"0.") for parameter in parameters)
+        allowed[kind] = allowed.get(kind, False) or not refused
+    accepted = 0
+    for flag, ranges in (
+        (ACCEPTS_JSON, (JSON, b"application/*", b"*/*")),
+        (ACCEPTS_EVENTS, (EVENT_STREAM, b"text/*", b"*/*")),
+    ):
+        accepted |= flag if next((allowed[kind] for kind in ranges if kind in allowed), False) else 0
     return accepted
 
 
