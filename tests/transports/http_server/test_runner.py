@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -30,6 +33,26 @@ TOKEN = "0123456789abcdef"
 def test_a_bind_beyond_loopback_needs_a_token_or_an_explicit_option(host: str) -> None:
     with pytest.raises(UnsafeBind, match=r"--token-env NAME.*--insecure"):
         asyncio.run(serve_http(SampleService(), host, 0))
+
+
+def test_without_a_host_the_url_has_an_address_that_accepts_connections() -> None:
+    """A bug: the URL was `http://:8000`."""
+
+    async def serve() -> str:
+        urls: list[str] = []
+
+        def ready(url: str) -> None:
+            urls.append(url)
+            parts = urlsplit(url)
+            socket.create_connection((parts.hostname, parts.port), timeout=20).close()
+            serving.cancel()
+
+        serving = asyncio.ensure_future(serve_http(SampleService(), "", 0, insecure=True, on_ready=ready))
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        return urls[0]
+
+    assert urlsplit(asyncio.run(serve())).hostname in ("127.0.0.1", "::1")
 
 
 def test_a_port_in_use_is_reported() -> None:
@@ -121,6 +144,16 @@ def test_a_signal_stops_a_service_that_is_still_starting() -> None:
 def server_with_token() -> Any:
     with ServerThread(verify=static_token(TOKEN)) as http:
         yield http
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(None, ""), ("Basic x", ""), (TOKEN, ""), ("Bearer x", ', error="invalid_token"')]
+)
+def test_only_a_wrong_token_gets_an_error_code(server_with_token: ServerThread, value: str | None, error: str) -> None:
+    """RFC 6750 §3.1: another scheme gets none."""
+    with server_with_token.connect() as client:
+        reply = client.fetch("POST", "/mcp", authorization=value)
+        assert reply.headers["www-authenticate"] == f'Bearer realm="mcp"{error}'
 
 
 @pytest.mark.parametrize(

@@ -66,4 +66,4 @@ def reachable_url(url: str) -> str:
     return f"{scheme}://{LOOPBACK.get(host, host)}:{port}"
 
 
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared, not bound
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared, not bound

@@ -181,10 +181,14 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The base URL of this server, with its real port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = self._server.sockets[0].getsockname()[1] if self._server is not None else self.port
-        return f"{'https' if self.tls else 'http'}://{host}:{port}"
+        """The base URL of this server, with its real port. Without a host, it has a loopback address."""
+        host, port = self.host, self.port
+        if self._server is not None:
+            listener = self._server.sockets[0]
+            port = listener.getsockname()[1]
+            if not host:  # every address: with port 0, each family has a port of its own
+                host = "::1" if listener.family == socket.AF_INET6 else "127.0.0.1"
+        return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def listen(self) -> None:
         """Bind and accept. Raises AddressInUse or CannotListen."""
