@@ -548,8 +548,8 @@ def _beginning(connection: sqlite3.Connection, select: _Select, column: str, siz
 _BROKEN = ("SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB", "SQLITE_PROTOCOL")
 _REASONS: dict[str, str] = {
     "SQLITE_AUTH": "Only one SELECT is allowed, which can only read",
-    "SQLITE_TOOBIG": f"A text or blob of the statement is larger than {MAX_QUERY_LENGTH >> 20} MiB, or in "
-    + ", ".join(f"{name} than {limit >> 10} KiB" for name, limit in SLOW_FUNCTIONS.items()),
+    "SQLITE_TOOBIG": f"A text or blob of the statement is larger than {MAX_QUERY_LENGTH >> 20} MiB, or than a slow "
+    f"function takes ({', '.join(f'{name}: {limit >> 10} KiB' for name, limit in SLOW_FUNCTIONS.items())})",
     "SQLITE_READONLY": "The file is opened read-only",
     "SQLITE_INTERRUPT": "The statement was stopped",
 }
