@@ -223,6 +223,21 @@ def test_a_statement_on_a_locked_file_fails_with_a_temporary_error(sqlite_shop: 
     assert sqlite_shop.source.query("SELECT count(*) FROM orders").rows == [[3]]
 
 
+def test_a_file_that_cannot_be_reached_is_reported_without_its_path(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    folder = tmp_path / "harbour"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "t.db")) as writer:
+        writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    source = publish(f"sqlite:///{folder}/t.db")
+    folder.rename(tmp_path / "old")
+    folder.touch()  # not a folder
+    with pytest.raises(DatabaseUnreachable) as caught:
+        source.read(f"{source.uri}/t/rows")
+    assert str(caught.value) == "The SQLite file t.db cannot be read: Not a directory."
+
+
 def test_the_deadline_ends_the_read_of_a_beginning(tmp_path: Path) -> None:
     """A bug: an empty beginning was returned as the value."""
     path = tmp_path / "t.db"

@@ -122,7 +122,9 @@ class SQLite(DatabaseEngine):
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
-        reason = "it no longer exists" if isinstance(error, FileNotFoundError) else str(error)
+        reason = str(error)
+        if isinstance(error, OSError):  # its text has the path
+            reason = "it no longer exists" if isinstance(error, FileNotFoundError) else error.strerror or "an error"
         return DatabaseUnreachable(f"The SQLite file {os.path.basename(self.path)} cannot be read: {reason}.")
 
     def close(self) -> None:
