@@ -19,8 +19,9 @@ import pytest
 
 from wharfinger.errors import HandlerFailed, InternalError, ResourceNotFound
 from wharfinger.sources.sql_database import Database
-from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, Span
-from wharfinger.sources.sql_database.sqlite import _beginning, _Select
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryBounds, Span
+from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, RowOrder
+from wharfinger.sources.sql_database.sqlite import SQLite, _beginning, _Select
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue
 from wharfinger.sources.sql_database.sqlite_safety import connect
 from wharfinger.sources.windows.window import NEXT
@@ -236,6 +237,27 @@ def test_a_file_that_cannot_be_reached_is_reported_without_its_path(
     with pytest.raises(DatabaseUnreachable) as caught:
         source.read(f"{source.uri}/t/rows")
     assert str(caught.value) == "The SQLite file t.db cannot be read: Not a directory."
+
+
+def test_a_column_that_was_dropped_after_the_catalogue_was_read_is_not_read_as_its_name(tmp_path: Path) -> None:
+    """SQLite reads a name in double quotes as a text if there is no such column."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, berth TEXT, word TEXT)")
+        writer.execute("INSERT INTO t VALUES (1, 'north', 'calm')")
+        writer.commit()
+        bounds = QueryBounds()
+        engine = SQLite(str(path), bounds)
+        (table,) = engine.catalogue().tables.values()
+        writer.execute("ALTER TABLE t DROP COLUMN berth")
+    choice = RowChoice(filters=(RowFilter("berth", "eq", "berth"),), columns=("word",))
+    order = RowChoice(order=(RowOrder("berth", False),), columns=("word",))
+    for span in (Span(limit=5), Span(limit=5, choice=choice), Span(limit=5, choice=order)):
+        with pytest.raises(LookupError):
+            engine.rows(table, span, bounds)
+    with pytest.raises(LookupError):
+        engine.cell(table, ("1",), "berth", 10, 5.0)
+    engine.close()
 
 
 def test_the_deadline_ends_the_read_of_a_beginning(tmp_path: Path) -> None:

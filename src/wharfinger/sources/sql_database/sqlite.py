@@ -210,8 +210,8 @@ class SQLite(DatabaseEngine):
         known = self._null_keys.get(table.name)
         if known is None or known[0] != token:
             # May read the whole table: 125 ms for each million keys of two columns.
-            null = " OR ".join([f"{quoted(name)} IS NULL" for name in key.columns])
-            statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} WHERE {null})"  # noqa: S608 - the catalogue's names
+            null = " OR ".join([f"t.{quoted(name)} IS NULL" for name in key.columns])
+            statement = f"SELECT EXISTS (SELECT 1 FROM main.{quoted(table.name)} AS t WHERE {null})"  # noqa: S608 - the catalogue's names
             has_null = bool(connection.execute(statement).fetchone()[0])
             known = self._null_keys.put(table.name, (token, has_null))
         return known[1]
@@ -222,7 +222,7 @@ class SQLite(DatabaseEngine):
             span = Span(where="at", place=key, limit=1)
             select = _Select(table, span, ties=self._needs_ties(connection, table, span))
             try:
-                row = connection.execute(*select.statement([quoted(column)])).fetchone()
+                row = connection.execute(*select.statement([select.column_expression(column)])).fetchone()
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
@@ -336,16 +336,15 @@ class _PooledConnection:
 
 
 class _Select(SpanStatement):
-    """The statement that reads a span of a table of SQLite."""
+    """The statement that reads a span of a table of SQLite.
 
-    def table_expression(self) -> str:
-        return f"main.{quoted(self.table.name)}"
-
-    def column_expression(self, name: str) -> str:
-        return quoted(name)
+    Each column is written with its table: SQLite reads a name in double quotes as a text if there is no such column.
+    """
 
     def order_expression(self, column: OrderColumn) -> str:
-        return quoted(column.name) + (f" COLLATE {quoted(column.collation)}" if column.collation else "")
+        return self.column_expression(column.name) + (
+            f" COLLATE {quoted(column.collation)}" if column.collation else ""
+        )
 
     def key_value(self, name: str, text: str) -> str:
         key = self.table.key
@@ -364,14 +363,14 @@ class _Select(SpanStatement):
             raise InvalidArgument(
                 f"{name[:100]}=like. takes at most {MAX_LIKE_BYTES} bytes in SQLite: use a shorter text."
             )
-        return f"{quoted(name)} LIKE {self._add(pattern)} ESCAPE '!'"
+        return f"{self.column_expression(name)} LIKE {self._add(pattern)} ESCAPE '!'"
 
     def compare(self, name: str, sign: str, text: str) -> str:
         """Return the SQL of a comparison. SQLite converts a parameter to the affinity of the column, if it has one.
 
         A column without affinity, such as an expression in a view, is compared by the type of each value.
         """
-        declared, column = self.table.column(name).type.upper(), quoted(name)
+        declared, column = self.table.column(name).type.upper(), self.column_expression(name)
         if declared.startswith("BOOL") and text.lower() in ("true", "false"):
             return f"{column} {sign} {int(text.lower() == 'true')}"
         as_text = f"{column} {sign} {self._add(text)}"
@@ -387,9 +386,11 @@ class _Select(SpanStatement):
 
         It selects the columns of the order, if the table has a key, and then `expressions` or the chosen columns.
         """
-        selected = [quoted(column.name) for column in self.order] if self.table.key is not None else []
-        selected += [quoted(column.name) for column in self.columns] if expressions is None else expressions
-        return self.select(selected), self.parameters
+        keys = self.order if self.table.key is not None else ()
+        selected = [self.column_expression(column.name) for column in keys]
+        if expressions is None:
+            expressions = [self.column_expression(column.name) for column in self.columns]
+        return self.select([*selected, *expressions]), self.parameters
 
     def collect(self, rows: Iterable[Sequence[object]], bounds: QueryBounds) -> Rows:
         """Return as many rows as the bounds allow, at least one."""
@@ -520,7 +521,7 @@ class _RenderedCell(NamedTuple):
 def _read_cell(connection: sqlite3.Connection, select: _Select, column: str, bounds: QueryBounds) -> object:
     """Read one cell completely if a statement may load it, otherwise its beginning."""
     with suppress(sqlite3.DataError):
-        row = connection.execute(*select.statement([quoted(column)])).fetchone()
+        row = connection.execute(*select.statement([select.column_expression(column)])).fetchone()
         return row[-1] if row else None
     beginning = _beginning(connection, select, column, bounds.cell)
     if beginning is None:
@@ -537,7 +538,9 @@ def _beginning(connection: sqlite3.Connection, select: _Select, column: str, siz
     """
     rowid = rowid_name([column.name for column in select.table.columns])
     try:
-        row = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()
+        row = connection.execute(
+            *select.statement([f"typeof({select.column_expression(column)})", rowid or "NULL"])
+        ).fetchone()
         kind, number = row[-2:]
         with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
             return CellValue(blob.read(size), len(blob), kind != "blob")
