@@ -255,6 +255,26 @@ def test_a_cell_that_is_too_large_to_load_is_read_in_part(tmp_path: Path, publis
     assert "16,777,216 bytes of 100,000,000" in str(whole[1].text)
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_text_that_is_too_large_to_load_is_read_in_part_from_a_database_in_utf_16(
+    encoding: str, tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """A bug: the bytes of the file were read as UTF-8."""
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute(f"PRAGMA encoding = '{encoding}'")
+    writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, word TEXT)")
+    writer.execute("INSERT INTO t VALUES (1, ?)", ("Zoë " * (5 << 20),))
+    writer.commit()
+    writer.close()
+    source = publish(f"sqlite:///{path}")
+    (line,) = str(source.read(f"{source.uri}/t/rows").contents[0].text).splitlines()
+    assert json.loads(line)["word"]["text"].startswith("Zoë Zoë Zoë ")
+    whole = str(source.read(f"{source.uri}/t/rows/1/word").contents[0].text)
+    assert whole == ("Zoë " * len(whole))[: len(whole)]
+    assert len(whole.encode()) in (16 << 20, (16 << 20) - 1)
+
+
 def test_a_row_without_a_key_value_is_read_beside_a_cell_that_is_too_large_to_load(
     tmp_path: Path, publish: Callable[..., Database]
 ) -> None:

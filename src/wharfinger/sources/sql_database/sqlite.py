@@ -538,12 +538,15 @@ def _beginning(connection: sqlite3.Connection, select: _Select, column: str, siz
     """
     rowid = rowid_name([column.name for column in select.table.columns])
     try:
-        row = connection.execute(
-            *select.statement([f"typeof({select.column_expression(column)})", rowid or "NULL"])
-        ).fetchone()
-        kind, number = row[-2:]
+        expressions = [f"typeof({select.column_expression(column)})", rowid or "NULL"]
+        kind, number = connection.execute(*select.statement(expressions)).fetchone()[-2:]
+        encoding = connection.execute("PRAGMA encoding").fetchone()[0]
         with connection.blobopen(select.table.name, column, number, readonly=True) as blob:
-            return CellValue(blob.read(size), len(blob), kind != "blob")
+            if kind == "blob" or encoding == "UTF-8":
+                return CellValue(blob.read(size), len(blob), kind != "blob")
+            # The bytes of a text are those in the file: at least two for each byte in UTF-8 that is kept.
+            text = blob.read(2 * size).decode(encoding, "ignore")
+            return CellValue(text.encode()[:size], len(blob), True)
     except (sqlite3.Error, TypeError) as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":  # the deadline
             raise

@@ -84,7 +84,16 @@ _REFUSED_FUNCTIONS = frozenset(
     {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "lsdir", "fsdir", "sqlite_log", "rtreecheck"}
 )
 _OUR_PRAGMAS = frozenset(
-    {"table_list", "table_xinfo", "index_list", "index_xinfo", "foreign_key_list", "data_version", "schema_version"}
+    {
+        "table_list",
+        "table_xinfo",
+        "index_list",
+        "index_xinfo",
+        "foreign_key_list",
+        "data_version",
+        "encoding",
+        "schema_version",
+    }
 )
 
 
