@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -223,3 +224,35 @@ def test_a_file_that_is_only_intended_to_be_added_is_not_staged(history: GitRepo
         text = source.read_text(URI)
     assert "  A lights.txt\n" in text
     assert "+green\n" in text
+
+
+def test_staged_changes_that_were_undone_have_no_patch(history: GitRepository) -> None:
+    """The patch of another file took their place, and alone they could not be compared."""
+    history.write("docs/tides.md", "# Ebb\n").write("hull.txt", "six\n")
+    (history.path / "bin/run.sh").chmod(0o755)
+    history.git("add", "-A")
+    history.git("restore", "--source=HEAD", "--worktree", "docs/tides.md", "bin/run.sh")
+    history.write("README.md", "# Port\n")
+    with PublishedRepository(history.path) as source:
+        contents = source.read(URI).contents
+        assert len(contents) == 1
+        text = contents[0].text
+        assert isinstance(text, str)
+        assert re.findall("^diff --git a/(.*) b/", text, re.MULTILINE) == ["README.md", "hull.txt"]
+        assert re.findall("^  (M .*)", text, re.MULTILINE) == [
+            "M README.md",
+            "M bin/run.sh  (staged)",
+            "M docs/tides.md  (staged)",
+            "M hull.txt  (staged)",
+        ]
+        assert source.read_text(f"{URI}/docs") == text.partition("\n")[0] + "\n  M docs/tides.md  (staged)\n"
+
+
+def test_both_paths_of_a_staged_rename_are_staged(history: GitRepository) -> None:
+    """After the rename, another text was written into the file, so that compared with HEAD there is no rename."""
+    history.git("mv", "hull.txt", "goole.txt")
+    history.write("goole.txt", "quite another text\n")
+    with PublishedRepository(history.path) as source:
+        text = source.read_text(URI)
+    assert "  D hull.txt  (staged)\n" in text
+    assert "  A goole.txt  (staged)\n" in text

@@ -31,7 +31,7 @@ from wharfinger.sources.git_repository.git_differences import (
     patches,
     window_contents,
 )
-from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_process import SAFE_DIFF, GitFailed, run_git
 from wharfinger.sources.git_repository.git_text import change_line
 from wharfinger.sources.git_repository.git_uris import Parts
 from wharfinger.sources.git_repository.private_directory import INDEX_BYTES
@@ -42,6 +42,8 @@ __all__ = ["ChangesAnswer"]
 
 MAX_PATHS = 200
 """Maximum number of changed paths, and of untracked paths, that the text names."""
+MAX_COMPARED_PATHS = 500
+"""Maximum number of paths that are passed to a command."""
 UNTRACKED_BYTES = 1 << 20
 """Maximum bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0
@@ -92,6 +94,7 @@ class ChangesAnswer(GitAnswer):
             changes(private_directory, self._tree, "", paths, working=working_tree),
             changes(private_directory, self._tree, "", staged_paths, working=staged),
         )
+        self._changed = await self._without_undone(working_tree)
         self._untracked, untracked_cut = await self._find_untracked(working_tree)
         self._incomplete = changes_cut or staged_cut or untracked_cut
         if path_filter is not None:
@@ -115,6 +118,31 @@ class ChangesAnswer(GitAnswer):
         # A file that changed again may be in a later window, so its status is part of the version.
         digest.update(repr(await asyncio.to_thread(_statuses, working_tree.folder, self._changed)).encode())
         self.version = digest.hexdigest()
+
+    async def _without_undone(self, working_tree: WorkingTree) -> list[TreeChange]:
+        """Return `_changed` without the files that are as in HEAD again, while the index has another content.
+
+        `git diff-index` lists them, because it compares no contents, but it prints no patches of them.
+        """
+        staged_paths = self._staged_paths()
+        suspects = [  # of a file that is not as in the index, `new` is all zeros
+            change.path
+            for change in self._changed
+            if change.status == "M" and change.old_mode == change.new_mode and not change.new.strip("0")
+            and change.path in staged_paths
+        ]  # fmt: skip
+        undone = set(suspects)
+        for begin in range(0, len(suspects), MAX_COMPARED_PATHS):
+            output = await run_git(
+                self.repository.private_directory, "diff-index", "--numstat", "-z", "--no-renames", *SAFE_DIFF,
+                self._tree, "--", *suspects[begin : begin + MAX_COMPARED_PATHS],
+                work_tree=working_tree.folder, index=working_tree.index_file, seconds=COMPARISON_SECONDS,
+            )  # fmt: skip
+            undone.difference_update(line.split(b"\t", 2)[2] for line in output.data.split(b"\0")[:-1])
+        return [change for change in self._changed if change.path not in undone]
+
+    def _staged_paths(self) -> set[bytes]:
+        return {path for change in self._staged for path in (change.path, change.old_path)}
 
     @property
     def path_filter(self) -> Callable[[bytes], bool] | None:
@@ -187,12 +215,12 @@ class ChangesAnswer(GitAnswer):
         if not (self._changed or self._staged or self._untracked):
             where = f" of {shown('/'.join(self.address.parts))}" if self.address.parts else ""
             return incomplete if self._incomplete else f"Nothing{where} is changed since {head}.\n"
-        staged = {change.path: change for change in self._staged}
+        staged_paths = self._staged_paths()
         lines = [f"Changes since {head} that are not committed:"]
         # If a change was staged and then undone in the working tree, only `staged` has it.
-        all_changes = {**staged, **{change.path: change for change in self._changed}}
+        all_changes = {change.path: change for change in (*self._staged, *self._changed)}
         lines += [
-            change_line(all_changes[path]) + ("  (staged)" if path in staged else "")
+            change_line(all_changes[path]) + ("  (staged)" if path in staged_paths else "")
             for path in sorted(all_changes)[:MAX_PATHS]
         ]
         lines += [f"  and {len(all_changes) - MAX_PATHS:,} more"] * (len(all_changes) > MAX_PATHS)
