@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from tests.conftest import absent
 from wharfinger import Client
 from wharfinger.auth import ClientCredentials
 from wharfinger.errors import NotAuthorized
+from wharfinger.protocol.interfaces import HttpResponse
 
 
 async def test_a_secret_obtains_a_token_and_missing_scopes_are_requested_later() -> None:
@@ -91,3 +95,31 @@ def test_invalid_credentials_are_refused_by_the_constructor(options: dict[str, A
             absent("joserfc")
     with pytest.raises(ValueError, match=r"key|secret"):
         ClientCredentials("nightly", **options)
+
+
+def test_one_object_is_used_in_several_event_loops() -> None:
+    """A bug: in a second `asyncio.run`, a call that waited for another one raised a RuntimeError."""
+    url, issuer = "https://harbour.example/mcp", "https://as.example"
+    documents: dict[str, Any] = {
+        "https://harbour.example/.well-known/oauth-protected-resource/mcp": {
+            "resource": url, "authorization_servers": [issuer],
+        },
+        f"{issuer}/.well-known/oauth-authorization-server": {"issuer": issuer, "token_endpoint": f"{issuer}/token"},
+    }  # fmt: skip
+    tokens = iter("ab")
+
+    async def fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        await asyncio.sleep(0)  # the other call waits for the lock meanwhile
+        document = documents.get(url) or {"access_token": next(tokens), "token_type": "Bearer"}
+        return HttpResponse(200, {}, json.dumps(document).encode())
+
+    auth = ClientCredentials("nightly", secret="s", fetch=lambda server: fetch)
+
+    async def ask_for(scope: str) -> Mapping[str, str]:
+        sent = await auth.headers(url)
+        challenge = {"www-authenticate": f'Bearer scope="{scope}"'}
+        assert await asyncio.gather(*[auth.refused(url, 401, challenge, sent) for _ in range(3)]) == [True] * 3
+        return await auth.headers(url)
+
+    assert asyncio.run(ask_for("read")) == {"Authorization": "Bearer a"}
+    assert asyncio.run(ask_for("write")) == {"Authorization": "Bearer b"}

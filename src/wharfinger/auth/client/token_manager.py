@@ -68,6 +68,8 @@ class TokenManager:
         self._clock = clock
         self._grants: dict[str, Grant] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the locks."""
         self._renewed: set[str] = set()
         """Access tokens that a renewal after a refusal has returned. If one is refused too, it is not renewed again."""
         self._authorization_times: dict[str, list[float]] = {}
@@ -241,6 +243,9 @@ class TokenManager:
         return grant.expires_at is not None and grant.expires_at <= self._clock()
 
     def _lock(self, url: str) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # a program may call `asyncio.run` several times, and a lock belongs to one loop
+            self._loop, self._locks = loop, {}
         return self._locks.setdefault(url, asyncio.Lock())
 
 
