@@ -117,6 +117,8 @@ def _loader() -> Any:
             return safe.compose_node(self, parent, index)
 
         def mapping(self, node: Any) -> dict[Any, Any]:
+            if not isinstance(node, yaml.MappingNode):
+                raise ConstructorError(None, None, "this is not a mapping", node.start_mark)
             members: dict[Any, Any] = {}
             for key_node, value_node in node.value:
                 key = self.construct_object(key_node, deep=True)
@@ -128,6 +130,8 @@ def _loader() -> Any:
             return members
 
         def sequence(self, node: Any) -> list[Any]:
+            if not isinstance(node, yaml.SequenceNode):
+                raise ConstructorError(None, None, "this is not a sequence", node.start_mark)
             return [self.construct_object(item, deep=True) for item in node.value]
 
         def unknown(self, node: Any) -> Any:
@@ -169,6 +173,8 @@ def _real(text: str) -> float:
 
 
 def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is not a boolean")
     return text.lower() == "true"
 
 
