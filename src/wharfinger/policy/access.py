@@ -57,13 +57,15 @@ class _Candidate(NamedTuple):
 class _Directory:
     """The possible matches of one access's patterns at and below a directory."""
 
-    __slots__ = ("_by_name", "_certain", "_others", "is_empty", "may_read", "reads_all")
+    __slots__ = ("_by_name", "_certain", "_elsewhere", "_others", "is_empty", "may_read", "reads_all")
 
     def __init__(self, candidates: Iterable[_Candidate]) -> None:
         self._by_name: dict[str, list[_Candidate]] = {}
         """The candidates whose next segment can only be this name."""
         self._others: list[_Candidate] = []
         """The other candidates that may match below."""
+        self._elsewhere: _Directory | None = None
+        """The directory after a segment that no candidate is about: as `**/x` in `a/`, which is the same in `a/b/`."""
         certain: dict[tuple[bool, frozenset[str], tuple[str, ...]], _Candidate] = {}
         allows = allows_all = denies = denies_all = False
         for candidate in candidates:
@@ -99,12 +101,23 @@ class _Directory:
         yield from chain.from_iterable(self._by_name.values())
         yield from self._others
 
-    def after(self, segment: str) -> Iterator[_Candidate]:
-        """Yield the candidates that can still match after one more segment."""
-        yield from self._certain
-        for candidate in (*self._by_name.get(segment, ()), *self._others):
-            if positions := candidate.pattern.step(candidate.positions, segment):
-                yield candidate._replace(positions=positions)
+    def after(self, segment: str) -> _Directory:
+        """Return the directory after one more segment. All whose names no pattern has share one (`_elsewhere`)."""
+        named = self._by_name.get(segment, ())
+        is_elsewhere = not named
+        candidates = list(self._certain)
+        for candidate in (*named, *self._others):
+            positions = candidate.pattern.step(candidate.positions, segment)
+            if positions != candidate.positions:
+                is_elsewhere = False
+                candidate = candidate._replace(positions=positions)
+            if positions:
+                candidates.append(candidate)
+        if not is_elsewhere:
+            return _Directory(candidates)
+        if self._elsewhere is None:
+            self._elsewhere = _Directory(candidates)
+        return self._elsewhere
 
     def decide(self, action: str, segment: str) -> Decision:
         """Decide about an action on the URI or name that ends with this segment."""
@@ -235,7 +248,7 @@ class RuleAccess:
             directory, depth = self._top, 0
         characters = sum(map(len, segments[:depth])) + depth
         for index in range(depth, len(segments)):
-            directory = _NO_MATCHES if directory.is_empty else _Directory(directory.after(segments[index]))
+            directory = _NO_MATCHES if directory.is_empty else directory.after(segments[index])
             characters += len(segments[index]) + 1
             if characters <= MAX_REMEMBERED_CHARACTERS:
                 if len(self._directories) >= MAX_DIRECTORIES:
