@@ -12,7 +12,7 @@ import pytest
 
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
-from wharfinger.cli.serving.access_log import MAX_KNOWN_CLIENTS, AccessLog
+from wharfinger.cli.serving.access_log import MAX_KNOWN_CLIENTS, PART_CHARACTERS, AccessLog
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import ANONYMOUS
 
@@ -115,7 +115,8 @@ def test_a_call_with_megabytes_of_arguments_is_logged_in_no_time() -> None:
     assert lines[0].endswith("é…")
 
 
-def test_the_number_of_remembered_clients_is_bounded() -> None:
+def test_the_memory_of_known_clients_is_bounded() -> None:
+    """A bug: a client could fill the memory with 256 names of megabytes."""
     log = AccessLog(lambda line: None)
 
     class FakeRequest:
@@ -123,7 +124,7 @@ def test_the_number_of_remembered_clients_is_bounded() -> None:
 
         def __init__(self, number: int) -> None:
             self.caller = self
-            self.info = t.Implementation(name=str(number), version="")
+            self.info = t.Implementation(name=f"{number} {'x' * 1000}", version="")
             self.rules = self
             self.name = "2026-07-28"
             self.principal = ANONYMOUS
@@ -131,3 +132,4 @@ def test_the_number_of_remembered_clients_is_bounded() -> None:
     for number in range(MAX_KNOWN_CLIENTS * 2):
         log._log_client(FakeRequest(number), again=False)  # type: ignore[arg-type]
     assert len(log.known) == MAX_KNOWN_CLIENTS
+    assert sum(len(name) for name, _, _ in log.known) <= MAX_KNOWN_CLIENTS * PART_CHARACTERS

@@ -75,7 +75,7 @@ class AccessLog:
 
     def _log_client(self, request: Request, *, again: bool) -> None:
         """Log a client when it is first seen; with `again`, also if it is known."""
-        key = (client_name(request), request.caller.rules.name, request.caller.principal.key)
+        key = (client_name(request)[:PART_CHARACTERS], request.caller.rules.name, request.caller.principal.key)
         if key in self.known and not again:
             return
         if len(self.known) >= MAX_KNOWN_CLIENTS:
