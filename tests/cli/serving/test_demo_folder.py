@@ -33,6 +33,9 @@ def test_a_log_that_is_read_only_or_a_link_grows_only_in_the_copy(tmp_path: Path
     with demo_folder(str(source), period=60) as folder:
         assert len((Path(folder) / LOG).read_text().splitlines()) == 2
     assert log.read_text() == "first\n"
+    log.unlink()
+    with demo_folder(str(source), period=60):
+        assert not log.exists()
     (source / LOG).unlink()
     (source / LOG).write_text("first\n")
     (source / LOG).chmod(0o444)

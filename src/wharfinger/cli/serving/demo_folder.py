@@ -35,6 +35,8 @@ def demo_folder(source: str | None, period: float = PERIOD_SECONDS) -> Generator
             if (folder / LOG).is_file():  # it may be read-only, or a link to a file outside of the copy
                 shutil.copyfile(folder / LOG, folder / f"{LOG}.new")
                 (folder / f"{LOG}.new").replace(folder / LOG)
+            elif (folder / LOG).is_symlink():  # appending would create the file that it leads to
+                (folder / LOG).unlink()
         else:
             folder.mkdir()
             for file, text in EXAMPLE_FILES.items():
