@@ -245,6 +245,23 @@ def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_store_works_again_after_no_thread_could_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the next calls waited for ever."""
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def test() -> None:
+        store = SqliteStore(tmp_path / "kept.db")
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+            patch.setattr(threading.Thread, "start", fail)
+            await store.get("a")
+        async with asyncio.timeout(10), closing(store):
+            assert await store.get("a") is None
+
+    asyncio.run(test())
+
+
 def test_the_first_call_opens_the_file_and_starts_the_thread(tmp_path: Path) -> None:
     async def test() -> None:
         before = set(threading.enumerate())  # threads of other tests may end meanwhile

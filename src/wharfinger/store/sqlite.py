@@ -140,9 +140,10 @@ class SqliteStore:
             StoreUnusable: the file cannot be opened, read or written.
         """
         if self._jobs is None:
-            self._jobs = SimpleQueue()
+            jobs: SimpleQueue[Job] = SimpleQueue()
             name = f"wharfinger-{self.path.name}"
-            threading.Thread(target=self._work, args=(self._jobs,), name=name, daemon=True).start()
+            threading.Thread(target=self._work, args=(jobs,), name=name, daemon=True).start()
+            self._jobs = jobs  # only now: without a thread, this call and all later ones would wait for ever
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put((job, future))
         return await future
