@@ -157,6 +157,7 @@ def test_explanations_name_the_rule_or_the_near_misses(
 def test_a_spelling_that_no_rule_can_match_is_explained() -> None:
     found = explain(EXPLAINED_POLICY, principal_of({"sub": "bob", "groups": ["staff"]}), "read", "file:///docs/%61")
     assert "No rule matches this spelling" in found.remark
+    assert explain(EXPLAINED_POLICY, principal_of({"sub": "bob"}), "inspect", "tool:a b").remark == ""
 
 
 @pytest.mark.parametrize(

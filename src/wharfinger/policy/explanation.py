@@ -39,7 +39,8 @@ def explain(policy: Policy, principal: Principal, action: str, target: str) -> E
     """Explain whether a principal may do an action on a URI, `tool:NAME` or `prompt:NAME`."""
     decision = policy.access(principal).decide(action, target)
     remark = ""
-    if action not in ("call", "prompt") and segments_of(target) is None:
+    is_name = action in ("call", "prompt") or (action == "inspect" and target.startswith(("tool:", "prompt:")))
+    if not is_name and segments_of(target) is None:
         remark = "No rule matches this spelling of a URI: leave out '..', '//', '#' and escapes that are not needed."
     near = (
         ()
