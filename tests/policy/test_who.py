@@ -124,6 +124,8 @@ def test_claims_are_compared_as_strings(selector: str, value: Any, expected: boo
 def test_name_of_a_claim_may_be_a_url() -> None:
     assert applies("claim.https://a.example/team:blue", **{"https://a.example/team": "blue"})
     assert not applies("claim.https://a.example/team:blue", https="//a.example/team:blue")
+    assert applies("claim.https://a.example:8443/team:blue", **{"https://a.example:8443/team": "blue"})
+    assert applies("claim.https://a.example:8443/x", **{"https://a.example": "8443/x"})
 
 
 def test_stars_are_the_only_wildcards_in_subjects() -> None:

@@ -6,8 +6,8 @@ that a rule for a directory does not depend on how a client writes it.
 
 Only the canonical spelling of a URI has segments; no pattern matches another spelling. So no other spelling of a denied
 file is ever allowed. A URI is not canonical if it has `%2e`, `%2F`, `..`, `//` inside the path, or a control character;
-with `http:` and similar schemes also if it has a host in upper case, an IP address in an unusual form, a default port or
-user information.
+with `http:` and similar schemes also if it has a host in upper case, an IP address in an unusual form, a default port
+or user information.
 
 In a pattern, `*` stands for any characters within a segment, and `**` as a whole segment for any number of segments.
 The matcher keeps the set of all positions that it may have reached, as the bits of an integer. So its time is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
@@ -110,6 +111,8 @@ def _split(text: str) -> tuple[str, str]:
     colon = text.find(":")
     if text.startswith("://", colon):  # the name is a URL
         colon = text.find(":", colon + 3)
+        if re.match(r":[0-9]+/.*:", text[colon:]):  # a port
+            colon = text.find(":", colon + 1)
     return (text[:colon], text[colon + 1 :]) if colon > 0 else (text, "")
 
 
@@ -139,7 +142,10 @@ def _with_lower_domain(address: str) -> str:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return the values of a claim as strings. Only strings, numbers, booleans and lists of these have any."""
+    """Return the values of a claim as strings.
+
+    Only strings, numbers (whole ones of at most 64 bits), booleans and lists of these have any.
+    """
     if isinstance(value, (list, tuple)):
         items: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
         return tuple(text for item in items if (text := _text(item)) is not None)
