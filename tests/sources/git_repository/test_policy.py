@@ -205,6 +205,49 @@ async def test_answers_equal_those_of_a_repository_without_the_hidden_files(
         await visible.close()
 
 
+async def test_the_log_of_a_removed_folder_has_only_its_visible_commits(tmp_path: Path, permit: Permit) -> None:
+    """One file of the folder, and all of another folder, are hidden."""
+    pair = RepositoryPair(tmp_path / "pair")
+    pair.commit("Begin", old__a_0_md="a\n", old__b_0_md="b\n", old__hidden_0_md="hiddenword\n")
+    pair.commit("Change", old__a_0_md="a 2\n", old__b_0_md="b 2\n")
+    pair.commit("Hide", old__hidden_0_md="hiddenword 2\n", private__a_0_md="hiddenword\n", private__b_0_md="b\n")
+    pair.commit("Change one", old__a_0_md="a 3\n")
+    pair.commit("Remove", old__a_0_md=None, old__b_0_md=None, old__hidden_0_md=None)
+    pair.commit("Remove private", private__a_0_md=None, private__b_0_md=None)
+    whole, visible = pair.sources()
+    try:
+        for path, count in (("old", 4), ("private", 0)):
+            uri = f"git://harbour/log/HEAD?path={path}"
+            with permit(*ALLOW, deny=DENY):
+                texts = [str((await source.read(uri)).contents[0].text) for source in (whole, visible)]
+            for oid, other in pair.oids.items():
+                texts[0] = texts[0].replace(oid[:12], other[:12])
+            assert texts[0] == texts[1]
+            assert texts[0].startswith(f"{count} commits")
+    finally:
+        await whole.close()
+        await visible.close()
+
+
+async def test_many_untracked_folders_are_searched_for_visible_files_at_once(tmp_path: Path, permit: Permit) -> None:
+    """A process for each folder took several milliseconds: ten seconds for these."""
+    work = GitRepository(tmp_path / "harbour").init()
+    work.commit("Begin", readme__md="# Harbour\n")
+    for number in range(1_500):
+        work.write(f"new{number}/{'hidden' if number % 2 else 'seen'}.md", "x")
+    source = git(work.path, label="harbour")
+    try:
+        with permit(*ALLOW, deny=DENY):
+            async with asyncio.timeout(5):
+                text = (await source.read("git://harbour/changes")).contents[0].text
+    finally:
+        await source.close()
+    shown = re.findall(r"^  \? new(\d+)/  \(untracked\)$", str(text), re.MULTILINE)
+    assert shown == sorted(shown)
+    assert {int(number) % 2 for number in shown} == {0}
+    assert "and 550 more untracked" in str(text)
+
+
 async def test_versions_do_not_change_if_only_hidden_files_change(pair: RepositoryPair, permit: Permit) -> None:
     source = pair.sources()[0]
     uris = ["", "/tree/HEAD", "/tree/HEAD/docs", "/log/HEAD", "/diff/v1..HEAD", "/diff/v1..HEAD/docs", "/changes"]

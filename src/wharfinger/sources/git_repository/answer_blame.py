@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wharfinger import types as t
 from wharfinger.content import mime
-from wharfinger.content.text import shown, size_text
+from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InvalidArgument
 from wharfinger.policy.current import may_read
 from wharfinger.source import VERSION
@@ -225,7 +225,7 @@ def _range(window: Window | None, line_count: int) -> tuple[int, int]:
     if window.kind != "lines":
         raise InvalidArgument("Blame is read by lines: write lines=1-200 or tail=50.")
     if window.first > line_count:
-        raise InvalidArgument(f"The file has {line_count:,} lines: lines={window.first}- begins after its end.")
+        raise InvalidArgument(f"The file has {many(line_count, 'line')}: lines={window.first}- begins after its end.")
     last = window.first + DEFAULT_LINES - 1 if window.last is None else window.last
     return window.first, min(last, line_count, window.first + MAX_LINES - 1)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -95,10 +96,11 @@ class ChangesAnswer(GitAnswer):
             changes(private_directory, self._tree, "", staged_paths, working=staged),
         )
         self._changed = await self._without_undone(working_tree)
-        self._untracked, untracked_cut = await self._find_untracked(working_tree)
+        self._untracked, untracked_cut = await self._find_untracked(working_tree, self._paths)
         self._incomplete = changes_cut or staged_cut or untracked_cut
         if path_filter is not None:
-            self._untracked = [path for path in self._untracked if await self._shows_untracked(path, working_tree)]
+            self._untracked, untracked_cut = await self._readable_untracked(working_tree)
+            self._incomplete = self._incomplete or untracked_cut
         self._patches: list[str] = []
         self._failure = ""
         self._listed = changes_after(self._changed, os.fsencode("/".join(self.path_parameter("after"))))
@@ -156,19 +158,37 @@ class ChangesAnswer(GitAnswer):
         parts = parts_of(path) if isinstance(path, bytes) else path
         return may_read(self.uris.changes(parts)) and may_read(self.uris.tree("HEAD", parts))
 
-    async def _shows_untracked(self, path: bytes, working_tree: WorkingTree) -> bool:
-        """Return whether an untracked file, or any file in an untracked folder (with a final slash), may be read."""
-        if not path.endswith(b"/"):
-            return self.may_read(path)
-        if not may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/"):
-            return False
-        files, _ = await self._find_untracked(working_tree, path, ())
-        return any(map(self.may_read, files))
+    async def _readable_untracked(self, working_tree: WorkingTree) -> tuple[list[bytes], bool]:
+        """Return the untracked files, and folders (with a final slash) with a file, that the caller may read.
+
+        The second value is whether git ended before it had found all files in these folders.
+        """
+        files = [path for path in self._untracked if not path.endswith(b"/")]
+        folders = [
+            path
+            for path in self._untracked
+            if path.endswith(b"/") and may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/")
+        ]
+        cut = False
+        if folders:
+            paths = folders if len(folders) <= MAX_COMPARED_PATHS else self._paths
+            inner_files, cut = await self._find_untracked(working_tree, paths, ())
+            files += inner_files
+        readable: set[bytes] = set()
+        for path in filter(self.may_read, files):
+            readable.add(path)
+            readable.update(path[: match.end()] for match in re.finditer(b"/", path))
+        return [path for path in self._untracked if path in readable], cut
+
+    @property
+    def _paths(self) -> list[bytes]:
+        """The path in the URI, if it has one."""
+        return [self.path] if self.path else []
 
     async def _find_untracked(
         self,
         working_tree: WorkingTree,
-        path: bytes = b"",
+        paths: Sequence[bytes],
         options: Sequence[str] = ("--directory", "--no-empty-directory"),
     ) -> tuple[list[bytes], bool]:
         """Return the files that are neither in the index nor ignored by a `.gitignore`.
@@ -177,10 +197,9 @@ class ChangesAnswer(GitAnswer):
         ended before it had found all of them.
         """
         arguments = ["-z", "--others", "--exclude-per-directory=.gitignore", *options, "--"]
-        path = path or self.path
         try:
             output = await run_git(
-                self.repository.private_directory, "ls-files", *arguments, *([path] if path else []),
+                self.repository.private_directory, "ls-files", *arguments, *paths,
                 work_tree=working_tree.folder, index=working_tree.index_file, max_output_bytes=UNTRACKED_BYTES,
                 seconds=UNTRACKED_SECONDS, partial=True,
             )  # fmt: skip
