@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -126,3 +127,28 @@ def test_a_closed_output_is_not_an_error(tide_url: str) -> None:
         env=ENVIRONMENT,
     )
     assert (completed.stdout, completed.stderr) == (b"{", b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the shell of Windows cannot close a stream")
+@pytest.mark.parametrize(("words", "code"), [("ls charts", 0), ("ls nowhere", 2)])
+def test_a_command_runs_if_its_standard_streams_are_closed(words: str, code: int, charts: Path, tmp_path: Path) -> None:
+    (tmp_path / "charts").symlink_to(charts)
+    command = f"exec {sys.executable} -m wharfinger {words} <&- >&- 2>&-"
+    assert subprocess.run(command, shell=True, cwd=tmp_path, env=ENVIRONMENT).returncode == code
+
+
+def test_an_eof_error_in_the_code_of_a_server_is_no_ctrl_c(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.py").write_text(
+        "from contextlib import asynccontextmanager\n"
+        "from wharfinger import Server\n"
+        "@asynccontextmanager\n"
+        "async def load(server):\n"
+        "    raise EOFError('Ran out of input')\n"
+        "    yield\n"
+        "server = Server('tides', lifespan=load)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--http", "127.0.0.1:0", "server.py"]) == 1
+    assert "wharfinger: server.py, line 5: EOFError: Ran out of input" in capfd.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -185,6 +186,11 @@ def wharfinger() -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Errors are reported on stderr (see `error_report`)."""
     verbosity = Verbosity()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed: the next file or socket would get its number, 0 to 2
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)
+            setattr(sys, name, os.fdopen(null, mode))
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # The code page of a file or pipe on Windows lacks most characters.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -29,7 +29,9 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
     """
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         return error.code or 0
-    if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt, EOFError)):
+    if isinstance(error, click.exceptions.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # click raises Abort for every EOFError, also for one in the code of a server
+    if isinstance(error, (click.exceptions.Abort, KeyboardInterrupt)):
         return CTRL_C_EXIT_CODE
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
