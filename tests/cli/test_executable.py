@@ -65,7 +65,7 @@ def test_only_words_that_are_clearly_paths_become_absolute(monkeypatch: pytest.M
     (tmp_path / "run").mkdir()
     (tmp_path / "server.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert [is_path(word) for word in ("run", "server.py", "./run", ".", "no.py", "-x", "@a/b", "/")] == [
+    assert [is_path(word) for word in ("run", "server.py", "./run", ".", "no.py", "-x", "@a/b", "/", "/x" * 3000)] == [
         False,
         True,
         True,
@@ -74,6 +74,7 @@ def test_only_words_that_are_clearly_paths_become_absolute(monkeypatch: pytest.M
         False,
         False,
         True,
+        False,
     ]
     assert absolute_command([sys.executable, "run", "."])[1:] == ("run", str(tmp_path))
     with pytest.raises(FileNotFoundError):

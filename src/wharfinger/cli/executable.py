@@ -84,6 +84,6 @@ def absolute_command(words: list[str]) -> tuple[str, ...]:
 
 def is_path(word: str) -> bool:
     """Return whether an argument clearly names an existing file or folder. A word such as `docs` may be a command."""
-    path = Path(word)
-    looks_like_path = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
-    return looks_like_path and not word.startswith("-") and path.exists()
+    looks_like_path = os.sep in word or word in (".", "..") or (Path(word).suffix != "" and os.path.isfile(word))
+    # Unlike Path.exists, it is false for a word that is too long for a path, such as JSON.
+    return looks_like_path and not word.startswith("-") and os.path.exists(word)

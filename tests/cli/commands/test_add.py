@@ -211,6 +211,14 @@ def test_a_server_is_removed_by_its_name_whatever_it_contains(home: Path, name: 
     assert entries(home, "cursor") == {}
 
 
+@pytest.mark.parametrize("target", [[], ["charts"]])
+def test_the_server_of_name_is_removed_rather_than_that_of_the_target(home: Path, target: list[str]) -> None:
+    for name in ("charts", "maps"):
+        assert add("cursor", "--name", name, "charts").exit_code == 0
+    assert add("cursor", "--remove", "--name", "maps", *target).exit_code == 0
+    assert list(entries(home, "cursor")) == ["charts"]
+
+
 def test_project_writes_the_file_of_the_project(home: Path) -> None:
     assert add("vscode", "--project", "charts").exit_code == 0
     assert "charts" in (home / ".vscode/mcp.json").read_text()
@@ -228,6 +236,9 @@ def test_project_writes_the_file_of_the_project(home: Path) -> None:
         (["cursor", "charts", "--header", "A: b"], "for a URL"),
         (["cursor", "http://a/", "--header", "nonsense"], "NAME:VALUE"),
         (["cursor", "--remove"], "name of the server"),
+        (["cursor", "--remove", "charts", "--", "ls"], "name of the server"),
+        (["cursor", "https://a:99999/mcp"], "is not a URL"),
+        (["cursor", "--remove", "http://[::1/mcp"], "is not a URL"),
     ],
 )
 def test_a_usage_error_names_its_cause(home: Path, args: list[str], expected: str) -> None:

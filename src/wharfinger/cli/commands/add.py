@@ -15,6 +15,7 @@ from wharfinger.cli.options import COMMAND, NearChoice, TargetCommand, verbosity
 from wharfinger.cli.render.formatting import slug
 from wharfinger.cli.targets.host_command import add_commands, remove_commands, run
 from wharfinger.cli.targets.host_file import HostFile
+from wharfinger.cli.targets.target import check_url
 from wharfinger.content.text import escape_controls
 from wharfinger.net import is_http_url
 from wharfinger.upstreams.host_formats import HOSTS, HostFormat, LocalServer, RemoteServer, entry, user_file
@@ -53,7 +54,7 @@ Examples:
 )
 @click.option("--token-env", metavar="NAME", help="Variable with the bearer token; only its name is stored.")
 @click.option("--dry-run", is_flag=True, help="Show the command or the change of the file, and do nothing.")
-@click.option("--remove", is_flag=True, help="Remove the server; TARGET may be its name.")
+@click.option("--remove", is_flag=True, help="Remove the server of --name or TARGET, which may be its name.")
 @verbosity_options
 @click.pass_context
 def add(
@@ -83,7 +84,7 @@ def add(
     file = HostFile(path or default_path, host_format)
     commands: list[tuple[str, ...]] = []
     if remove:
-        key = name_to_remove(ctx, file, words)
+        key = name or name_to_remove(ctx, file, words)
         current_entry = file.find(key)
         if current_entry is None:
             other_names = present_names(file.path, key)
@@ -96,7 +97,9 @@ def add(
         server, suggested = read_target(ctx, host_format, words, env, headers, token_env)
         if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
             like = slug(name, fallback="server")
-            raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
+            raise click.UsageError(
+                f"--name {name!r}: use at most 64 letters, digits, '_', '-' and '.', such as {like}.", ctx
+            )
         key, new_entry = name or suggested, entry(host_format, server)
         current_entry = file.find(key, new_entry)
         if current_entry == new_entry:
@@ -152,6 +155,7 @@ def read_target(
             )
         if len(words) > 1 or env:
             raise click.UsageError("With a URL, give no second TARGET and no --env.", ctx)
+        check_url(ctx, first)
         return RemoteServer(first, parse_pairs(ctx, headers, ":"), token_env or ""), name_of_url(first)
     if headers or token_env:
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
@@ -239,14 +243,15 @@ def name_of_url(url: str) -> str:
 def name_to_remove(ctx: click.Context, file: HostFile, words: tuple[str, ...]) -> str:
     """Return the name to remove: TARGET itself, or the name under which TARGET would have been added."""
     command: list[str] | None = ctx.meta.get(COMMAND)
-    if command:
+    if command and not words:
         return slug(program_name(command), fallback="server")
-    if len(words) != 1:
+    if command or len(words) != 1:
         raise click.UsageError("Give the name of the server to remove.", ctx)
     word = words[0]
     if file.find(word) is not None:
         return word
     if is_http_url(word):
+        check_url(ctx, word)
         return name_of_url(word)
     from wharfinger.cli.serving.server_loader import split_place
     from wharfinger.source import UnusableSource
