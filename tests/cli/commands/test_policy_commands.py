@@ -181,6 +181,7 @@ what = "file:///docs/private/**"
      (["--claims", "-", "read", "file:///docs/a.md"], 0, "allowed by allow 1."),
      (["--as", "sub:bob", "fly", "file:///docs/a.md"], 2, "write an action"),
      (["read", "file:///docs/a.md"], 2, "one of --as, --claims and --token"),
+     (["--claims", "-", "--scope", "x", "read", "file:///docs/a.md"], 2, "belong to --as"),
      (["--as", "who:bob", "read", "file:///docs/a.md"], 2, "who = 'who:bob' is not known")],
 )  # fmt: skip
 def test_explain_names_the_rule_or_what_is_missing(
@@ -190,6 +191,19 @@ def test_explain_names_the_rule_or_what_is_missing(
     completed = run(tmp_path, "policy", "explain", "policy.toml", *arguments, stdin='{"sub": "x", "groups": ["staff"]}')
     assert completed.returncode == code
     assert expected in completed.stdout + completed.stderr
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [("sub:bob", ["claim.sub:bob"]), ("claim.client_id:app", ["client:app"]), ("claim.a:2", ["claim.a:1", "claim.a:2"]),
+     ("claim.email:c@d", ["email:a@b", "claim.email:c@d"]), ("group:b", ["claim.groups:a", "group:b"])],
+)  # fmt: skip
+def test_explain_combines_words_and_claims(tmp_path: Path, rule: str, words: list[str]) -> None:
+    """A bug: a claim that a word such as `sub:` also stands for ended in an AttributeError."""
+    (tmp_path / "policy.toml").write_text(f'[[allow]]\nwho = "{rule}"\nwhat = "file:///docs/**"\n')
+    options = [option for word in words for option in ("--as", word)]
+    completed = run(tmp_path, "policy", "explain", "policy.toml", *options, "read", "file:///docs/a.md")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_explain_takes_a_token_of_a_file_by_its_id(tmp_path: Path) -> None:

@@ -310,6 +310,8 @@ def caller_of(
         raise click.UsageError("--tokens FILE and --token ID belong together.", ctx)
     if sum(map(bool, (who, claims, token))) != 1:
         raise click.UsageError("Say who the caller is with one of --as, --claims and --token.", ctx)
+    if (scopes or issuer) and not who:
+        raise click.UsageError("--scope and --issuer belong to --as: a token and its claims have their own.", ctx)
     if token:
         import time
 
@@ -334,21 +336,21 @@ def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
     """Return the claims that words such as sub:ann and group:staff stand for."""
     from wharfinger.policy.who import parse_selector
 
-    values: dict[str, Any] = {"sub": "someone"}
+    values: dict[str, Any] = {}
     for word in who:
         selector = parse_selector(word)
         value = selector.text.removeprefix("claim.").removeprefix(f"{selector.field}:")
-        if selector.is_claim:
-            values.setdefault(selector.field, []).append(value)
-        elif selector.field == "group":
-            values.setdefault("groups", []).append(value)
+        if selector.is_claim or selector.field == "group":
+            claim = selector.field if selector.is_claim else "groups"
+            known = values.get(claim)
+            values[claim] = value if known is None else [*(known if isinstance(known, list) else [known]), value]
         elif selector.field == "email":
             values |= {"email": value, "email_verified": True}
         elif selector.field in ("sub", "client"):
-            values[selector.field] = value
+            values["client_id" if selector.field == "client" else "sub"] = value
         elif selector.field != "signed-in":  # which needs no claim: `someone` is signed in
             raise click.UsageError(f"--as {word}: write --scope for scopes, and anyone or local alone.", ctx)
-    return values
+    return {"sub": "someone", **values}
 
 
 def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
