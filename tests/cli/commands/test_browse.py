@@ -44,3 +44,11 @@ def test_the_names_of_servers_are_printed_without_control_characters(
     assert "\x1b" not in session.output
     session.press("\x03")
     assert session.wait_for_exit() == 130
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ann:hunter2@127.0.0.1:9/mcp", "http://127.0.0.1:9/mcp?hunter2", "http://127.0.0.1:9/mcp#hunter2"]
+)
+def test_the_name_of_a_server_at_a_url_has_neither_its_password_nor_its_query(url: str) -> None:
+    (config,) = read_targets(click.Context(browse), (url,), ConnectionOptions())
+    assert config.name == "127-0-0-1-9"

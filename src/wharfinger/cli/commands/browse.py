@@ -12,6 +12,7 @@ from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
 from wharfinger.cli.options import COMMAND, TargetCommand, connection_options, verbosity_of, verbosity_options
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import Target, parse_target
+from wharfinger.net import is_http_url
 
 if TYPE_CHECKING:
     from wharfinger.cli.targets.open_client import ConnectionOptions
@@ -127,14 +128,20 @@ def read_targets(ctx: click.Context, words: tuple[str, ...], connection: Connect
 
 def as_config(ctx: click.Context, target: Target, timeout: float, word: str) -> ServerConfig:
     """Return a target of the command line as the configuration of a server."""
+    from urllib.parse import urlsplit
+
     from wharfinger.cli.render.formatting import slug
     from wharfinger.upstreams.config import ServerConfig
 
     url = target.url
     if not url and not target.command:
         raise click.UsageError("Give a command after `--`, for example `-- python server.py`.", ctx)
+    address = ""
+    if is_http_url(url):  # the name is shown and logged, so it has no password, and no query, which may have a token
+        parts = urlsplit(url)
+        address = parts.netloc.rpartition("@")[2] + parts.path.removesuffix("/mcp")
     return ServerConfig(
-        name=slug(url.removesuffix("/mcp").partition("://")[2] or word.rpartition("/")[2] or word, fallback="server"),
+        name=slug(address or word.rpartition("/")[2] or word, fallback="server"),
         target=url or list(target.command),
         headers=target.headers,
         env=target.env,
