@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import TIDE_SERVER, RunCli, run_server_file
 from wharfinger import Client, Server
 from wharfinger.cli import main
-from wharfinger.cli.commands.watch import print_change
+from wharfinger.cli.commands.watch import print_change, run_command
 from wharfinger.client import Change
 
 
@@ -139,3 +139,14 @@ def test_changes_run_the_command_one_at_a_time(start: Callable[..., subprocess.P
     out, _ = process.communicate(timeout=20)
     assert out.splitlines()[1:] == [f"resource {uri}"]
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [("file:///a\0b", "embedded null byte"), ("file:///" + "a" * 1_000_000, "Argument list too long")],
+)
+def test_a_uri_that_no_variable_can_have_does_not_end_the_watch(
+    uri: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(run_command("echo started", Change(kind="resource", uri=uri)))
+    assert capfd.readouterr() == ("", f"wharfinger: the command cannot be started: {reason}.\n")

@@ -173,7 +173,12 @@ async def run_command(command: str, change: Change) -> None:
     import os
 
     env = {**os.environ, "WHARFINGER_URI": change.uri, "WHARFINGER_KIND": change.kind}
-    process = await asyncio.create_subprocess_shell(command, env=env, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        process = await asyncio.create_subprocess_shell(command, env=env, stdin=asyncio.subprocess.DEVNULL)
+    except (OSError, ValueError) as error:  # such as a URI of the server that is too long for a variable, or has a NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        click.echo(f"wharfinger: the command cannot be started: {reason}.", err=True)
+        return
     try:
         code = await process.wait()
     except asyncio.CancelledError:  # a signal to this process alone does not reach the command
