@@ -20,7 +20,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / "audit\x1b[2J.jsonl"
     rows = [
         AuditLine(time="2026-01-01T10:00:00.000Z", action="read", outcome="allowed", target="notes://a", subject="ann"),
         AuditLine(time="2026-01-02T10:00:00.000Z", action="read", outcome="refused", target="notes://\x1b[2Jb",
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 def test_the_report_shows_each_table_and_names_damaged_lines(log: Path) -> None:
     completed = run("audit", "report", str(log))
     assert completed.returncode == 0
-    assert completed.stderr == f"1 damaged line: {log}:4\n"
+    assert completed.stderr == f"1 damaged line: {log.parent}/audit\\x1b[2J.jsonl:4\n"
     assert "2026-01-01T10:00:00.000Z to 2026-01-02T11:00:00.000Z: 3 lines, 2 allowed, 1 refused" in completed.stdout
     assert "Most read\n  1  notes://a" in completed.stdout
     assert "bob  refused  read" in completed.stdout

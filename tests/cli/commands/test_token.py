@@ -24,7 +24,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    return str(tmp_path / "tokens.json")
+    return str(tmp_path / "all tokens\x1b[2J.json")
 
 
 def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(file: str) -> None:
@@ -32,14 +32,16 @@ def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(file: str
     token = created.stdout.strip()
     id = token.split("_")[1]
     assert re.fullmatch(r"wf_[0-9a-f]{12}_[\w-]{43}", token)
-    assert f"wharfinger token revoke {file} {id}" in created.stderr
+    assert f"wharfinger token revoke '{file}' {id}".replace("\x1b", "\\x1b") in created.stderr
     listing = run("token", "list", file).stdout
     assert listing.startswith(f"{id}  ann  group finance  read  until 20")
     assert token.split("_", 2)[2] not in listing
     (record,) = json.loads(run("token", "list", "--json", file).stdout)["tokens"]
     assert (record["sub"], record["groups"], record["scopes"]) == ("ann", ["finance"], ["read"])
     assert run("token", "revoke", file, id).stdout == f"Revoked the token {id} of ann.\n"
-    assert "has no tokens" in run("token", "list", file).stderr
+    listing = run("token", "list", file).stderr
+    assert "has no tokens" in listing
+    assert "\x1b" not in listing
 
 
 @pytest.mark.parametrize(

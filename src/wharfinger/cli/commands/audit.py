@@ -72,7 +72,7 @@ def report(
 
     Lines that cannot be read are counted and skipped.
     """
-    from wharfinger.content.text import many
+    from wharfinger.content.text import escape_controls, many
     from wharfinger.record.report import AuditReport, with_rotated_files
 
     summary = AuditReport(since=since, until=until, who=who, what=what)
@@ -83,7 +83,8 @@ def report(
             raise click.UsageError(f"{path} cannot be read: {error.strerror}", ctx) from None
     if summary.damaged_count:
         more = "" if summary.damaged_count <= len(summary.damaged) else ", …"
-        click.echo(f"{many(summary.damaged_count, 'damaged line')}: {', '.join(summary.damaged)}{more}", err=True)
+        damaged = f"{many(summary.damaged_count, 'damaged line')}: {', '.join(summary.damaged)}{more}"
+        click.echo(escape_controls(damaged), err=True)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
@@ -95,14 +96,14 @@ def report(
 def print_report(summary: AuditReport, limit: int) -> None:
     """Print the tables that have rows."""
     from wharfinger.cli.render.output import print_rows
-    from wharfinger.content.text import many, size_text
+    from wharfinger.content.text import escape_controls, many, size_text
 
     if not summary.line_count:
         click.echo("No lines match.")
         return
     outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in summary.outcomes.items() if number)
     lines = many(summary.line_count, "line")
-    click.echo(f"{summary.first} to {summary.last}: {lines}, {outcomes or 'no requests'}")
+    click.echo(escape_controls(f"{summary.first} to {summary.last}: {lines}, {outcomes or 'no requests'}"))
     if summary.unrecorded:
         click.echo(f"Not in the log, which could not be written: {summary.unrecorded:,} requests or lines.")
     data = summary.as_dict(limit)

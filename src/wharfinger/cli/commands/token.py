@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 
 import click
@@ -58,6 +59,7 @@ def create(
     FILE keeps only a digest, so the token cannot be shown again. FILE is created if it does not exist.
     """
     from wharfinger.auth.server.static_tokens import create_token
+    from wharfinger.content.text import escape_controls
 
     expires_at = None if expires is None else time.time() + expires
     try:
@@ -66,7 +68,8 @@ def create(
         raise click.UsageError(str(error), ctx) from None
     click.echo(secret)
     if not verbosity_of(ctx).quiet:
-        click.echo(f"This is shown once. To revoke it: wharfinger token revoke {file} {record.id}", err=True)
+        revoke_command = shlex.join(["wharfinger", "token", "revoke", file, record.id])
+        click.echo(escape_controls(f"This is shown once. To revoke it: {revoke_command}"), err=True)
 
 
 @token.command(
@@ -108,7 +111,8 @@ def list_tokens(file: str, as_json: bool) -> None:
         parts = [record.id, record.sub, *(f"group {name}" for name in record.groups), *record.scopes, end]
         click.echo(escape_controls("  ".join(parts)))
     if not records:
-        click.echo(f"{file} has no tokens: wharfinger token create {file} --sub NAME", err=True)
+        create_command = shlex.join(["wharfinger", "token", "create", file, "--sub", "NAME"])
+        click.echo(escape_controls(f"{file} has no tokens: {create_command}"), err=True)
 
 
 @token.command(
@@ -123,7 +127,8 @@ Examples:
 def revoke(ctx: click.Context, file: str, id: str) -> None:
     """Remove the token ID from FILE. Running servers refuse it within a second or two."""
     from wharfinger.auth.server.static_tokens import revoke_token
+    from wharfinger.content.text import escape_controls
 
     record = revoke_token(file, id)
     if not verbosity_of(ctx).quiet:
-        click.echo(f"Revoked the token {record.id} of {record.sub}.")
+        click.echo(escape_controls(f"Revoked the token {record.id} of {record.sub}."))
