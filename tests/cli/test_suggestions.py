@@ -86,7 +86,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["ls", "--header", "Authorization", "http://x/mcp"], 2, "'Authorization': write 'NAME: VALUE'."),
         (["-v", "ls", "charts"], 2, "options follow the command, as in `wharfinger ls -v`"),
         (["run", ".harbour"], 2, "is not the name of a module"),
-        (["add", "cursor", "--name", "a b", "charts"], 2, "letters, digits, '_' and '-', such as a-b."),
+        (["add", "cursor", "--name", "a b", "charts"], 2, "at most 64 letters, digits, '_', '-' and '.', such as a-b."),
         (["prompt", "charts", "x"], 1, "The server has no prompts; it has resources and tools: `ls --resources`"),
         (["read", "charts", "a.md"], 1, "Did you mean 'file:///charts/a.md'?"),
         (["watch", "charts", "charts/a.md"], 1, "Did you mean 'file:///charts/a.md'?"),
