@@ -115,6 +115,17 @@ def test_a_call_with_megabytes_of_arguments_is_logged_in_no_time() -> None:
     assert lines[0].endswith("é…")
 
 
+def test_passwords_in_arguments_and_uris_are_not_logged() -> None:
+    async def call(client: Client) -> None:
+        await client.call_tool("rise", {"by": 1, "password": "hunter2"})
+
+    async def read(client: Client) -> None:
+        await client.read_resource("tide://ann:hunter2@now")
+
+    assert 'rise {"by":1,"password":***' in logged_lines(call)[-1]
+    assert "read    tide://ann@now" in logged_lines(read)[-1]
+
+
 def test_the_memory_of_known_clients_is_bounded() -> None:
     """A bug: a client could fill the memory with 256 names of megabytes."""
     log = AccessLog(lambda line: None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wharfinger.cli.render.formatting import duration
+from wharfinger.content.redaction import redacted, redacted_text
 from wharfinger.content.text import escape_controls, many, size_text
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.server.middleware.chain import transparent
@@ -23,6 +24,8 @@ __all__ = ["AccessLog"]
 
 PART_CHARACTERS = 200
 """Maximum length of a URI, name or argument that a line shows."""
+SEARCHED_CHARACTERS = 4_000
+"""Maximum length of the beginning of a URI, or of arguments, that is searched for secrets: they may have megabytes."""
 MAX_KNOWN_CLIENTS = 256
 """Maximum number of clients that are remembered, so that each is logged once."""
 
@@ -97,15 +100,15 @@ class AccessLog:
 
 
 def uri_of(params: Any) -> str:
-    """Return the URI of the resource."""
-    return str(getattr(params, "uri", ""))
+    """Return the URI of the resource, without passwords."""
+    return redacted(str(getattr(params, "uri", ""))[:SEARCHED_CHARACTERS])
 
 
 def call_of(params: Any) -> str:
-    """Return the name of the tool with its arguments."""
+    """Return the name of the tool with its arguments, without passwords and tokens."""
     arguments = getattr(params, "arguments", msgspec.UNSET)
     text = bytes(arguments).decode("utf-8", "replace") if isinstance(arguments, msgspec.Raw) else ""
-    return f"{getattr(params, 'name', '')} {text}".rstrip()
+    return f"{getattr(params, 'name', '')} {redacted_text(text[:SEARCHED_CHARACTERS])}".rstrip()
 
 
 SUBJECTS: dict[str, tuple[str, Callable[[Any], str]]] = {
