@@ -142,7 +142,11 @@ def test_options_that_contradict_each_other_are_usage_errors(args: list[str], ha
         ("a://h//b/", ["a://h/", "/", "b/"]),
         ("nonsense", ["nonsense"]),
         ("", [""]),
+        ("a:b\0c", ["a:b\0c"]),
+        # A bug: a tree with such a URI took hours.
+        ("a://" + "b/" * 1_000_000, ["a://b/", *["b/"] * 99, "b/" * 999_900]),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_segments_join_to_the_uri(uri: str, expected: list[str]) -> None:
     assert split_uri(uri) == expected

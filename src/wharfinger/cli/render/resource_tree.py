@@ -18,6 +18,8 @@ __all__ = ["print_tree", "uri_tree"]
 
 TREE_ITEMS = 1000
 """Maximum number of items of each kind in a tree, unless `--limit` sets another. Only complete trees are printed."""
+MAX_DEPTH = 100
+"""Maximum number of slashes at which a URI is split. A server may list a URI with millions of them."""
 
 
 class UriNode(dict[str, "UriNode"]):
@@ -79,13 +81,14 @@ def uri_tree(items: list[Any]) -> UriNode:
 def split_uri(uri: str) -> list[str]:
     """Split a URI after each slash of its path; the first segment also has scheme and authority.
 
-    Joined, the segments are the URI again.
+    Joined, the segments are the URI again. The last one has all that is more than `MAX_DEPTH` slashes deep.
     """
     scheme, mark, rest = uri.partition("://")
     if not mark:
         scheme, mark, rest = uri.partition(":")
     body, question, query = rest.partition("?")
-    first, *others = [part for part in body.replace("/", "/\0").split("\0") if part] or [""]
+    *directories, name = body.split("/", MAX_DEPTH)
+    first, *others = [part for part in (*(f"{directory}/" for directory in directories), name) if part] or [""]
     segments = [scheme + mark + first, *others]
     segments[-1] += question + query
     return segments
