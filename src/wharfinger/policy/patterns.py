@@ -266,8 +266,7 @@ def parse_pattern(text: str) -> TargetPattern:
             f"{text!r} must be written in another way: leave out empty, '.' and '..' segments, '#' and what follows, "
             "the host localhost, default ports, user names, and escapes such as %2E that are not needed; write a space "
             "as %20, a host in lower case, an IPv4 address with four decimal numbers, an IPv6 address in its shortest "
-            "form, and other escapes with upper-case "
-            "digits, as in %C3%A9."
+            "form, and other escapes with upper-case digits, as in %C3%A9."
         )
     if len(segments) > MAX_SEGMENTS:
         raise UnusablePattern(f"{text[:60]!r}… has more than {MAX_SEGMENTS} segments.")

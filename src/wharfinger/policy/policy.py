@@ -102,9 +102,8 @@ class _ParsedRule:
         for selector in applying or self.selectors:
             if selector.is_scope and isinstance(selector.matcher, str):
                 return (selector.matcher,)
-            if applying and not isinstance(
-                selector.matcher, str
-            ):  # a pattern: name a scope of the token that it matches
+            if applying and not isinstance(selector.matcher, str):
+                # Name a scope of the token that this pattern matches.
                 return (min(filter(selector.matcher, principal.scopes)),)
         return None
 

@@ -79,7 +79,7 @@ class RunningTask:
         self.stored: bytes | None = None
         """Its value in the store; None before the first write."""
         self.ended_by_other = False
-        """Whether another process has marked it as failed in the store, because this process wrote no heartbeat in time."""
+        """Whether another process has marked it as failed in the store, because this one wrote no heartbeat in time."""
         self._question_count = 0
         self._changed = changed
         self._result: Raw | UnsetType = UNSET
