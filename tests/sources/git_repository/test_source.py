@@ -551,6 +551,24 @@ def test_the_log_of_a_removed_folder_goes_back_to_its_first_commit(
         assert logged == work.git("log", "--format=%h", "--abbrev=12", rev, "--", "docs").split("\n")
 
 
+def test_the_log_has_the_commits_of_a_submodule(work: GitRepository, publish: Callable[..., ServedGit]) -> None:
+    first, second = "1" * 40, "2" * 40
+    work.commit("Begin", hull__txt="four\n")
+    for message, path, oid in (("Add", "lib/tides", first), ("Update", "lib/tides", second), ("Move", "ebb", second)):
+        work.git("rm", "-q", "-r", "--cached", "--ignore-unmatch", "lib")
+        work.git("update-index", "--add", "--cacheinfo", f"160000,{oid},{path}")
+        work.git("commit", "-q", "-m", message)
+    source = publish(work, label="repo")
+    for query, options in (
+        ("path=ebb", ["--follow", "--", "ebb"]),
+        ("path=lib/tides", ["--", "lib/tides"]),
+        ("path=lib", ["--", "lib"]),
+        ("pickaxe=222222", ["-S222222"]),
+    ):
+        logged = re.findall(r"^([0-9a-f]{12}) 2", text_of(source, f"git://repo/log/main?{query}"), re.MULTILINE)
+        assert logged == work.git("log", "--format=%h", "--abbrev=12", *options).split("\n"), query
+
+
 def test_a_head_outside_of_the_branches_is_read(history: GitRepository, publish: Callable[..., ServedGit]) -> None:
     history.git("update-ref", "refs/stacks/lights", "main~1")
     history.git("symbolic-ref", "HEAD", "refs/stacks/lights")

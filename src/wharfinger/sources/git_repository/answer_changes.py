@@ -136,8 +136,8 @@ class ChangesAnswer(GitAnswer):
         undone = set(suspects)
         for begin in range(0, len(suspects), MAX_COMPARED_PATHS):
             output = await run_git(
-                self.repository.private_directory, "diff-index", "--numstat", "-z", "--no-renames", *SAFE_DIFF,
-                self._tree, "--", *suspects[begin : begin + MAX_COMPARED_PATHS],
+                self.repository.private_directory, "diff-index", *SAFE_DIFF, "--ignore-submodules=all",
+                "--numstat", "-z", "--no-renames", self._tree, "--", *suspects[begin : begin + MAX_COMPARED_PATHS],
                 work_tree=working_tree.folder, index=working_tree.index_file, seconds=COMPARISON_SECONDS,
             )  # fmt: skip
             undone.difference_update(line.split(b"\t", 2)[2] for line in output.data.split(b"\0")[:-1])

@@ -14,7 +14,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.source import VERSION
 from wharfinger.sources.folder.file_uri import join_parts
-from wharfinger.sources.git_repository.git_process import GitFailed, run_git
+from wharfinger.sources.git_repository.git_process import SAFE_DIFF, GitFailed, run_git
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 from wharfinger.sources.git_repository.readable_history import parts_of, readable_paths
 from wharfinger.sources.windows.window import NEXT, continuation, with_query
@@ -52,8 +52,6 @@ SHORTEST_PATCH_CHARACTERS = 50
 DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
-# A submodule is shown as the name of its commit. Only the comparison of a working tree would look into a submodule.
-_TREE_OPTIONS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
 _RAW = re.compile(rb":([0-7]{6}) ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*").fullmatch
 
 
@@ -264,13 +262,13 @@ async def patches(
 def _command(working: WorkingTree) -> tuple[str, ...]:
     """Return the command that compares, with its safety options."""
     if not working.index_file:
-        return ("diff-tree", "-r", *_TREE_OPTIONS)
+        return ("diff-tree", "-r", *SAFE_DIFF)
     # ADMRT leaves out merge conflicts, which a patch cannot show.
     if not working.folder:
         # After `git add --intent-to-add`, the content of a file is not staged.
-        return ("diff-index", "--cached", "--ita-invisible-in-index", "--diff-filter=ADMRT", *_TREE_OPTIONS)
+        return ("diff-index", "--cached", "--ita-invisible-in-index", "--diff-filter=ADMRT", *SAFE_DIFF)
     # For a submodule, git would start another git with the configuration of the submodule.
-    return ("diff-index", "--diff-filter=ADMRT", *_TREE_OPTIONS, "--ignore-submodules=all")
+    return ("diff-index", "--diff-filter=ADMRT", *SAFE_DIFF, "--ignore-submodules=all")
 
 
 def _sides(old: str, new: str, working: WorkingTree) -> tuple[str, ...]:

@@ -70,7 +70,9 @@ MAX_COMMANDS = 8
 """Maximum number of quick commands, and of slower ones, that run at a time. Others wait up to `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
-SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+# A submodule is compared by the name of its commit. To compare a working tree, `--ignore-submodules=all` has to follow:
+# otherwise git would look into the submodule.
+SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
 SAFE_LOG = ("--no-show-signature", "--no-mailmap")
 
 _ENVIRONMENT = {

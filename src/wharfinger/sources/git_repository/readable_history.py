@@ -79,7 +79,7 @@ class ChangedPaths:
         )  # fmt: skip
         try:
             output = await run_git(
-                self._objects.private_directory, "log", *SAFE_LOG, *_DIFF_OPTIONS, *arguments, *oids, "--", partial=True
+                self._objects.private_directory, "log", *SAFE_LOG, *SAFE_DIFF, *arguments, *oids, "--", partial=True
             )
         except GitFailed:
             output = None
@@ -89,10 +89,6 @@ class ChangedPaths:
             return {}
         half = len(oids) // 2  # a commit cannot be compared, such as in a partial clone, or changed too many paths
         return await self._read(oids[:half]) | await self._read(oids[half:])
-
-
-# A submodule is a path too, so the policy also judges commits that changed only submodules.
-_DIFF_OPTIONS = tuple(option for option in SAFE_DIFF if not option.startswith("--ignore-submodules"))
 
 
 def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
