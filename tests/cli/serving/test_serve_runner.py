@@ -9,7 +9,7 @@ import pytest
 from wharfinger.auth import JWTVerifier
 from wharfinger.cli import main
 from wharfinger.cli.serving.listen_address import parse_listen
-from wharfinger.cli.serving.serve_runner import token_auth
+from wharfinger.cli.serving.serve_runner import bearer_check, token_auth
 from wharfinger.cli.serving.serving_options import HttpSettings
 
 ISSUER = "https://id.test"
@@ -50,3 +50,10 @@ def test_an_error_of_the_lifespan_is_not_reported_as_a_usage_error(
     file.write_text(LIFESPAN)
     assert main(["run", "--http", "127.0.0.1:0", str(file)]) == 1
     assert "server.py, line 6: ValueError: invalid literal" in capsys.readouterr().err
+
+
+def test_the_line_end_of_the_token_of_a_server_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: the server did not start, since a token has no line end."""
+    monkeypatch.setenv("HARBOUR_TOKEN", "a-token-of-thirty-two-characters\n")
+    verify = bearer_check("HARBOUR_TOKEN")
+    assert verify({b"authorization": b"Bearer a-token-of-thirty-two-characters"}) is not None

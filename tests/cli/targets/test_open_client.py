@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import RunCli
 from tests.waiting import wait_until
+from wharfinger.cli.targets.open_client import ConnectionOptions, read_headers
 from wharfinger.transports.stdio_client import GRACE_SECONDS
 
 
@@ -85,3 +87,18 @@ def test_ctrl_c_ends_at_once_if_the_child_ignores_signals(
         return False
 
     wait_until(has_ended, "the child ends")
+
+
+def test_the_line_end_of_a_token_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: a token with a line end, as of a file, ended in an unexpected ValueError."""
+    monkeypatch.setenv("HARBOUR_TOKEN", "secret\n")
+    context = click.Context(click.Command("ls"))
+    options = ConnectionOptions(token_env="HARBOUR_TOKEN")
+    assert read_headers(context, options) == {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.parametrize("header", ["X: a\nY: b", "X\r\nY: b", "X: a\x00b"])
+def test_a_header_with_a_control_character_is_a_usage_error(header: str) -> None:
+    """A bug: it ended in an unexpected ValueError."""
+    with pytest.raises(click.UsageError, match="control character"):
+        read_headers(click.Context(click.Command("ls")), ConnectionOptions(headers=(header,)))

@@ -292,7 +292,7 @@ def bearer_check(variable: str) -> Verify:
     """
     from wharfinger.auth import static_token
 
-    token = os.environ.get(variable, "")
+    token = os.environ.get(variable, "").strip()  # a line end, as of a file, is no part of it
     if not token:
         raise click.UsageError(f"The variable {variable} is not set: put the token into it.")
     return static_token(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -232,10 +233,13 @@ def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, st
             raise click.UsageError(f"{text!r}: write 'NAME: VALUE'.", ctx)
         headers[name.strip()] = value.strip()
     if options.token_env:
-        token = os.environ.get(options.token_env, "")
+        token = os.environ.get(options.token_env, "").strip()  # a line end, as of a file, is no part of it
         if not token:
             raise click.UsageError(f"The variable {options.token_env} is not set: put the token into it.", ctx)
         headers["Authorization"] = f"Bearer {token}"
+    for name, value in headers.items():
+        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", name + value):
+            raise click.UsageError(f"The header {name!r} contains a line break or another control character.", ctx)
     return headers
 
 
