@@ -11,6 +11,8 @@ from wharfinger.content.text import escape_controls
 __all__ = ["ProgressBar"]
 
 BAR_WIDTH = 24
+MESSAGE_CHARACTERS = 1_000
+"""Maximum number of characters of a message that are shown: a server may send megabytes with each report."""
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -26,7 +28,7 @@ class ProgressBar:
         """Show a progress of `done` of `total`, as a bar if the total is known."""
         text = f"{done:g}/{total:g}" if total else f"{done:g}"
         if message:
-            text += f" {escape_controls(message)}"
+            text += f" {escape_controls(message[:MESSAGE_CHARACTERS])}"
         if self.draws:
             if total and total > 0:
                 full = round(BAR_WIDTH * min(1.0, max(0.0, done / total)))
