@@ -118,6 +118,14 @@ def test_the_comments_of_a_first_policy_name_its_file_and_what_serves_it() -> No
     assert "policy.toml" not in text
 
 
+def test_a_uri_with_a_long_label_gets_no_rule() -> None:
+    """A bug: an upstream server with such a URI kept `policy init` from writing a policy."""
+    published = Published(["file:///docs/a.md", f"note://{'a' * 2000}/private", f"note://{'*' * 300}/b"])
+    policy = Policy.from_toml(first_policy(published, [], targets="x"))
+    access = policy.access(principal_of({"sub": "ann"}))
+    assert [access.allows("read", uri) for uri in published.uris] == [True, False, False]
+
+
 def test_the_example_of_a_first_policy_is_quoted_for_a_shell() -> None:
     """We: the URIs come from a server, and the comments are to be copied into a shell."""
     text = first_policy(Published(["note://$(date)/a"]), [], targets="x")

@@ -17,6 +17,8 @@ PRIVATE = ("private", "secret", "secrets", "confidential")
 """Names of folders that are denied whether or not they exist yet."""
 _KEYS = ("*.key", "*.pem", "*.p12", ".env")
 """Patterns of file names that are denied whether or not such files exist yet."""
+MAX_TOP_CHARACTERS = 300
+"""URIs with a longer scheme and label get no rule, so they are refused: its patterns could be too long."""
 _LOOKS_PRIVATE = re.compile(
     r"(?:private|secrets?|confidential|internal|personal|hr|payroll|pay|salar(?:y|ies)|wages|credentials?|passwords?"
     r"|medical|contracts?|invoices?)(?:\.[A-Za-z0-9]{1,8})?",
@@ -42,7 +44,7 @@ def first_policy(
     passwords and no line breaks: `targets` says what is published, `file` will hold the policy, and `command` serves
     it.
     """
-    tops = sorted({top for uri in published.uris if (top := top_of(uri))})
+    tops = sorted({top for uri in published.uris if (top := top_of(uri)) and len(top) <= MAX_TOP_CHARACTERS})
     patterns = {top: top.replace("*", "%2A") for top in tops}  # a `*` in a label stands for itself
     readers = "Callers with a token, and local ones (over stdio), may read."
     example = shlex.quote(tops[0]) if tops else "URI"
@@ -80,7 +82,9 @@ def first_policy(
         if top.startswith(_FILE_SCHEMES)
         for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
     ]
-    named = (f"{patterns[top]}/**/{name}/**" for top, name in sorted(_find_private_names(published.uris)))
+    named = (
+        f"{patterns[top]}/**/{name}/**" for top, name in sorted(_find_private_names(published.uris)) if top in patterns
+    )
     hidden = list(dict.fromkeys((*hidden, *named)))
     if hidden:
         parts.append(_format_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
