@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,9 +30,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningPage]:
 
 
 def ask(
-    page: RunningPage, path: str, headers: dict[str, str] | None = None, method: str = "GET", body: bytes | None = None
+    page: RunningPage,
+    path: str,
+    headers: dict[str, str] | None = None,
+    method: str = "GET",
+    body: bytes | Iterator[bytes] | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
-    """Send one request, and return the status, the headers and the body of the answer."""
+    """Send one request, and return the status, the headers and the body of the answer. A body of pieces is chunked."""
     connection = http.client.HTTPConnection(str(urlsplit(page.base).netloc), timeout=20)
     try:
         connection.request(method, path, body, headers or {})
@@ -144,6 +149,15 @@ def test_bodies_are_limited_to_one_mebibyte(page: RunningPage, cookie: dict[str,
     assert ask(page, SOCKET_IO_PATH, headers, "POST", b"x" * (1024 * 1024))[0] != 413
     assert ask(page, SOCKET_IO_PATH, headers, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
     assert ask(page, "/", headers, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
+
+
+def test_a_chunked_body_over_the_limit_is_refused(page: RunningPage, cookie: dict[str, str]) -> None:
+    """A bug: in a session of socket.io, the answer was 200, because engine.io caught the refusal."""
+    headers = {**cookie, **SAME_ORIGIN}
+    _, _, opening = ask(page, SOCKET_IO_PATH, headers)
+    path = f"{SOCKET_IO_PATH}&sid={json.loads(opening[1:])['sid']}"
+    assert ask(page, path, headers, "POST", iter([b"x" * 65_536] * 16))[0] == 200
+    assert ask(page, path, headers, "POST", iter([b"x" * 65_536] * 16 + [b"x"]))[0] == 413
 
 
 def test_scripts_run_only_from_this_server_or_with_the_nonce_of_the_answer(

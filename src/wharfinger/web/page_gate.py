@@ -96,7 +96,7 @@ class PageGate:
             elif path in ("/", "/sign-in"):
                 scope["wharfinger.visitor"] = visitor
                 page_scope = scope | {"path": "/", "raw_path": b"/", "query_string": b""}
-                await self._pass(page_scope, bounded(headers, receive), send)
+                await self._pass(page_scope, await read_ahead(headers, receive), send)
             elif path.startswith("/content/") and method in ("GET", "HEAD"):
                 item = self._shelf.find(visitor.key, path)
                 if item is None:
@@ -104,7 +104,7 @@ class PageGate:
                 await send_item(send, item)
             elif path.startswith(_NICEGUI_PATHS):
                 scope["wharfinger.visitor"] = visitor
-                await self._pass(scope, bounded(headers, receive), send)
+                await self._pass(scope, await read_ahead(headers, receive), send)
             else:
                 raise HttpRefusal(404, "Not found: the page is at /.")
         except ProtocolError as error:
@@ -280,39 +280,38 @@ def _field(encoded: bytes, name: str) -> str:
     return values[0][:MAX_TOKEN_CHARACTERS]
 
 
-def bounded(headers: Mapping[bytes, bytes], receive: Any) -> Any:
-    """Return a `receive` that raises HttpRefusal if the body is larger than `MAX_BODY_BYTES`.
+async def read_ahead(headers: Mapping[bytes, bytes], receive: Any) -> Any:
+    """Return a `receive` whose first event has the whole body.
 
-    Raises HttpRefusal at once if Content-Length says that it is.
-    """
-    if int(headers.get(b"content-length", b"0") or 0) > MAX_BODY_BYTES:
-        raise HttpRefusal(413, f"The message is larger than {MAX_BODY_BYTES} bytes.")
-    size = 0
-
-    async def receive_bounded() -> Any:
-        nonlocal size
-        event = await receive()
-        size += len(event.get("body", b""))
-        if size > MAX_BODY_BYTES:
-            raise HttpRefusal(413, f"The message is larger than {MAX_BODY_BYTES} bytes.")
-        return event
-
-    return receive_bounded
-
-
-async def read_body(headers: Mapping[bytes, bytes], receive: Any) -> bytes:
-    """Return the body of a form.
+    engine.io catches every error while it reads a body, and answers 200. So the body is read before.
 
     Raises:
         HttpRefusal: the body is too large, or did not arrive.
     """
-    receive_bounded, body = bounded(headers, receive), bytearray()
+    events: list[Any] = [{"type": "http.request", "body": await read_body(headers, receive), "more_body": False}]
+
+    async def receive_next() -> Any:
+        return events.pop() if events else await receive()
+
+    return receive_next
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Any) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        HttpRefusal: the body is larger than `MAX_BODY_BYTES`, or did not arrive.
+    """
+    size = int(headers.get(b"content-length", b"0") or 0)
+    body = bytearray()
     while True:
-        event = await receive_bounded()
+        if max(size, len(body)) > MAX_BODY_BYTES:
+            raise HttpRefusal(413, f"The message is larger than {MAX_BODY_BYTES} bytes.")
+        event = await receive()
         if event["type"] != "http.request":
-            raise HttpRefusal(400, "The form did not arrive.")
+            raise HttpRefusal(400, "The body did not arrive.")
         body += event.get("body", b"")
-        if not event.get("more_body"):
+        if not event.get("more_body") and len(body) <= MAX_BODY_BYTES:
             return bytes(body)
 
 
