@@ -142,6 +142,17 @@ def test_messages_before_the_answer_count_towards_the_byte_limit(
         assert int(refused.headers["retry-after"]) > 3600
 
 
+@with_limits(Limit(do="call", bytes="1000B/h"))
+def test_messages_that_are_not_sent_do_not_count_towards_the_byte_limit(harbour: tuple[Harbour, ServerThread]) -> None:
+    """A client that accepts no event stream gets no messages before the answer."""
+    headers: dict[str, str | None] = {"authorization": "Bearer ann", "accept": "application/json"}
+    with harbour[1].connect() as client:
+        session = client.initialize(authorization="Bearer ann")
+        for number in (1, 2):
+            reply = client.call_in_session(session, "tools/call", {"name": "chatter"}, number, **headers)
+            assert (reply.status, reply.json["result"]["content"][0]["text"]) == (200, "said")
+
+
 @with_limits(Limit(parallel=2))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
 def test_parallel_calls_are_counted_until_they_end(harbour: tuple[Harbour, ServerThread], era: str) -> None:

@@ -210,6 +210,16 @@ def test_a_batch_with_a_notification_is_answered_as_a_stream(http: ServerThread)
         assert [event.get("method") for event in events].count("notifications/progress") == 3
 
 
+def test_the_answers_before_the_first_notification_of_a_batch_are_sent_before_it(http: ServerThread) -> None:
+    """A bug: they waited for the next answer, and were lost if the client left and they were too large to be kept."""
+    with http.connect() as client:
+        session = open_session(client)
+        client.post([read_request("a", 1), read_request("wait-progress", 2)], mcp_session_id=session)
+        client.head()
+        assert client.event()["id"] == 1
+        assert client.event()["method"] == "notifications/progress"
+
+
 def test_a_batch_of_notifications_and_answers_is_accepted(http: ServerThread) -> None:
     with http.connect() as client:
         session = open_session(client)

@@ -222,9 +222,11 @@ class StreamServer(asyncio.Protocol):
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification for a request; it is dropped if the request is over or the reader slow."""
+        if self.peer.in_flight.get(request.id) is not request or not self.notify(message):
+            return False
         if request.usage is not None:
             request.usage.charge(len(message))
-        return self.peer.in_flight.get(request.id) is request and self.notify(message)
+        return True
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
         """Send a request to the client; returns None in the stateless era. It is sent even when notifications are

@@ -115,9 +115,11 @@ class HttpCall:
         stream = self.stream
         if stream is None:
             stream = self.calls.open_stream(self)
+        if not stream.push(message, self.calls.now):
+            return False
         if request.usage is not None:
             request.usage.charge(len(message))
-        return stream.push(message, self.calls.now)
+        return True
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
         """Return None: a stateless request has to run again with the answers."""

@@ -126,9 +126,11 @@ class PostChannel:
         if self.session.peer.in_flight.get(request.id) is not request:
             return False
         stream = self.stream or self._open(request)
+        if stream is None or not stream.push(message, self.call.calls.now):
+            return False
         if request.usage is not None:
             request.usage.charge(len(message))
-        return stream is not None and stream.push(message, self.call.calls.now)
+        return True
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message] | None:
         """Send a request to the client; the response comes with another POST.
@@ -163,6 +165,11 @@ class PostChannel:
         stream.reader = call
         if request.caller.rules.polled_streams:
             stream.prime(call.calls.now)
+        if self.batch is not None:  # the answers so far become events, while the client is there to read them
+            for answer in self.batch.answers:
+                body = answer if isinstance(answer, bytes) else b"".join(answer)
+                stream.push(body, call.calls.now, required=True)
+            self.batch.answers.clear()
         self.done.set_result(None)
         return stream
 
@@ -174,13 +181,11 @@ class PostChannel:
         too_large = b"" if data is None or stream is None else encode_error(request.id, InternalError(_TOO_LARGE))
         if batch is not None:
             array = batch.record_answer(data)
-            if stream is not None:  # answers are events; those from before the stream was opened are sent now
-                now = self.call.calls.now
-                for answer in batch.answers:
-                    body = answer if isinstance(answer, bytes) else b"".join(answer)
-                    if not stream.push(body, now, required=True) and answer is data:
-                        stream.push(too_large, now, required=True)
+            if stream is not None and data is not None:  # each answer is an event
                 batch.answers.clear()
+                now = self.call.calls.now
+                if not stream.push(data if isinstance(data, bytes) else b"".join(data), now, required=True):
+                    stream.push(too_large, now, required=True)
             if batch.pending_count:
                 return
             data = None if stream is not None else array
