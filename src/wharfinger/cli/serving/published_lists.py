@@ -50,9 +50,11 @@ def read_target_lists(
 
     try:
         schemes = [parse_word(word).scheme for word in targets]
-    except UnusableSource:  # not a word of `serve`: connect to it as to a URL
-        schemes = ["http"]
-    if not targets[0].endswith(".py") and not any(scheme in ("http", "https") for scheme in schemes):
+    except UnusableSource:
+        if len(targets) > 1:
+            raise
+        schemes = ["http"]  # not a word of `serve`: connect to it as to a URL
+    if not any(word.endswith(".py") for word in targets) and not any(scheme in ("http", "https") for scheme in schemes):
         from pathlib import Path
 
         if len(targets) > 1 or schemes[0] or Path(targets[0]).exists() or "=" in targets[0]:
