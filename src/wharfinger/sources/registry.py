@@ -411,15 +411,21 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
     `options` are the options for factories (`SourceKind.takes`), and those that allow a kind (`SourceKind.needs`).
 
     Raises:
-        UnusableSource: a word cannot be published, or is given twice.
+        UnusableSource: a word cannot be published, or is given twice. If several cannot be published, the errors of the
+            others are notes.
         MissingExtra: a library for it is not installed.
     """
     values = options or {}
     parsed_words = [parse_word(argument) for argument in arguments]
     used_labels = _labels_of(parsed_words)
     prepared: list[PreparedSource] = []
+    errors: list[UnusableSource] = []
     for parsed in parsed_words:
-        source = _make(parsed, parsed.label, values)
+        try:
+            source = _make(parsed, parsed.label, values)
+        except UnusableSource as error:
+            errors.append(error)
+            continue
         name = source.name
         if parsed.label is None and name in used_labels:
             if not parsed.kind.has_rest:
@@ -433,6 +439,10 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
                 f"{shown_word(parsed)} would have the same URIs as {shown_word(overlapping.parsed)}: leave one out."
             )
         prepared.append(PreparedSource(parsed, source))
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(str(other))
+        raise errors[0]
     return prepared
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
+import pytest
+
+from wharfinger.cli import main
 from wharfinger.cli.commands.check_file import source_problems
 from wharfinger.source import Source, SourceUnavailable
 from wharfinger.sources.registry import PreparedSource, parse_word
@@ -57,3 +61,12 @@ def test_each_source_without_an_answer_is_reported_in_the_order_of_the_file() ->
     assert problems[1:] == [f"{name} does not answer within 0.2 s."] * 2
     assert sources[2].closed
     assert sources[3].closed
+
+
+def test_all_sources_that_do_not_exist_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wharfinger.toml"
+    file.write_text('sources = ["north", ".", "south"]\n')
+    assert main(["check", "-f", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        f"wharfinger: There is no folder {tmp_path / 'north'}.\n  | There is no folder {tmp_path / 'south'}.\n"
+    )
