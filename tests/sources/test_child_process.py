@@ -177,6 +177,28 @@ def test_close_ends_all_children(children: ChildProcesses) -> None:
     assert not children._running
 
 
+def test_a_child_that_waits_for_its_start_is_not_started_after_close(children: ChildProcesses) -> None:
+    """A bug: `close` ended only the children that ran, and so the next ones could start."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call(children, "sleep")
+        except ChildStopped as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(children._running) == 2, "two children run")
+    wait_until(lambda: len(children._slots._cond._waiters) == 1, "the third waits")  # type: ignore[attr-defined]
+    children.close()
+    for thread in threads:
+        thread.join(20)
+    assert [type(error) for error in errors] == [ChildClosed] * 3
+    assert call(children, "echo x") == b"x"
+
+
 def test_a_call_fails_if_no_child_process_is_free_in_time(children: ChildProcesses) -> None:
     def sleep() -> None:
         with suppress(ChildStopped):

@@ -52,7 +52,7 @@ class NoFreeChild(ChildStopped):
 
 
 class ChildClosed(ChildStopped):
-    """The child was killed by `close`."""
+    """The child was killed by `close`, or not started because of it."""
 
 
 class ChildProcesses:
@@ -60,6 +60,8 @@ class ChildProcesses:
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._close_count = 0
+        """The number of calls of `close`. A child that was requested before such a call is not started after it."""
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CHILDREN)
 
@@ -76,14 +78,17 @@ class ChildProcesses:
             ChildRefused: `main` raised it.
             ChildStopped: there is no reply.
         """
+        close_count = self._close_count
         if not self._slots.acquire(timeout=bounds.seconds):
             raise NoFreeChild("too much else is in progress")
         try:
-            return self._run(module, request, bounds, descriptors)
+            return self._run(module, request, bounds, descriptors, close_count)
         finally:
             self._slots.release()
 
-    def _run(self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int]) -> bytes:
+    def _run(
+        self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int], close_count: int
+    ) -> bytes:
         head = {
             # The child runs in another folder, where relative entries would have another meaning.
             "path": [os.path.abspath(entry) if os.path.exists(entry or os.curdir) else entry for entry in sys.path],
@@ -97,17 +102,19 @@ class ChildProcesses:
         if sys.platform == "win32":
             environment = {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}  # Windows needs it to start a program
         with tempfile.TemporaryFile() as reply:
-            child = subprocess.Popen(  # noqa: S603 - this interpreter and a script of this package
-                [sys.executable, "-I", child_main.__file__],
-                stdin=subprocess.PIPE,
-                stdout=reply,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                cwd=os.path.abspath(os.sep),
-                pass_fds=tuple(descriptors) if os.name == "posix" else (),
-                start_new_session=True,  # Ctrl-C is for this process, which then ends the child
-            )
-            with self._lock:
+            with self._lock:  # `close` finds the child, or keeps it from being started
+                if close_count != self._close_count:
+                    raise ChildClosed("its source was closed")
+                child = subprocess.Popen(  # noqa: S603 - this interpreter and a script of this package
+                    [sys.executable, "-I", child_main.__file__],
+                    stdin=subprocess.PIPE,
+                    stdout=reply,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    cwd=os.path.abspath(os.sep),
+                    pass_fds=tuple(descriptors) if os.name == "posix" else (),
+                    start_new_session=True,  # Ctrl-C is for this process, which then ends the child
+                )
                 self._running.add(child)
             try:
                 child.communicate(json.dumps(head).encode() + b"\n" + request, timeout=bounds.seconds)
@@ -137,8 +144,9 @@ class ChildProcesses:
         raise ChildStopped("the process that worked on it crashed")
 
     def close(self) -> None:
-        """Kill all children. Their callers get `ChildClosed`."""
+        """Kill all children. Their callers, and those whose child has not started yet, get `ChildClosed`."""
         with self._lock:
+            self._close_count += 1
             running = list(self._running)
             self._running.clear()
         for child in running:
