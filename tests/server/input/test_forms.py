@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import keyword
 from datetime import date, datetime
@@ -461,6 +462,22 @@ def test_defaults_are_sent_as_json_unless_they_are_none_or_empty() -> None:
     assert {name: field["default"] for name, field in older.items() if "default" in field} == {"no": False}
 
 
+@pytest.mark.parametrize("is_struct", [True, False])
+def test_each_form_has_a_new_default_of_a_factory(is_struct: bool) -> None:
+    """A bug: the default of the first form was shown in all later ones."""
+    numbers = itertools.count(1)
+
+    class Struct(msgspec.Struct):
+        berth: int = msgspec.field(default_factory=lambda: next(numbers))
+
+    @dataclasses.dataclass
+    class Record:
+        berth: int = dataclasses.field(default_factory=lambda: next(numbers))
+
+    schema = Struct if is_struct else Record
+    assert [form_of(schema).fields["berth"].default for _ in range(3)] == [1, 2, 3]
+
+
 def test_the_error_for_an_invalid_default_names_the_field() -> None:
     class InvalidDefault(msgspec.Struct):
         size: Annotated[int, msgspec.Meta(ge=3)] = 2
@@ -700,8 +717,8 @@ def test_only_numbers_are_accepted_and_whole_floats_are_integers() -> None:
 
 
 def test_a_form_is_built_once_for_each_type() -> None:
-    assert form_of(Ship) is form_of(Ship)
-    assert form_of(Ship) is not form_of(ValidatedStruct)
+    assert form_of(Line) is form_of(Line)
+    assert form_of(Line) is not form_of(ValidatedStruct)
 
 
 def test_the_number_of_cached_forms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

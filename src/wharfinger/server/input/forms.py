@@ -107,9 +107,17 @@ def form_of(schema: Any) -> Form:
         form = _from_record(schema)
     else:
         form = _from_value_type(schema)
-    if isinstance(schema, type) and len(_forms) < _MAX_CACHED_FORMS:
+    if isinstance(schema, type) and len(_forms) < _MAX_CACHED_FORMS and not _has_default_factory(schema):
         _forms[schema] = form
     return form
+
+
+def _has_default_factory(kind: type[Any]) -> bool:
+    """Return whether a default is made by a function, which may return another one for the next form."""
+    if issubclass(kind, msgspec.Struct):
+        return any(field.default_factory is not msgspec.NODEFAULT for field in msgspec.structs.fields(kind))
+    is_dataclass = dataclasses.is_dataclass(kind)
+    return is_dataclass and any(item.default_factory is not dataclasses.MISSING for item in dataclasses.fields(kind))
 
 
 def _is_record(kind: type[Any]) -> bool:
