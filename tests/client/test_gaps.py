@@ -762,17 +762,23 @@ def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
         method = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
         async with FakeServer() as fake:
             fake.reply_to, fake.streams = speaking(revision), True
-            async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
-                assert fake.methods.count(method) == 1
-                for _ in range(3):  # one unanswered ping, then an answer
-                    fake.new_methods()
-                    fake.silent = True
+
+            async def leave_a_ping_unanswered() -> None:
+                """Answer no ping, then the next one."""
+                fake.new_methods()
+                fake.silent = True
+                async with asyncio.timeout(200):
                     while not {"ping", "server/discover"} & set(fake.methods):
                         await asyncio.sleep(1)
-                    await asyncio.sleep(6)
-                    fake.silent = False
-                    await asyncio.sleep(100)
-                    assert method not in fake.methods
+                await asyncio.sleep(6)
+                fake.silent = False
+                await asyncio.sleep(100)
+                assert method not in fake.methods
+
+            async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
+                assert fake.methods.count(method) == 1
+                for _ in range(3):
+                    await leave_a_ping_unanswered()
                 fake.silent = bool(fake.new_methods())
                 again = asyncio.ensure_future(anext(changes))
                 pings = 0
@@ -780,22 +786,24 @@ def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
                     assert not again.done()
                     await asyncio.sleep(1)
                     pings += sum(asked in ("ping", "server/discover") for asked in fake.new_methods())
-                await asyncio.sleep(6)
+                await asyncio.sleep(100)  # longer than the time between two pings: there is no connection to ping
                 fake.silent = False
                 assert await asyncio.wait_for(again, 100) == Change("resource", "a:b", missed=True)
+                await asyncio.sleep(100)
+                await leave_a_ping_unanswered()  # counted from 0 again
 
     run(test())
 
 
 def test_no_ping_is_sent_without_a_heartbeat_or_over_a_local_connection() -> None:
     async def test() -> None:
+        async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:b"):
+            await asyncio.sleep(10_000)
+            assert server.count("ping") == 0
         async with FakeServer() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
             fake.new_methods()
             await asyncio.sleep(10_000)
             assert fake.new_methods() == []
-        async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:b"):
-            await asyncio.sleep(10_000)
-            assert server.count("ping") == 0
 
     run(test())
 
