@@ -440,6 +440,18 @@ def test_names_that_no_file_can_have_are_left_out(work: GitRepository, publish: 
     assert source.read("git://repo/tree/odd/.git").contents[0].text == "a"
 
 
+def test_entries_with_unknown_modes_are_submodules(work: GitRepository, publish: Publish) -> None:
+    """As in git."""
+    blob = bytes.fromhex(work.put("blob", b"1"))
+    tree = work.put("tree", b"".join(b"%o a%d\0%s" % (mode, mode, blob) for mode in (0, 0o644, 0o100664, 0o140000)))
+    work.git("update-ref", "refs/heads/main", work.git("commit-tree", tree, "-m", "Odd modes"))
+    source = publish(work, label="repo")
+    for line in work.git("ls-tree", "main").split("\n"):
+        _, kind, _, name = line.split()
+        text = text_of(source, f"git://repo/tree/main/{name}")
+        assert text.startswith("A submodule") if kind == "commit" else text == "1"
+
+
 def test_a_name_that_a_tree_has_twice_is_listed_once(work: GitRepository, publish: Publish) -> None:
     """A page that ended with such a name was followed by the same page again, without an end."""
     first, second = [bytes.fromhex(work.put("blob", content)) for content in (b"1", b"2")]
