@@ -210,6 +210,20 @@ def test_grep_finds_the_same_lines_as_git_grep(odd_history: History, text: str) 
             assert [row for row in lines if row in printable] == printable
 
 
+def test_grep_says_that_files_are_missing(history: GitRepository) -> None:
+    """A partial clone lacks files. git leaves them out, and ends as if no line had the text."""
+    oid = history.git("rev-parse", "main:hull.txt")
+    (history.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
+    with PublishedRepository(history.path) as source:
+        for text, beginning in (("fathoms", "No line at main"), ("high", "At least 1 line at main")):
+            contents = source.read(f"git://repo/grep/{history.head}?text={text}")
+            shown = str(contents.contents[0].text).replace(history.head, "main", 1)
+            assert shown.startswith(beginning)
+            assert "in the files that can be read (see `git fsck`)" in shown
+            assert contents.ttl_ms is not None
+            assert contents.ttl_ms <= 10_000
+
+
 def test_grep_can_be_limited_to_a_path(odd_history: History) -> None:
     """The path is a folder or a file of that revision."""
     with PublishedRepository(odd_history.path) as source:

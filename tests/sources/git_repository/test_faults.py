@@ -322,7 +322,7 @@ def test_an_answer_of_a_git_that_was_ended_early_is_made_again_soon(
     assert cut.ttl_ms <= 10_000
     assert cut.contents[0].text != whole.contents[0].text
     if kind == "grep":
-        words = "in the first 0.2 s" if "sleep" in end else "before the search ended"
+        words = "in the first 0.2 s" if "sleep" in end else "in the files that can be read (see `git fsck`)"
         assert f"has “fathoms” {words}. Try" in str(cut.contents[0].text)
     assert whole.ttl_ms == IMMUTABLE_TTL_MS
 

@@ -455,7 +455,10 @@ class WebSite:
             self._pages.remove(url)
             raise ResourceNotFound(url)
         if kept is not None and answer.status == 304:
-            page = kept.page._replace(**_freshness(answer.headers))
+            page = kept.page
+            if "cache-control" in answer.headers:  # it replaces the earlier one (RFC 9111 §3.2)
+                freshness = _freshness(answer.headers)
+                page = page._replace(ttl_ms=freshness["ttl_ms"], private=page.private or freshness["private"])
         elif answer.status == 200:
             page = await asyncio.to_thread(self._read_page, url, answer)
         else:
