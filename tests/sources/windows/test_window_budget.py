@@ -135,6 +135,16 @@ def test_previous_links_within_a_long_line_begin_with_a_character(tmp_path: Path
     assert "".join(reversed(texts[1:])) == "€" * 500
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_previous_links_lead_through_a_text_in_any_script(tmp_path: Path, encoding: str) -> None:
+    """Each window begins and ends with a whole character, and they do not become narrower."""
+    full_text = "".join(f"строка {number} 🚢\n" * (number % 3) for number in range(900))
+    (tmp_path / "tides.txt").write_text(full_text, encoding, newline="")
+    texts = read_windows(files(tmp_path, label="boats"), "file:///boats/tides.txt?tail=1", PREVIOUS)
+    assert "".join(reversed(texts)) == full_text
+    assert len(texts) < len(full_text.encode(encoding)) / BUDGET * 1.2 + 2
+
+
 @pytest.mark.parametrize("query", ["", "?limit=400"])
 def test_rows_are_split_into_windows_and_long_values_are_cut(tmp_path: Path, query: str) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:

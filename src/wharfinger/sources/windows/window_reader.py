@@ -45,6 +45,8 @@ HEAD_BYTES = 64 << 10
 """Bytes at the beginning of a content from which its encoding is detected."""
 
 _BLOCK_BYTES = 256 << 10  # bytes that are read at once to find where a tail or a line begins
+_CHARACTER_BYTES = 4  # the longest character
+_COMPARED_BYTES = 16  # bytes that are decoded to see whether a character begins
 
 
 class Window(NamedTuple):
@@ -143,7 +145,7 @@ class WindowReader:
         if last is None:
             return self.first_bytes(window)
         width = last - begin + 1
-        previous = Window("bytes", max(0, begin - width), begin - 1) if begin else None
+        previous = Window("bytes", self.previous_begin(begin, width), begin - 1) if begin else None
         data = self.content.read(begin, min(width, self.max_bytes))
         end = begin + len(data)
         if end > last or end >= self.size:
@@ -152,6 +154,20 @@ class WindowReader:
         data = self.up_to_line_end(data, begin)
         next_window = Window("bytes", begin + len(data), last)
         return WindowContent(begin, data, next_window, previous, ended_early=True, whole_characters=False)
+
+    def previous_begin(self, end: int, width: int) -> int:
+        """Return where the window of about `width` bytes before an offset begins, with a whole character if it is text.
+
+        If it would begin inside a character, it is a little wider, unless that is too much to read at once. Windows
+        that each lead to the previous one would become narrower and narrower otherwise.
+        """
+        lowest = max(0, end - width)
+        begin = self.character_begin(lowest)
+        if begin > lowest:
+            wider = self.character_begin(max(0, lowest - _CHARACTER_BYTES + 1))
+            if end - wider <= self.max_bytes:
+                return wider
+        return begin if begin < end else lowest
 
     def first_bytes(self, window: Window) -> WindowContent:
         """Return a window with an open end: the first bytes of it that fit."""
@@ -264,15 +280,23 @@ class WindowReader:
 
     def line_or_character_begin(self, offset: int, end: int) -> int:
         """Return the next offset before `end` at which a line begins within `_BLOCK_BYTES`, or else a character."""
-        if not offset or not self.text_encoding.is_text:
+        unit = self.text_encoding.unit
+        if offset and self.text_encoding.is_text:
+            first_unit = -(-offset // unit) * unit
+            ends, mark = line_ends(self.content.read(first_unit, _BLOCK_BYTES), self.text_encoding.code_unit)
+            begin = first_unit + (ends.find(mark) + 1) * unit
+            if first_unit < begin < end:
+                return begin
+        return self.character_begin(offset)
+
+    def character_begin(self, offset: int) -> int:
+        """Return the next offset at which a character begins; the offset itself if the content is not text."""
+        if not offset or offset >= self.size or not self.text_encoding.is_text:
             return offset
-        offset = offset // self.text_encoding.unit * self.text_encoding.unit
-        data = self.content.read(offset, _BLOCK_BYTES)
-        ends, mark = line_ends(data, self.text_encoding.code_unit)
-        begin = offset + (ends.find(mark) + 1) * self.text_encoding.unit
-        if offset < begin < end:
-            return begin
-        skips = range(0, 4, self.text_encoding.unit)
+        unit = self.text_encoding.unit
+        offset = -(-offset // unit) * unit
+        data = self.content.read(offset, _CHARACTER_BYTES + _COMPARED_BYTES)
+        skips = range(0, _CHARACTER_BYTES, unit)
         return offset + next((skip for skip in skips if _begins_character(data[skip:], self.text_encoding)), 0)
 
     # Describing a window
@@ -332,9 +356,9 @@ def _whole_characters_length(data: bytes, text_encoding: TextEncoding) -> int:
 
 
 def _begins_character(data: bytes, text_encoding: TextEncoding) -> bool:
-    """Return whether data begins with a character, judging by 16 bytes, of which the last character may be cut."""
+    """Return whether data begins with a character, judging by its first bytes, whose last character may be cut."""
     try:
-        codecs.getincrementaldecoder(text_encoding.encoding)().decode(data[:16])
+        codecs.getincrementaldecoder(text_encoding.encoding)().decode(data[:_COMPARED_BYTES])
     except UnicodeDecodeError:
         return False
     return True
