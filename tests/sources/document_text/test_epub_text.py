@@ -64,6 +64,11 @@ def test_the_text_after_an_empty_element_is_kept(pages_of: PagesOf, case: str) -
     assert page.replace("---", "").split() == ["chapter", "text"]
 
 
+def test_cdata_sections_are_text(pages_of: PagesOf) -> None:
+    chapter = "<p>if <![CDATA[a < b && c/>]]> then<![CDATA[]]>, else</p><style><![CDATA[p { color: red }]]></style>"
+    assert pages_of("a.epub", epub_of(chapter)) == ["if a < b && c/> then, else"]
+
+
 DRM = '<encryption><EncryptedData><CipherData><CipherReference URI="{}"/></CipherData></EncryptedData></encryption>'
 
 HOSTILE = {

@@ -1,8 +1,8 @@
 """The text of the chapters of an EPUB, as Markdown. Runs in the child process.
 
 The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.7).
-Chapters are XHTML. `html-to-markdown` reads them as HTML, so empty elements such as `<title/>` are written out first.
-Entities that a document declares are not read.
+Chapters are XHTML. `html-to-markdown` reads them as HTML, so empty elements such as `<title/>` and CDATA sections are
+written in its way first. Entities that a document declares are not read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import posixpath
 import re
 import zipfile
+from html import escape
 from urllib.parse import unquote
 
 from html_to_markdown import ConversionOptions, convert
@@ -26,6 +27,7 @@ _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _TEXT_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _MAX_DEPTH = 256
 """Maximum depth of nested elements. The converter leaves out the content of deeper ones."""
+_CDATA = "<![CDATA["
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _EMPTY = re.compile(rf"<(?!(?:{_VOID})[\s/])([A-Za-z][\w.:-]*)((?:\s[^<>]*)?)/>")
 """An empty element of XML that HTML would leave open: `<title/>` would contain the rest of the chapter."""
@@ -54,7 +56,7 @@ def read_epub(data: bytes, pages: PageList) -> None:
             raise Refused("its chapters are encrypted (DRM): publish a copy without encryption")
         for path in chapters:
             text = _decode(archive.read(path)) if path in archive.NameToInfo else ""
-            text = _EMPTY.sub(r"<\1\2></\1>", text)
+            text = _EMPTY.sub(r"<\1\2></\1>", _escape_cdata(text))
             pages.add(convert(text, options).content or "" if text.strip() else "")
 
 
@@ -84,6 +86,15 @@ def _encrypted_paths(archive: zipfile.ZipFile) -> set[str]:
     except (KeyError, NotXML, ValueError):
         return set()
     return {unquote(reference.get("URI", "")) for reference in root.iter("{*}CipherReference")}
+
+
+def _escape_cdata(text: str) -> str:
+    """Replace CDATA sections, which HTML would leave out, by the same text with escapes."""
+    before, *sections = text.split(_CDATA)
+    for section in sections:
+        content, end, after = section.partition("]]>")
+        before += escape(content, quote=False) + after if end else _CDATA + section
+    return before
 
 
 def _decode(data: bytes) -> str:
