@@ -79,6 +79,28 @@ def test_the_lines_of_a_page_are_kept(pages_of: PagesOf) -> None:
     assert pages_of("a.pdf", pdf_of(pages)) == [pages[0], "", "last"]
 
 
+@pytest.mark.parametrize("is_form", [True, False])
+def test_values_of_forms_and_texts_typed_onto_a_page_are_read(pages_of: PagesOf, papers: Path, is_form: bool) -> None:
+    font = b"<< /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>"
+    form = b"/AcroForm << /Fields [5 0 R 7 0 R] /DR << /Font %s >> >>" % font if is_form else b""
+    kind = b"/Subtype /Widget /FT /Tx /T (name) /V (Ada Berth)" if is_form else b"/Subtype /FreeText"
+    more = b"7 0 R" if is_form else b""
+    text = b"/Type /XObject /Subtype /Form /BBox [0 0 200 25] /Resources << /Font %s >>" % font
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R %s >>" % form,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        PAGE.replace(b"9 9", b"595 842")
+        % (b"/Resources << /Font %s >> /Contents 4 0 R /Annots [5 0 R %s]" % (font, more)),
+        stream(b"BT /F1 12 Tf 50 780 Td (Name:) Tj ET"),
+        b"<< /Type /Annot %s /Rect [100 770 300 795] /F 4 /AP << /N 6 0 R >> >>" % kind,
+        stream(b"/Tx BMC q BT /F1 12 Tf 2 10 Td (Ada Berth) Tj ET Q EMC", text),
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /V (Bodin) /Rect [100 740 300 765] /DA (/F1 12 Tf 0 g) >>",
+    ]
+    (page,) = pages_of("form.pdf", pdf_of_objects(objects))
+    assert page.split() == ["Name:", "Ada", "Berth", *(["Bodin"] if is_form else [])]
+    assert [page.split()] == words_of_pdftotext(papers / "form.pdf")
+
+
 def test_a_word_hyphenated_at_the_end_of_a_line_is_joined(pages_of: PagesOf, papers: Path) -> None:
     (page,) = pages_of("a.pdf", pdf_of(["The harbour mas-\nter of the US-\nAgency said so."]))
     assert page == "The harbour master of the US-Agency said so."

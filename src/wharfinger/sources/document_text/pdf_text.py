@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from wharfinger.sources.document_text.page_list import MAX_PAGES, PageList, Refu
 __all__ = ["example", "read_pdf"]
 
 _library: Any = import_module("pypdfium2")
+_raw: Any = import_module("pypdfium2.raw")
 _HYPHEN = re.compile("\ufffe(.?)", re.DOTALL)
 """For a hyphen at the end of a line, PDFium writes one U+FFFE, and no line break."""
 _ENCRYPTED, _SECURITY = 4, 5
@@ -27,6 +29,8 @@ def read_pdf(data: bytes, pages: PageList) -> None:
     """
     try:
         document = _library.PdfDocument(data)
+        with suppress(_library.PdfiumError):
+            document.init_forms()  # values of forms without an appearance get one
         page_count = len(document)
     except _library.PdfiumError as error:
         if getattr(error, "err_code", None) in (_ENCRYPTED, _SECURITY):
@@ -38,6 +42,13 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         try:
             page = document[index]
             try:
+                # The text of a page leaves out its annotations, among them the values of forms. So they become a part
+                # of its content, which it has when it is loaded again.
+                if _raw.FPDFPage_GetAnnotCount(page) and (
+                    _raw.FPDFPage_Flatten(page, _raw.FLAT_NORMALDISPLAY) == _raw.FLATTEN_SUCCESS
+                ):
+                    page.close()
+                    page = document[index]
                 content = page.get_textpage()
                 text = content.get_text_range(0, min(content.count_chars(), pages.room + 1))
             finally:
