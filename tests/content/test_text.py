@@ -18,7 +18,16 @@ def test_a_number_agrees_with_its_noun(number: int, noun: str, text: str) -> Non
 
 @pytest.mark.parametrize(
     ("octets", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (2150, "2.1 KiB"), (10 << 10, "10 KiB"), (2 << 50, "2048 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (2150, "2.1 KiB"),
+        (10 << 10, "10 KiB"),
+        (10235, "10 KiB"),
+        ((1 << 20) - 1, "1.0 MiB"),
+        (2 << 50, "2048 TiB"),
+    ],
 )
 def test_a_size_is_short(octets: int, text: str) -> None:
     assert size_text(octets) == text

@@ -12,9 +12,9 @@ __all__ = ["escape_controls", "iso", "many", "printable", "shown", "size_text"]
 def size_text(octets: int) -> str:
     """Return a number of bytes as text: `512 B`, `2.1 KiB`, `38 MiB`."""
     value, unit = float(octets), 0
-    while value >= 1024 and unit < 4:
+    while value >= 1023.5 and unit < 4:  # else it would be rounded to 1024
         value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
+    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 9.95 else f"{value:.0f} {_UNITS[unit]}"
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
