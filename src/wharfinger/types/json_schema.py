@@ -75,7 +75,7 @@ def check_primitive_schema(schema: PrimitiveSchema) -> None:
     """
     names = {name for name in schema.__struct_fields__ if getattr(schema, name) is not UNSET}
     if extra := names - _MEMBERS[schema.type]:
-        raise ValueError(f"A {schema.type} field cannot have {', '.join(sorted(extra))}.")
+        raise ValueError(f"A field of the type {schema.type} cannot have {', '.join(sorted(extra))}.")
     if schema.enum is not UNSET and schema.one_of is not UNSET:
         raise ValueError("A choice has either enum or oneOf.")
     if schema.enum_names is not UNSET and schema.enum is UNSET:
@@ -85,7 +85,7 @@ def check_primitive_schema(schema: PrimitiveSchema) -> None:
         if items is UNSET or (items.enum is UNSET) == (items.any_of is UNSET):
             raise ValueError("An array field has items with either enum or anyOf.")
     if schema.default is not UNSET and not _fits(schema.default, schema.type):
-        raise ValueError(f"The default of a {schema.type} field cannot be {schema.default!r}.")
+        raise ValueError(f"The default of a field of the type {schema.type} cannot be {schema.default!r}.")
 
 
 def _fits(value: object, type: str) -> bool:
