@@ -786,6 +786,8 @@ def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
                     assert not again.done()
                     await asyncio.sleep(1)
                     pings += sum(asked in ("ping", "server/discover") for asked in fake.new_methods())
+                await asyncio.sleep(30)
+                assert {"initialize", "subscriptions/listen"} & set(fake.new_methods())  # before the next ping
                 await asyncio.sleep(100)  # longer than the time between two pings: there is no connection to ping
                 fake.silent = False
                 assert await asyncio.wait_for(again, 100) == Change("resource", "a:b", missed=True)
