@@ -98,10 +98,14 @@ class InspectedServer(NamedTuple):
     lists: dict[str, ListTiming]
     connect_seconds: float
     round_trips: tuple[float, ...]
+    ping_error: str
+    """Why there are fewer round trips than `ROUND_TRIPS`, or an empty string."""
 
 
 async def examine(client: Client, target: Target, connect_seconds: float) -> InspectedServer:
     """List everything and measure the round trips of an open client."""
+    from wharfinger.errors import RemoteError, RequestTimeout
+
     capabilities = client.capabilities
     listings: dict[str, tuple[object, Callable[[], AsyncIterable[object]]]] = {
         "resources": (capabilities.resources, client.list_resources),
@@ -110,7 +114,13 @@ async def examine(client: Client, target: Target, connect_seconds: float) -> Ins
         "prompts": (capabilities.prompts, client.list_prompts),
     }
     lists = {kind: await time_list(listing) for kind, (declared, listing) in listings.items() if declared}
-    trips = [await measure(client.ping) for _ in range(ROUND_TRIPS)]
+    trips: list[float] = []
+    ping_error = ""
+    try:
+        while len(trips) < ROUND_TRIPS:
+            trips.append(await measure(client.ping))
+    except (RemoteError, RequestTimeout) as error:
+        ping_error = str(error)
     return InspectedServer(
         target=str(target),
         transport=client.transport,
@@ -123,6 +133,7 @@ async def examine(client: Client, target: Target, connect_seconds: float) -> Ins
         lists=lists,
         connect_seconds=connect_seconds,
         round_trips=tuple(trips),
+        ping_error=ping_error,
     )
 
 
@@ -173,6 +184,7 @@ def as_object(inspected: InspectedServer) -> dict[str, Any]:
         "timings": {
             "connectMs": milliseconds(inspected.connect_seconds),
             "roundTripMs": [milliseconds(trip) for trip in inspected.round_trips],
+            **({"error": inspected.ping_error} if inspected.ping_error else {}),
         },
     }
 
@@ -214,7 +226,7 @@ def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
         ("Extensions", ", ".join(extensions)),
         *listed,
         ("Connected", f"in {duration(inspected.connect_seconds)}"),
-        ("Round trip", f"{duration(trips[len(trips) // 2])} (median of {len(trips)})" if trips else ""),
+        ("Round trip", inspected.ping_error or f"{duration(trips[len(trips) // 2])} (median of {len(trips)})"),
         *((("Instructions", instructions[0]), *(("", line) for line in instructions[1:])) if instructions else ()),
     ]
 
