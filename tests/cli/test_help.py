@@ -69,6 +69,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["ls", "--token-env", "NO_SUCH_VARIABLE", "http://x/"], "NO_SUCH_VARIABLE is not set"),
         (["ls", "--header", "nonsense", "http://x/"], "NAME: VALUE"),
         (["ls", "--timeout", "0", "http://x/"], "--timeout"),
+        (["ls", "--timeout", "nan", "http://x/"], "--timeout"),
         (["read", "http://x/"], "Missing URI"),
         (["call", "http://x/"], "Missing NAME"),
         (["call", "http://x/", "tool", "a"], "KEY=TEXT or KEY:=JSON"),

@@ -116,7 +116,7 @@ def connection_options(command: F) -> F:
         ),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Seconds(),
             default=30.0,
             show_default=True,
             metavar="SECONDS",
@@ -126,6 +126,20 @@ def connection_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds above 0. NaN is refused: no comparison with it is true, so it is in every range."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or raise click.BadParameter."""
+        seconds: float = super().convert(value, param, ctx)
+        if seconds != seconds:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 class NearChoice(click.Choice[str]):

@@ -165,7 +165,9 @@ def test_no_search_disables_the_search_index(folder: Path) -> None:
         (["--max-size", "1MiB", "zip:old.zip"], "--max-size is for PATH"),
         (["--allow-command", "docs"], "--allow-command is for command:LINE"),
         (["--every", "2", "docs"], "--every is for git:https://HOST/PATH.git, web:https://HOST/"),
-        (["--every", "0", "--allow-command", "command:df"], "every at least"),
+        (["--every", "0.1", "--allow-command", "command:df"], "every at least"),
+        (["--every", "nan", "--allow-command", "command:df"], "'nan' is not a number of seconds"),
+        (["--patience", "nan", "docs"], "'nan' is not a number of seconds"),
         (["--allow-private-networks", "docs"], "--allow-private-networks is for openapi:URL, https://HOST/mcp"),
         (
             ["--allow-query", "docs"],

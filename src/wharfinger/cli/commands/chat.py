@@ -15,6 +15,7 @@ from wharfinger.cli.options import (
     COMMAND,
     CONFIG,
     NearChoice,
+    Seconds,
     TargetCommand,
     connection_options,
     json_option,
@@ -89,7 +90,7 @@ Examples:
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Maximum size of one answer, in tokens.")
 @click.option(
     "--model-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

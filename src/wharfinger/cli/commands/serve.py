@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wharfinger.cli.options import Verbosity, verbosity_of, verbosity_options
+from wharfinger.cli.options import Seconds, Verbosity, verbosity_of, verbosity_options
 from wharfinger.cli.serving.policy_option import INLINE, set_policy
 from wharfinger.cli.serving.record_options import record_options, set_record
 from wharfinger.cli.serving.server_file import server_file_option
@@ -78,7 +78,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
 @click.option(
     "--every",
-    type=float,
+    type=Seconds(),
     metavar="SECONDS",
     help="Time between requests to an API (default: 5) or a web site (60), fetches of a remote repository (60), or "
     "runs of a command (without --every, it cannot be watched).",
@@ -101,7 +101,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 )
 @click.option(
     "--patience",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     metavar="SECONDS",
     help="How long a list or search waits for each source. Default: 5 s; stores and servers 3 s, web sites 10 s.",
 )
