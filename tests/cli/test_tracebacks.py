@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.cli.tracebacks import TracebackFrame, cause_in
+from wharfinger.cli.tracebacks import TracebackFrame, cause_in, place_of
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -277,3 +277,16 @@ def test_a_chain_whose_beginning_is_not_kept_is_shown() -> None:
 def test_code_of_the_author_is_told_from_libraries(file: str, is_library: bool) -> None:
     """A bug: a folder `wharfinger/server` or `Lib` of the author was hidden like a library."""
     assert TracebackFrame(file, 1, "find").is_library is is_library
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not delete the current folder of a process")
+def test_an_error_is_located_after_the_current_folder_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        exec(compile("raise ValueError", "/harbour/server.py", "exec"))
+    except ValueError as error:
+        assert "/harbour/server.py, line 1" in place_of(error)

@@ -62,7 +62,10 @@ _LIBRARY = re.compile(
 
 def short(file: str) -> str:
     """Return a path, relative if it is below the current folder."""
-    folder = os.getcwd() + os.sep
+    try:
+        folder = os.getcwd() + os.sep
+    except FileNotFoundError:  # it was deleted
+        return file
     return file.removeprefix(folder) if file.startswith(folder) else file
 
 
