@@ -228,3 +228,9 @@ def test_a_log_that_was_last_changed_before_1970_is_read(log: Path) -> None:
     following = str(dict(content.meta or {})["wharfinger/next"])
     append(log, b"two\n")
     assert str(source.read(following).contents[0].text).splitlines() == ["two"]
+
+
+@pytest.mark.parametrize("name", ["a[1].log", "d\\e.log", "space .log ", "star*.log", "#!.log"])
+def test_a_log_whose_name_has_special_characters_of_patterns_is_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"one\n")
+    assert Follower(tmp_path / name, beginning=True).read() == [b"one\n"]

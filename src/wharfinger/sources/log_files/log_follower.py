@@ -9,6 +9,7 @@ with the file again: if it was truncated or replaced, `LogMoved` is raised and t
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -166,7 +167,8 @@ class Follower:
         self, path: str | os.PathLike[str], position: LogPosition | None = None, *, beginning: bool = False
     ) -> None:
         directory, name = os.path.split(os.path.abspath(path))
-        self._tree = FileTree(directory, PublishChoice(include=("/" + name,), hidden=True), gitignore=False)
+        escaped = re.sub(r"[\\*?\[ ]", r"\\\g<0>", name)
+        self._tree = FileTree(directory, PublishChoice(include=("/" + escaped,), hidden=True), gitignore=False)
         self._parts: Parts = (name,)
         self._inflated = InflatedLogs()
         self._bounds = FollowBounds(1 << 20, 1 << 20)
