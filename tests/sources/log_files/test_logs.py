@@ -611,3 +611,9 @@ def test_paths_and_levels_are_completed(app: Path, source: Logs) -> None:
     assert source.complete(whole, "path", "ap", {}) == ["app.log"]
     assert source.complete(filtered, "level", "e", {}) == ["error"]
     assert "1 file" in source.describe()
+
+
+def test_the_title_of_a_document_can_be_sent_although_its_name_is_not_utf_8(tmp_path: Path, source: Logs) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.log")).write_text("a line\n")
+    [document] = source.documents(None, 10)[0]
+    assert document.title == r"caf\xe9.log"

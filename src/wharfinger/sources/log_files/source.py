@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
+from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Document, Source, UnusableSource, version_of
 from wharfinger.sources.directories import MAX_CHILDREN
@@ -307,7 +308,7 @@ class Logs(Watched[TreeWatch], Source):
         If `first` is a number, begin with the window of this number.
         """
         uri = self.files.uri_of(entry.parts)
-        title = "/".join(entry.parts)
+        title = "/".join([shown(part) for part in entry.parts])
         try:
             with open_log(self.files.tree, entry.parts, self._inflated, self._file_check(entry.parts)) as log:
                 content = None if entry.name.endswith(".gz") else log.content(0)
