@@ -193,3 +193,10 @@ def test_one_mebibyte_is_searched_for_secrets_in_two_seconds(piece: bytes) -> No
     began = time.process_time()
     secret_spans(data)
     assert time.process_time() - began < 2.0
+
+
+def test_the_level_of_a_line_of_escaped_quotation_marks_is_found_in_a_short_time() -> None:
+    began = time.process_time()
+    assert level_of(b"2026-11-20 x " + rb"\"GET " * 2_700) is None
+    assert time.process_time() - began < 0.5
+    assert level_of(b'h - - [20/Nov/2026] "GET /?q=\\"GET HTTP/1.1" 503 12') == LEVELS["error"]

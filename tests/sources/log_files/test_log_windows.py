@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wharfinger.sources.log_files import Logs, log_windows
+from wharfinger.sources.log_files.log_query import read_query
+from wharfinger.sources.log_files.rotated_files import InflatedLogs, LogMoved, open_log
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 APP = "log://boats/app.log"
@@ -256,3 +258,39 @@ def test_a_log_of_4_mib_without_matches_is_answered_quickly(tmp_path: Path, sour
     assert result.contents[0].text == ""
     assert "in the last 4.0 MiB" in str(result.contents[1].text)
     assert PREVIOUS in (result.contents[0].meta or {})
+
+
+def test_since_skips_entries_before_it_after_a_long_entry_without_times(tmp_path: Path, source: Logs) -> None:
+    """The entry in the middle has 700 KB, far more than was read at once to find a time."""
+    before, after = map(entry, range(160_000)), map(entry, range(160_000, 320_000))
+    (tmp_path / "app.log").write_text("".join([*before, "  a row of a long table\n" * 30_000, *after]))
+    content = source.read(f"{APP}?since=2026-11-23T16:00:00Z").contents[0]
+    assert str(content.text).startswith("2026-11-23T16:00:00Z")
+
+
+def test_a_log_that_is_truncated_while_entries_are_searched_is_read_again(tmp_path: Path, source: Logs) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("".join(ENTRIES) * 15)
+    assert path.stat().st_size > log_windows.MAX_SCANNED_BYTES
+    with open_log(source.files.tree, ("app.log",), InflatedLogs()) as log:
+        log.content(0)
+        os.truncate(path, 0)
+        with pytest.raises(LogMoved):
+            source._reader.select(log, read_query({"level": "critical"}, None))
+
+
+@pytest.mark.parametrize("since", ["1970-01-02T00:00:00Z", "1950-01-01T00:00:00Z", "9999w"])
+def test_the_previous_window_of_a_tail_since_long_ago_can_be_read(tmp_path: Path, source: Logs, since: str) -> None:
+    (tmp_path / "app.log").write_text("".join(ENTRIES[:20]))
+    previous = dict(source.read(f"{APP}?tail=1&since={since}").contents[0].meta or {})[PREVIOUS]
+    assert source.read(str(previous)).contents[0].text == ENTRIES[18]
+
+
+def test_a_text_that_only_secrets_contain_is_searched_in_a_short_time(tmp_path: Path, source: Logs) -> None:
+    lines = [f"2026-11-20T10:00:00Z INFO request {number} token=abcdefgh{number}\n" for number in range(4_000)]
+    (tmp_path / "app.log").write_text("".join(lines))
+    began = time.process_time()
+    assert not source.read(f"{APP}?text=abcdefgh").contents[0].text
+    assert time.process_time() - began < 2.5
+    found = str(source.read(f"{APP}?text=request&tail=4000").contents[0].text)
+    assert found.count("token=[redacted]\n") == 4_000

@@ -8,6 +8,7 @@ over blocks of 64 KiB; a few probes check that times are in order).
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wharfinger.sources.log_files.levels import LEVEL_BYTES, level_of
-from wharfinger.sources.log_files.log_text import may_contain, render
+from wharfinger.sources.log_files.log_text import RedactedParts, may_contain, shown_bytes
 from wharfinger.sources.log_files.times import LINE_START_BYTES, time_of
 from wharfinger.sources.windows.window import RandomAccess
 
@@ -40,6 +41,8 @@ MAX_LINE_BYTES = 256 << 20
 """Bytes of the longest line that is skipped to find a time after it."""
 MAX_BLOCKS = 32
 """Maximum number of blocks, each of twice `BLOCK_BYTES`, that are searched for the first entry since a time."""
+PROBED_BLOCKS = 8
+"""Maximum number of such blocks that are searched for a time after an offset: entries can be long."""
 ORDER_PROBES = 16
 """Offsets at which times are compared, to check that they are in order."""
 LATE_SECONDS = 60.0
@@ -70,8 +73,8 @@ class EntryFilter(NamedTuple):
     text: str = ""
     redact: bool = True
 
-    def matches(self, data: bytes, entry: LogEntry, offset: int, content: RandomAccess) -> bool:
-        """Return whether an entry meets all conditions except `until`. `data` begins at `offset` of `content`.
+    def matches(self, data: bytes, entry: LogEntry, redacted: RedactedParts) -> bool:
+        """Return whether an entry meets all conditions except `until`. `redacted` shows parts of `data`.
 
         The text is searched in the entry as it is shown, without the secrets that are redacted.
         """
@@ -81,12 +84,14 @@ class EntryFilter(NamedTuple):
             rank = level_of(data[entry.start : min(entry.end, entry.start + LEVEL_BYTES)])
             if rank is None or rank < self.level:
                 return False
-        part, start = data[entry.start : entry.end], offset + entry.start
-        return not self.text or (
+        if not self.text:
+            return True
+        part = data[entry.start : entry.end]
+        return (
             may_contain(part, self.text)
             # Few entries have the text, so secrets, which take much longer to find, are searched last.
-            and self.text in render(part, start, content, redact=False, cut=False).casefold()
-            and (not self.redact or self.text in render(part, start, content, cut=False).casefold())
+            and self.text in shown_bytes(part).casefold()
+            and (not self.redact or self.text in redacted.show(entry.start, entry.end).casefold())
         )
 
 
@@ -186,16 +191,29 @@ def end_of_last_entry(content: RandomAccess, offset: int, data: bytes, zone: tzi
     return head if head > offset else end
 
 
-def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> tuple[int, float] | None:
-    """Return the offset and time of the first line after `offset` that has a time. Searches `BLOCK_BYTES` for it."""
+def _times_after(
+    content: RandomAccess, offset: int, max_blocks: int, zone: tzinfo | None, now: float
+) -> Iterator[tuple[int, float]]:
+    """Yield the offset and time of each line after `offset` that has a time; for 0, from the first line on.
+
+    Reads 4 KiB and then `max_blocks` blocks. At last, yields the offset where the search ended, and an infinite time.
+    """
     begin = _line_after(content, offset)
-    for length in (4 << 10, BLOCK_BYTES):
+    for length in (4 << 10, *[2 * BLOCK_BYTES] * max_blocks):
         data = content.read(begin, length)
-        if first_time := next(line_times(data, zone, now), None):
-            return begin + first_time[0], first_time[1]
-        if len(data) < length:
+        end = begin + len(data)
+        if not data or end >= content.size:
+            end = content.size
+        elif line_end := data.rfind(b"\n") + 1:  # the time of the line after it may be cut
+            data, end = data[:line_end], begin + line_end
+        else:
+            end = _line_after(content, end - 1)
+        for position, moment in line_times(data, zone, now):
+            yield begin + position, moment
+        begin = end
+        if end == content.size:
             break
-    return None
+    yield begin, math.inf
 
 
 def _line_after(content: RandomAccess, offset: int) -> int:
@@ -214,41 +232,24 @@ def _line_after(content: RandomAccess, offset: int) -> int:
 
 def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: float) -> EntryMatch:
     """Find the first entry of `moment` or later. Returns the end of the content if all entries are earlier."""
-    seen: list[tuple[int, float]] = []
+
+    def first_time(offset: int) -> tuple[int, float]:
+        return next(_times_after(content, offset, PROBED_BLOCKS, zone, now))
 
     def is_before(offset: int) -> bool:
-        first_time = _first_time(content, offset, zone, now)
-        if first_time is None:
-            return False
-        seen.append(first_time)
-        return first_time[1] < moment
+        seen.append(first_time(offset))
+        return seen[-1][1] < moment
 
-    for number in range(ORDER_PROBES):  # only to collect times of all parts of the content in `seen`
-        is_before(content.size * number // ORDER_PROBES)
+    probes = (first_time(content.size * number // ORDER_PROBES) for number in range(ORDER_PROBES))
+    seen = [probe for probe in probes if probe[1] < math.inf]
     blocks = range(0, content.size, BLOCK_BYTES)
     block = bisect_left(blocks, True, key=lambda offset: not is_before(offset))
     offset = blocks[block - 1] if block else 0
     seen.sort()
-    highest = float("-inf")
-    for _, entry_time in seen:
+    highest = -math.inf
+    for _, entry_time in seen:  # an infinite time, if no time was found in many blocks, counts as out of order
         if entry_time < highest - LATE_SECONDS:
             return EntryMatch(offset, False)
         highest = max(highest, entry_time)
-    return EntryMatch(_scan_forward(content, offset, moment, zone, now), True)
-
-
-def _scan_forward(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
-    """Find the first entry since `moment`. All entries before `offset` are older.
-
-    A long line may be between `offset` and the entry.
-    """
-    begin = _line_after(content, offset)
-    for _ in range(MAX_BLOCKS):
-        data = content.read(begin, 2 * BLOCK_BYTES)
-        for position, entry_time in line_times(data, zone, now):
-            if entry_time >= moment:
-                return begin + position
-        if not data or begin + len(data) >= content.size:
-            return content.size
-        begin = begin + len(data) if data.endswith(b"\n") else _line_after(content, begin + len(data) - 1)
-    return begin
+    times = _times_after(content, offset, MAX_BLOCKS, zone, now)
+    return EntryMatch(next(position for position, entry_time in times if entry_time >= moment), True)

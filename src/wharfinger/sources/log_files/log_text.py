@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
 from wharfinger.content import mime
 from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, cut_between_secrets, secret_spans
 from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["MAX_SHOWN_LINE_BYTES", "may_contain", "render"]
+__all__ = ["MAX_SHOWN_LINE_BYTES", "RedactedParts", "may_contain", "render", "shown_bytes"]
+
+BLOCK_BYTES = 64 << 10
+"""Bytes that are searched for secrets at once if many parts of a log are shown."""
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
 """Maximum bytes of one line that are shown, unless the URI requests bytes."""
@@ -38,18 +43,52 @@ def render(data: bytes, start: int, content: RandomAccess, *, redact: bool = Tru
     if data.endswith(b"\r") and content.read(end, 1) == b"\n":  # a line end that the window cuts
         data, line_end = data[:-1], "\r"
     if not redact:
-        return _shown(data) + line_end
+        return shown_bytes(data) + line_end
     before = content.read(max(0, start - CONTEXT_BYTES), min(CONTEXT_BYTES, start))
     after = b"" if data.endswith(b"\n") else content.read(end, CONTEXT_BYTES)
-    first, last = len(before), len(before) + len(data)
+    text = before + data + after
+    return _without(text, secret_spans(text), len(before), len(before) + len(data)) + line_end
+
+
+class RedactedParts:
+    """Shows many parts of some bytes of a log without secrets, for which it searches `BLOCK_BYTES` at once.
+
+    `data` begins at `start` of `content`.
+    """
+
+    def __init__(self, data: bytes, start: int, content: RandomAccess) -> None:
+        self._data = data
+        self._start = start
+        self._content = content
+        self._begin = self._end = self._text_begin = 0
+        self._text = b""
+        self._spans: list[tuple[int, int]] = []
+
+    def show(self, begin: int, end: int) -> str:
+        """Return the part from `begin` to `end` of the data, as `render` shows it without `cut`."""
+        if not self._begin <= begin <= end <= self._end:
+            self._begin, self._end = begin, min(max(end, begin + BLOCK_BYTES), len(self._data))
+            at, length = self._start + begin, self._end - begin
+            context = min(CONTEXT_BYTES, at)
+            self._text_begin = begin - context
+            self._text = self._content.read(at - context, context) + self._data[begin : self._end]
+            self._text += self._content.read(at + length, CONTEXT_BYTES)
+            self._spans = secret_spans(self._text)
+        first = bisect_right(self._spans, begin - self._text_begin, key=lambda span: span[1])
+        last = bisect_left(self._spans, end - self._text_begin, key=lambda span: span[0])
+        return _without(self._text, self._spans[first:last], begin - self._text_begin, end - self._text_begin)
+
+
+def _without(text: bytes, spans: Iterable[tuple[int, int]], begin: int, end: int) -> str:
+    """Show the bytes of `text` from `begin` to `end` without the secrets at `spans`, which are in order."""
     parts: list[str] = []
-    position = first
-    for secret_begin, secret_end in secret_spans(before + data + after):
-        if secret_end <= first or secret_begin >= last:
+    position = begin
+    for secret_begin, secret_end in spans:
+        if secret_end <= begin or secret_begin >= end:
             continue
-        parts += (_shown(data[position - first : max(secret_begin, first) - first]), REDACTED)
-        position = min(secret_end, last)
-    parts += (_shown(data[position - first :]), line_end)
+        parts += (shown_bytes(text[position : max(secret_begin, begin)]), REDACTED)
+        position = min(secret_end, end)
+    parts.append(shown_bytes(text[position:end]))
     return "".join(parts)
 
 
@@ -75,7 +114,8 @@ def may_contain(data: bytes, text: str) -> bool:
     return text in decoded or ("\ufffd" in decoded and not text.isascii())  # U+FFFD: the encoding is another one
 
 
-def _shown(data: bytes) -> str:
+def shown_bytes(data: bytes) -> str:
+    """Convert bytes to text, with secrets, and with control characters escaped."""
     if b"\0" in data:
         data = _HOLES.sub(lambda match: b"[%d NUL bytes]" % len(match[0]), data)
     try:

@@ -28,7 +28,7 @@ from wharfinger.sources.log_files.entries import (
 )
 from wharfinger.sources.log_files.log_follower import FollowBounds, LogRead, Piece, read_on
 from wharfinger.sources.log_files.log_query import LogQuery
-from wharfinger.sources.log_files.log_text import may_contain
+from wharfinger.sources.log_files.log_text import RedactedParts, may_contain
 from wharfinger.sources.log_files.positions import SAMPLE_BYTES, LogPlace, LogPosition, locate, position_of
 from wharfinger.sources.log_files.rotated_files import LogContent, LogFile, LogFiles, LogMoved
 from wharfinger.sources.windows.line_index import LineIndexes, NotReached
@@ -184,11 +184,12 @@ class LogReader:
         now = content.modified / 1e9
         begin = head_before(content, start, self.zone, now)
         text = content.read(begin, start - begin) + data
+        redacted = RedactedParts(text, begin, content)
         for entry in entries(text, self.zone, now):
             if begin + entry.end <= start:
                 continue
             late = entry_filter.until is not None and entry.time is not None and entry.time >= entry_filter.until
-            matches = not late and entry_filter.matches(text, entry, begin, content)
+            matches = not late and entry_filter.matches(text, entry, redacted)
             yield max(begin + entry.start, start), begin + entry.end, matches, late
 
     def _find_since(self, log: LogFiles, since: float) -> tuple[LogPlace, bool]:
@@ -343,6 +344,8 @@ class LogReader:
         while True:
             begin = max(lowest, end - length)
             data = content.read(begin, end - begin)
+            if not data:
+                raise LogMoved  # the file was truncated
             if begin == low:
                 return begin, data, True
             skip = data.find(b"\n") + 1

@@ -154,7 +154,7 @@ def read_moment(name: str, value: str, zone: tzinfo | None = None, now: float | 
     # A client may have decoded the `+` of an offset as a space.
     text = value.strip().replace(" ", "+") if re.search(r" [0-9]{2}:?[0-9]{2}$", value.strip()) else value.strip()
     try:
-        if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text):
+        if re.fullmatch(r"[0-9]{9,11}|-?[0-9]{1,15}\.[0-9]{1,9}", text):
             return float(text)
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
