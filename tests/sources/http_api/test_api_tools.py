@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Form
 from msgspec import UNSET
 from starlette.applications import Starlette
 
@@ -146,6 +146,36 @@ def test_bodies_are_sent_in_their_content_type(content_type: str, body: Any, exp
     assert seen["headers"]["content-type"] == content_type
     assert seen["headers"]["content-length"] == str(len(expected))
     assert seen["body"] == expected
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ({}, "a=1&a=2&b%5B%5D=3"),
+        ({"a": {"style": "form", "explode": False}}, "a=1%2C2&b%5B%5D=3"),
+        ({"a": {"style": "pipeDelimited", "explode": False}}, "a=1%7C2&b%5B%5D=3"),
+        ({"a": {"style": "deepObject", "explode": True}}, "a%5B%5D=1&a%5B%5D=2&b%5B%5D=3"),
+    ],
+)
+def test_a_list_in_a_form_is_sent_as_the_encoding_defines(encoding: Any, expected: str) -> None:
+    """A bug: the name got brackets, under which FastAPI and others do not look for the values."""
+    content = {"application/x-www-form-urlencoded": {"schema": {}, "encoding": encoding}}
+    root = document("/a", "put", requestBody={"required": True, "content": content})
+    assert request_of_call(root, {"body": {"a": [1, 2], "b[]": [3], "c": []}})["body"] == expected
+
+
+async def test_an_application_gets_the_lists_of_a_form() -> None:
+    app = FastAPI()
+
+    @app.post("/ships", operation_id="add")
+    def add(names: Annotated[list[str], Form()]) -> list[str]:
+        return names
+
+    server = Server("quay")
+    server.include(openapi(app.openapi(), app=app, label="quay", allow_operations=["add"]))
+    async with Client(server) as client:
+        result = await client.call_tool("add", {"body": {"names": ["Astrid", "Bo & Co"]}})
+    assert result.structured == {"result": ["Astrid", "Bo & Co"]}
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ class ApiBody(NamedTuple):
     required: bool
     schema: Any
     """As it is in the document."""
+    encoding: Mapping[str, Any] = {}
+    """How the fields of a form are written, by name: Encoding Objects of the document."""
 
     @property
     def can_be_sent(self) -> bool:
@@ -321,7 +323,8 @@ class _OperationReader:
         mime_type = next((each for each in ranked if each in types), next(iter(types), ""))
         media = as_object(content.get(types.get(mime_type, "")))
         mime_type = JSON if mime_type == "*/*" else mime_type
-        return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}))
+        encoding = as_object(media.get("encoding"))
+        return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}), encoding)
 
 
 def usual_answer(root: JsonObject, responses: Any) -> tuple[str, JsonObject]:

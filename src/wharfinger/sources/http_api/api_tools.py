@@ -37,6 +37,8 @@ MAX_TOOL_NAME_CHARACTERS = 64
 """Length of the longest name of a tool or an argument that the APIs of models accept."""
 MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
+_SEPARATORS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+"""What separates the values of a list that is not exploded, by style; otherwise a comma."""
 
 
 class UnusableOperation(ValueError):
@@ -233,7 +235,7 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
         headers["content-type"] = operation.body.mime_type
         value = arguments[BODY]
         if operation.body.mime_type == FORM:
-            body = urlencode(_form(value)).encode()
+            body = urlencode(_form(value, operation.body.encoding)).encode()
         else:
             is_text_body = operation.body.mime_type == TEXT
             body = _text(value).encode() if is_text_body else msgspec.json.encode(value)
@@ -259,7 +261,7 @@ def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
         texts = list(map(_text, as_list(value)))
         if parameter.explode:
             return [(parameter.name, text) for text in texts]
-        separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(parameter.style, ",")
+        separator = _SEPARATORS.get(parameter.style, ",")
         return [(parameter.name, separator.join(texts))]
     members = as_object(value).items()
     if members and parameter.style == "deepObject":
@@ -284,17 +286,29 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _form(value: Any) -> list[tuple[str, str]]:
-    """Return the fields of a form. Lists and objects are written with brackets, as Stripe and PHP read them."""
+def _form(form: Any, encoding: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of a form.
+
+    A list of texts or numbers repeats its name, unless `encoding` says otherwise (OpenAPI, Encoding Object). Objects,
+    and lists in them or of them, for which OpenAPI defines nothing, have brackets, as Stripe and PHP read them.
+    """
     fields: list[tuple[str, str]] = []
-    stack: list[tuple[str, Any]] = [("", value)]
+    stack: list[tuple[str, Any]] = [("", form)]
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
             members = reversed(as_object(value).items())
             stack += [(f"{name}[{key}]" if name else key, each) for key, each in members]
         elif isinstance(value, list):
-            stack += [(f"{name}[]", each) for each in reversed(as_list(value))]
+            items = as_list(value)
+            details = as_object(encoding.get(name))
+            is_flat = name in as_object(form) and not any(isinstance(each, (dict, list)) for each in items)
+            if not is_flat or details.get("style") == "deepObject":
+                name = f"{name}[]"
+            elif details.get("explode") is False and items:
+                separator = _SEPARATORS.get(str(details.get("style")), ",")
+                items = [separator.join(map(_text, items))]
+            stack += [(name, each) for each in reversed(items)]
         elif value is not None:
             fields.append((name, _text(value)))
     return fields
