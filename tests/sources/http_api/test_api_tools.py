@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI, Form
 from msgspec import UNSET
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse
 
 from wharfinger import Client, Server
 from wharfinger.errors import ToolError
@@ -176,6 +177,26 @@ async def test_an_application_gets_the_lists_of_a_form() -> None:
     async with Client(server) as client:
         result = await client.call_tool("add", {"body": {"names": ["Astrid", "Bo & Co"]}})
     assert result.structured == {"result": ["Astrid", "Bo & Co"]}
+
+
+async def test_a_server_declares_tools_before_their_document_is_loaded() -> None:
+    """A bug: a client that connected in the first moment was told that the server has no tools, and never asked."""
+    loading = asyncio.Event()
+    root = document("/a", "post")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await loading.wait()
+            await JSONResponse(root)(scope, receive, send)
+
+    server = Server("quay")
+    server.include(openapi("/openapi.json", app=app, label="quay", allow_operations=["act"]))
+    async with Client(server) as client:
+        assert client.capabilities.tools is not UNSET
+        assert await client.list_tools() == []
+        loading.set()
+        while not await client.list_tools(bypass_cache=True):
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,8 @@ class HttpApi(Watched[Polling], Source):
         """Add this source to a server, and its tools as soon as the document is loaded."""
         self._servers.append(server)
         server.add_source(self)
+        if self._settings.allow_operations:
+            server.serve("tools")  # clients that connect before the document is loaded must learn that there are tools
         if self._loaded is not None:
             self._register(server, self._loaded)
 
