@@ -112,6 +112,11 @@ async def test_a_description_is_cut_at_its_limit_before_the_operation_however_lo
             {"q": {"a": 1, "b": [2]}},
             {"query": "q=%7B%22a%22:1,%22b%22:%5B2%5D%7D"},
         ),
+        (
+            [parameter("X-Trace", "header", {"schema": {"type": "object"}}, explode=True)],
+            {"X-Trace": {"a": 1, "b": 2}},
+            {"x-trace": "a=1,b=2"},
+        ),
         ([parameter("X-Trace", "header", JSON_CONTENT)], {"X-Trace": {"a": 1}}, {"x-trace": '{"a":1}'}),
         ([parameter("filter[a]", "query")], {"filter_a_": "t"}, {"query": "filter%5Ba%5D=t"}),
         ([parameter("n", "query", {"schema": {"type": "integer"}})], {"n": 7}, {"query": "n=7"}),

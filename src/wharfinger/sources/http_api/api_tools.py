@@ -217,11 +217,12 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
             continue
         value = arguments[name]
         if parameter.location == "path":
-            values[parameter.variable] = _checked_segment(name, _joined(value), allow_slashes=parameter.allows_slashes)
+            text = _joined(value, explode=parameter.explode)
+            values[parameter.variable] = _checked_segment(name, text, allow_slashes=parameter.allows_slashes)
         elif parameter.location == "query":
             pairs += _query(parameter, value)
         elif parameter.location == "header":
-            text = _text(value) if parameter.is_json else _joined(value)
+            text = _text(value) if parameter.is_json else _joined(value, explode=parameter.explode)
             if not text.isascii() or not text.isprintable():
                 raise ToolError(f"{name}: a header has only printable characters of ASCII.")
             headers[parameter.name.lower()] = text
@@ -271,12 +272,13 @@ def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
     return [(parameter.name, _joined(value))]
 
 
-def _joined(value: Any) -> str:
-    """Return a value in the style `simple`, or `form` without `explode`."""
+def _joined(value: Any, *, explode: bool = False) -> str:
+    """Return a value in the style `simple`, or, without `explode`, in the style `form`."""
     if isinstance(value, list):
         return ",".join(map(_text, as_list(value)))
     if isinstance(value, dict):
-        return ",".join(f"{key},{_text(each)}" for key, each in as_object(value).items())
+        mark = "=" if explode else ","
+        return ",".join(f"{key}{mark}{_text(each)}" for key, each in as_object(value).items())
     return _text(value)
 
 
