@@ -91,6 +91,12 @@ def test_the_default_page_size_is_used() -> None:
     assert next_page(operation("page", per_page=30), ITEMS) == {}
 
 
+def test_pages_that_are_counted_from_0_are_all_read() -> None:
+    """A bug: the page after the first, which is page 0 by default, was page 2."""
+    assert next_page(operation(page=0, size=10), {"content": ITEMS}) == {"page": "1"}
+    assert next_page(operation(page=0, size=10), {"content": ITEMS}, ("page", "1")) == {"page": "2"}
+
+
 def test_a_link_header_takes_precedence_over_members() -> None:
     link = '</v1/ships?page=7>; rel="next"'
     assert next_page(operation("cursor"), {"next_cursor": "abc"}, link=link) == "https://api.test/v1/ships?page=7"

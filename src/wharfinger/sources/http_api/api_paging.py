@@ -148,7 +148,8 @@ def _pairs_without_link(operation: ApiOperation, pairs: Pairs, value: Any, decla
     if not size_name or size is None or item_count < size:
         return {}
     for name in _NUMBERS:
-        if name in declared and (current := _number(query.get(name, defaults.get(name) or 1))) is not None:
+        first = 1 if defaults.get(name) is None else defaults[name]  # some APIs begin with page 0
+        if name in declared and (current := _number(query.get(name, first))) is not None:
             return {name: str(current + 1)}
     for name in _OFFSETS:
         if name in declared and (current := _number(query.get(name, defaults.get(name) or 0))) is not None:
