@@ -61,6 +61,11 @@ def test_yaml_dates_and_switches_are_strings() -> None:
     }  # fmt: skip
 
 
+def test_json_may_begin_with_a_byte_order_mark() -> None:
+    """A bug: it was read as YAML, which does not have all escapes of JSON."""
+    assert parse_document(b'\xef\xbb\xbf{"openapi": "3.1.0", "x": "\\ud83d\\udea2"}', "a")["x"] == "🚢"
+
+
 def test_yaml_merge_keys_are_applied() -> None:
     data = b"openapi: 3.1.0\nbase: &base {a: 1, b: 2}\nmore:\n  <<: *base\n  b: 3\n"
     assert parse_document(data, "a")["more"] == {"a": 1, "b": 3}
@@ -410,6 +415,76 @@ def test_numbers_with_many_digits_are_numbers(query: str) -> None:
     uris = ApiUris("quay")
     assert not uris.add(operations_of({"/ships": get(*parameters)}).operations[0])
     assert uris.read(f"api://quay/ships?{query}").pairs == (tuple(query.split("=")),)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "accepted"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, "1,2", True),
+        ({"type": "array", "items": {"type": "integer"}}, "7", True),
+        ({"type": "array", "items": {"type": "integer"}}, "1,x", False),
+        ({"type": "object", "properties": {"x": {"type": "integer"}}}, "x,1", True),
+    ],
+)
+def test_a_path_may_have_lists_and_objects(schema: Any, value: str, accepted: bool) -> None:
+    """A bug: each value was refused with "expected an array"."""
+    uris = ApiUris("quay")
+    path = {"name": "ids", "in": "path", "required": True, "schema": schema}
+    assert not uris.add(operations_of({"/ships/{ids}": get(path)}).operations[0])
+    if accepted:
+        assert uris.read(f"api://quay/ships/{value}").path == f"/ships/{value}"
+    else:
+        with pytest.raises(InvalidArgument, match="ids"):
+            uris.read(f"api://quay/ships/{value}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted"),
+    [
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, True),
+        ({"type": "object"}, True),
+        ({"type": "object", "properties": {"b": {}}}, False),
+        ({"type": "object", "additionalProperties": False}, False),
+    ],
+)
+def test_a_query_may_have_any_name_if_the_document_says_so(schema: Any, accepted: bool) -> None:
+    """A bug: the free-form query of the specification's example (Parameter Object) was refused."""
+    uris = ApiUris("quay")
+    assert not uris.add(operations_of({"/a": get({"name": "any", "in": "query", "schema": schema})}).operations[0])
+    if accepted:
+        assert uris.read("api://quay/a?a=1").pairs == (("a", "1"),)
+    else:
+        with pytest.raises(InvalidArgument, match="has no parameter 'a'"):
+            uris.read("api://quay/a?a=1")
+
+
+def test_booleans_are_named_as_they_are_written() -> None:
+    """A bug: the error asked for True or False, which are refused."""
+    uris = ApiUris("quay")
+    flag = {"name": "open", "in": "query", "schema": {"type": "boolean"}}
+    assert not uris.add(operations_of({"/a": get(flag)}).operations[0])
+    with pytest.raises(InvalidArgument, match="must be one of true, false"):
+        uris.read("api://quay/a?open=True")
+    assert uris.read("api://quay/a?open=true").pairs == (("open", "true"),)
+
+
+@pytest.mark.parametrize(
+    ("servers", "path_servers", "is_usable"),
+    [
+        (["https://a.test/v1"], ["https://b.test"], False),
+        (["https://a.test/v1"], ["https://b.test", "https://a.test/v1"], True),
+        (["https://a.test/v1"], [], True),
+        ([], ["https://b.test"], True),
+    ],
+)
+def test_an_operation_of_another_server_is_left_out(
+    servers: list[str], path_servers: list[str], is_usable: bool
+) -> None:
+    """A bug: its requests were sent to the server of the other operations."""
+    item = get() | {"servers": [{"url": url} for url in path_servers]}
+    found = operations_of({"/a": item, "/b": get()}, servers=[{"url": url} for url in servers])
+    assert [operation.path for operation in found.operations] == ["/a"] * is_usable + ["/b"]
+    assert found.skipped == [] if is_usable else ["GET /a: it has another server than the document"]
 
 
 def test_a_parameter_that_is_a_credential_is_not_offered() -> None:

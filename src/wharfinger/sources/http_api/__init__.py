@@ -74,7 +74,7 @@ def openapi(
         MissingExtra: a library that this needs is not installed.
     """
     seconds = DEFAULT_EVERY_SECONDS if every is None else every
-    if seconds < MIN_EVERY_SECONDS or not timeout > 0:
+    if not seconds >= MIN_EVERY_SECONDS or not timeout > 0:
         raise UnusableSource(f"every must be at least {MIN_EVERY_SECONDS:g} s, and timeout positive.")
     request_headers = dict(headers or {})
     for header, value in request_headers.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
 from urllib.parse import unquote
 
 from msgspec import UNSET
@@ -24,7 +23,7 @@ from wharfinger.source import VERSION, UriParameter
 from wharfinger.sources.etag import digest
 from wharfinger.sources.http_api.api_document import UnresolvedReference, resolve
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter, usual_answer
-from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
+from wharfinger.sources.http_api.api_schemas import items_of, types_of, value_text, values_of
 from wharfinger.sources.http_api.api_uris import ApiUris
 from wharfinger.sources.name_completion import complete_name
 
@@ -282,7 +281,8 @@ class ApiCatalogue:
             return f"{mime_type}." if mime_type else ""
         more = ", …" if len(names) > MAX_SHOWN_MEMBERS else ""
         shape = "a list of objects with" if is_list else "an object with"
-        return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({mime_type})."
+        kind = f" ({mime_type})" if mime_type else ""
+        return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more}{kind}."
 
     # Completion
 
@@ -323,17 +323,13 @@ def _fixed_segments(operation: ApiOperation) -> list[str]:
 def _values(parameter: ApiParameter) -> list[str]:
     """Return the values that the document lists for a parameter, or for the items of its array."""
     items = items_of(parameter.schema)
-    return [_as_text(value) for value in values_of(parameter.schema if items is None else items)]
-
-
-def _as_text(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return [value_text(value) for value in values_of(parameter.schema if items is None else items)]
 
 
 def _example(parameter: ApiParameter) -> str:
     """Return an example of a parameter's value; if the document has none, `1` for a number, otherwise an ellipsis."""
     if parameter.example is not None:
-        return printable(_as_text(parameter.example), 40)
+        return printable(value_text(parameter.example), 40)
     values = _values(parameter)
     if values:
         return printable(values[0], 40)
@@ -354,5 +350,5 @@ def _parameter_line(parameter: ApiParameter) -> str:
             f"{line.rstrip('.')}. One of {', '.join(printable(each, 60) for each in values[:MAX_SHOWN_VALUES])}{more}."
         )
     elif parameter.example is not None:
-        line = f"{line.rstrip('.')}. For example {printable(_as_text(parameter.example), 60)}."
+        line = f"{line.rstrip('.')}. For example {printable(value_text(parameter.example), 60)}."
     return line

@@ -13,6 +13,7 @@ A reference (`$ref`) is followed only if it begins with `#/`: nothing is fetched
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Mapping
@@ -71,6 +72,7 @@ def parse_document(data: bytes, name: str) -> JsonObject:
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise UnusableSource(f"{name} has more than {MAX_DOCUMENT_BYTES >> 20} MiB, which is too large for a document.")
+    data = data.removeprefix(codecs.BOM_UTF8)
     document: Any
     try:
         document = msgspec.json.decode(data)

@@ -17,7 +17,7 @@ from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.text import printable
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, resolve
 
-__all__ = ["MAX_SCHEMA_CHARACTERS", "items_of", "json_schema", "types_of", "values_of"]
+__all__ = ["MAX_SCHEMA_CHARACTERS", "items_of", "json_schema", "types_of", "value_text", "values_of"]
 
 MAX_SCHEMA_CHARACTERS = 8_000
 """Maximum size of one schema, about 2,000 tokens."""
@@ -93,6 +93,11 @@ def values_of(schema: JsonObject) -> list[Any]:
         elif each.get("type") != "null":
             return []
     return [value for value in result if value is not None and not isinstance(value, (dict, list))]
+
+
+def value_text(value: Any) -> str:
+    """Return a value as it is written in a URI."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def items_of(schema: JsonObject) -> JsonObject | None:

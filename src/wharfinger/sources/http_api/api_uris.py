@@ -29,7 +29,7 @@ from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.sources.http_api.api_document import JsonObject
 from wharfinger.sources.http_api.api_operations import ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_paging import PAGE_NAMES
-from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
+from wharfinger.sources.http_api.api_schemas import items_of, types_of, value_text, values_of
 from wharfinger.sources.windows.window import PARAMETERS as WINDOWS
 from wharfinger.sources.windows.window import Window, parse_window
 
@@ -194,18 +194,20 @@ class ApiUris:
             for parameter in operation.parameters_in("query")
             if parameter.name not in self._hidden_names
         }
-        members = {
-            member
-            for parameter in known.values()
-            if _is_spread(parameter) and parameter.style != "deepObject"
-            for member in as_object(parameter.schema.get("properties"))
-        }
+        members: set[str] = set()
+        is_open = False  # whether an object takes members of any name
+        for parameter in known.values():
+            if _is_spread(parameter) and parameter.style != "deepObject":
+                properties = as_object(parameter.schema.get("properties"))
+                members |= properties.keys()
+                is_open = is_open or parameter.schema.get("additionalProperties", not properties) is not False
         for name, _ in pairs:
             object_name = name.partition("[")[0]
             if name in self._hidden_names:
                 raise InvalidArgument(f"{printable(name)} is a credential, which no URI may contain.")
             if (
-                name not in known
+                not is_open
+                and name not in known
                 and name not in members
                 and name not in PAGE_NAMES
                 and not (object_name in known and known[object_name].style == "deepObject" and name.endswith("]"))
@@ -213,7 +215,11 @@ class ApiUris:
                 names = ", ".join([*known, *(each for each in WINDOWS if each not in known)])
                 raise InvalidArgument(f"{operation.name} has no parameter {printable(name)!r}. It has {names[:1_000]}.")
         for parameter in operation.parameters_in("path"):
-            self._check_value(operation, parameter, _json_value(parameter.schema, values.get(parameter.variable, "")))
+            text = values.get(parameter.variable, "")
+            if items := items_of(parameter.schema):
+                self._check_value(operation, parameter, [_json_value(items, each) for each in text.split(",")])
+            elif not _is_object(parameter):
+                self._check_value(operation, parameter, _json_value(parameter.schema, text))
         for name, parameter in known.items():
             texts = [value for other, value in pairs if other == name]
             if _is_spread(parameter):
@@ -221,7 +227,7 @@ class ApiUris:
             if not texts:
                 if parameter.required:
                     example = parameter.example
-                    such_as = "" if example is None else f" such as {printable(str(example), 60)}"
+                    such_as = "" if example is None else f" such as {printable(value_text(example), 60)}"
                     raise InvalidArgument(
                         f"{operation.name} requires {printable(parameter.name)}{such_as}: {self._hint(operation)}"
                     )
@@ -229,7 +235,7 @@ class ApiUris:
             if not _is_array(parameter):
                 if len(texts) > 1:
                     raise InvalidArgument(f"{printable(name)} may be given once.")
-                if _is_object(parameter):  # written `name,value,name,value`, which is left to the API to check
+                if _is_object(parameter):  # written `name,value,name,value`; the API checks it
                     continue
                 self._check_value(operation, parameter, _json_value(parameter.schema, texts[0]))
                 continue
@@ -247,7 +253,7 @@ class ApiUris:
         if faults:
             fault = faults[0].removeprefix("arguments").removeprefix(": ")
             if values := values_of(items_of(parameter.schema) or parameter.schema):
-                fault = f"must be one of {printable(', '.join(map(str, values)), 300)}"
+                fault = f"must be one of {printable(', '.join(map(value_text, values)), 300)}"
             raise InvalidArgument(f"{printable(parameter.name)}: {fault}. {self._hint(operation)}")
 
     def _hint(self, operation: ApiOperation) -> str:
