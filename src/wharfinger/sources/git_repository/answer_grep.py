@@ -120,7 +120,7 @@ class GrepAnswer(GitAnswer):
         return text, self.path_parameter("path"), int(after)
 
     async def _search(self, text: str, parts: Parts) -> tuple[list[FoundLine], str]:
-        """Return the lines, and why git was stopped early: `time`, `size`, `failure`, or an empty string."""
+        """Return the lines, and why they are not all: `time`, `size`, `failure`, or an empty string."""
         if parts:
             try:
                 entry = await self.objects.find(self._commit.tree, parts)
@@ -140,7 +140,9 @@ class GrepAnswer(GitAnswer):
         if self.path_filter is not None:
             readable = {path: self.may_read(path) for path in {line.path for line in matches}}
             matches = [line for line in matches if readable[line.path]]
-        return matches[:MAX_FOUND_LINES], output.cut
+        # git leaves out the files that a partial clone lacks.
+        skipped = b"unable to read" in output.stderr
+        return matches[:MAX_FOUND_LINES], output.cut or ("failure" if skipped else "")
 
     async def _searched_paths(self, parts: Parts) -> Sequence[bytes] | None:
         """Return the files and folders to search: only those that may be read, unless they are too many for git.
@@ -185,7 +187,12 @@ class GrepAnswer(GitAnswer):
 
 
 def _end_of_search(cut: str) -> str:
-    return f" in the first {SEARCH_SECONDS:g} s" if cut == "time" else " before the search ended" if cut else ""
+    words = {
+        "time": f" in the first {SEARCH_SECONDS:g} s",
+        "size": " before the search ended",
+        "failure": " in the files that can be read (see `git fsck`)",
+    }
+    return words.get(cut, "")
 
 
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:

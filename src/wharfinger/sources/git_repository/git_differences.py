@@ -229,7 +229,7 @@ async def patches(
     for max_output_bytes in (PATCH_BYTES, LARGEST_PATCH_BYTES):
         if len(pieces) >= first.patch_count or cut != "size":
             break
-        data, cut = await run_git(
+        data, cut, _ = await run_git(
             private_directory, "-c", f"core.quotePath={'false' if plain else 'true'}", *_command(working), *arguments,
             max_output_bytes=max_output_bytes, seconds=DIFF_SECONDS, partial=True, work_tree=working.folder,
             index=working.index_file,

@@ -79,12 +79,14 @@ def is_link(mode: int) -> bool:
 
 def is_submodule(mode: int) -> bool:
     """Return whether an entry is a submodule: a commit of another repository."""
-    return stat.S_IFMT(mode) == 0o160000
+    return not (
+        stat.S_ISREG(mode) or is_tree(mode) or is_link(mode)
+    )  # git takes any other mode for that of a submodule
 
 
 def is_file(mode: int) -> bool:
     """Return whether an entry is a file, and neither a folder nor a link nor a submodule."""
-    return not (is_tree(mode) or is_link(mode) or is_submodule(mode))
+    return stat.S_ISREG(mode)
 
 
 class GitObjects:
@@ -219,7 +221,7 @@ class GitObjects:
             data = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
         else:
             command = ("cat-file", "blob", oid)
-            data, cut = await run_git(
+            data, cut, _ = await run_git(
                 self.private_directory, *command, max_output_bytes=mime.SNIFFED_BYTES, partial=True
             )
             if cut != "size":

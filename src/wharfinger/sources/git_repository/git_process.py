@@ -111,10 +111,14 @@ class GitFailed(InvalidArgument):
 
 
 class GitOutput(NamedTuple):
-    """The output of a command. `cut` is why it is incomplete: `time`, `size` or `failure`; else empty."""
+    """The output of a command. `cut` is why it is incomplete: `time`, `size` or `failure`; else empty.
+
+    `stderr` has git's warnings and errors, at most `STDERR_BYTES` of them.
+    """
 
     data: bytes
     cut: str = ""
+    stderr: bytes = b""
 
 
 # The program
@@ -275,7 +279,7 @@ async def run_git(
         if "out of memory" in why:
             raise GitFailed(f"`git {name}` needs more than {MEMORY_BYTES >> 20} MiB of memory: ask for less.", why)
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
-    return GitOutput(data, command.cut)
+    return GitOutput(data, command.cut, bytes(command.stderr))
 
 
 _lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]] = WeakKeyDictionary()
