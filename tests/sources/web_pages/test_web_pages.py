@@ -527,6 +527,21 @@ def test_cache_control_is_passed_on(site: SiteServer, pages: WebPages, control: 
     assert (result.ttl_ms, result.cache_scope) == (ttl_ms, scope)
 
 
+def test_a_private_page_stays_private_after_an_answer_without_cache_control(site: SiteServer, pages: WebPages) -> None:
+    """A bug: an answer of 304 without `Cache-Control` allowed shared caches to keep the page."""
+    text = html("Tides", "text")
+    url = site.put("docs/tides.html", text, headers={"Cache-Control": "private, max-age=0"})
+    assert pages.read(url).cache_scope == "private"
+    site.put("docs/tides.html", text, headers={"X-Other": "1"})
+
+    def is_confirmed() -> bool:
+        assert pages.read(url).cache_scope == "private"
+        return len(site.requests("/docs/tides.html")) == 2
+
+    wait_until(is_confirmed, "the page is requested again")
+    assert "if-none-match" in site.requests("/docs/tides.html")[1]["headers"]
+
+
 def test_a_fresh_page_is_not_requested_again(site: SiteServer, pages: WebPages) -> None:
     url = site.put("docs/tides.html", html("Tides", "text"), headers={"Cache-Control": "max-age=60"})
     ttls: list[Any] = []
