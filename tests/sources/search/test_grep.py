@@ -134,7 +134,7 @@ def test_every_file_that_grep_finds_by_a_random_term_is_found(grep: str, tree: P
     texts = [path.read_text("utf-8") for path in sorted((tree / "made").glob("random*.txt"))]
     texts += [path.read_text("utf-8") for path in sorted((tree / "src").rglob("*.py"))[:80]]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.sampled_from(texts).filter(bool), st.integers(0), st.integers(1, 40), st.booleans())
     def check(text: str, begin: int, length: int, swap_case: bool) -> None:
         begin %= len(text)
