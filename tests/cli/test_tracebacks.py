@@ -266,6 +266,7 @@ def test_a_chain_whose_beginning_is_not_kept_is_shown() -> None:
         ("/usr/lib/python3.12/json/decoder.py", True),
         ("C:\\Python312\\Lib\\json\\decoder.py", True),
         ("/home/ann/.venv/lib64/python3.12/site-packages/anyio/to_thread.py", True),
+        ("uvloop/loop.pyx", True),
         ("/usr/lib/python3/dist-packages/yaml/reader.py", True),
         ("/home/ann/copy/src/wharfinger/server/server.py", True),
         ("<frozen importlib._bootstrap>", True),

@@ -55,7 +55,7 @@ class TracebackFrame(NamedTuple):
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = re.compile(
     r"[/\\](?:lib[/\\]python3[^/\\]*|site-packages|dist-packages|src[/\\]wharfinger)[/\\]"
-    r"|\\Lib\\"
+    r"|\\Lib\\|\.pyx\Z"  # compiled by Cython, as uvloop is: its traceback names the source without a folder
 )
 """A folder of Python's modules (on Windows `Lib`), of installed packages, or of another copy of this package."""
 
