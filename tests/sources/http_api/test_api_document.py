@@ -468,25 +468,6 @@ def test_booleans_are_named_as_they_are_written() -> None:
     assert uris.read("api://quay/a?open=true").pairs == (("open", "true"),)
 
 
-@pytest.mark.parametrize(
-    ("servers", "path_servers", "is_usable"),
-    [
-        (["https://a.test/v1"], ["https://b.test"], False),
-        (["https://a.test/v1"], ["https://b.test", "https://a.test/v1"], True),
-        (["https://a.test/v1"], [], True),
-        ([], ["https://b.test"], True),
-    ],
-)
-def test_an_operation_of_another_server_is_left_out(
-    servers: list[str], path_servers: list[str], is_usable: bool
-) -> None:
-    """A bug: its requests were sent to the server of the other operations."""
-    item = get() | {"servers": [{"url": url} for url in path_servers]}
-    found = operations_of({"/a": item, "/b": get()}, servers=[{"url": url} for url in servers])
-    assert [operation.path for operation in found.operations] == ["/a"] * is_usable + ["/b"]
-    assert found.skipped == [] if is_usable else ["GET /a: it has another server than the document"]
-
-
 def test_a_parameter_that_is_a_credential_is_not_offered() -> None:
     """A bug: `parameters` had it, but each URI with it is refused."""
     found = operations_of({"/ships": get(*({"name": name, "in": "query", "schema": {}} for name in ("key", "page")))})

@@ -221,10 +221,6 @@ class _OperationReader:
     def _operation(self, path: str, method: str, item: JsonObject, given: Any) -> ApiOperation:
         node = as_object(given)
         self._check(node)
-        servers = set(_server_urls(node.get("servers") or item.get("servers")))
-        common_servers = set(_server_urls(self.root.get("servers")))
-        if servers and common_servers and not servers & common_servers:
-            raise _Unusable("it has another server than the document")
         by_name = self._parameters(item.get("parameters")) | self._parameters(node.get("parameters"))
         if len(by_name) > MAX_PARAMETERS:
             raise _Unusable(f"it has more than {MAX_PARAMETERS} parameters")
