@@ -249,6 +249,7 @@ for n in range(20): file.append(b"%08d" % n + b"x" * 91 + b"\\n")
 while not file.failure: time.sleep(0.001)
 file.close()
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+audit_file.CLOSE_SECONDS = 10
 file.append(b"%08d" % 20 + b"x" * 91 + b"\\n")
 file.close()
 """
