@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-__all__ = ["TargetCommand", "Verbosity", "connection_options", "json_option", "verbosity_of", "verbosity_options"]
+__all__ = [
+    "TargetCommand",
+    "Verbosity",
+    "bearer_token",
+    "connection_options",
+    "json_option",
+    "verbosity_of",
+    "verbosity_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +33,18 @@ class Verbosity:
 def verbosity_of(ctx: click.Context) -> Verbosity:
     """Return how much a command prints."""
     return ctx.obj if isinstance(ctx.obj, Verbosity) else Verbosity()
+
+
+def bearer_token(variable: str, ctx: click.Context | None = None) -> str:
+    """Return the token in the environment variable of `--token-env`, without a line end.
+
+    Raises:
+        click.UsageError: the variable is not set.
+    """
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise click.UsageError(f"The variable {variable} is not set: put the token into it.", ctx)
+    return token
 
 
 def set_level(ctx: click.Context, param: click.Parameter, value: int) -> None:

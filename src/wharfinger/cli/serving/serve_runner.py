@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
-from wharfinger.cli.options import Verbosity
+from wharfinger.cli.options import Verbosity, bearer_token
 from wharfinger.cli.serving.limits_option import apply_limits
 from wharfinger.cli.serving.listen_address import is_any_address
 from wharfinger.net import is_loopback
@@ -292,7 +292,4 @@ def bearer_check(variable: str) -> Verify:
     """
     from wharfinger.auth import static_token
 
-    token = os.environ.get(variable, "").strip()  # a line end, as of a file, is no part of it
-    if not token:
-        raise click.UsageError(f"The variable {variable} is not set: put the token into it.")
-    return static_token(token)
+    return static_token(bearer_token(variable))

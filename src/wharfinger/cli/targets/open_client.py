@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError, report_error
-from wharfinger.cli.options import verbosity_of
+from wharfinger.cli.options import bearer_token, verbosity_of
 from wharfinger.cli.targets.target import Target
 from wharfinger.client import Client
 from wharfinger.protocol.interfaces import Authorize
@@ -233,10 +233,7 @@ def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, st
             raise click.UsageError(f"{text!r}: write 'NAME: VALUE'.", ctx)
         headers[name.strip()] = value.strip()
     if options.token_env:
-        token = os.environ.get(options.token_env, "").strip()  # a line end, as of a file, is no part of it
-        if not token:
-            raise click.UsageError(f"The variable {options.token_env} is not set: put the token into it.", ctx)
-        headers["Authorization"] = f"Bearer {token}"
+        headers["Authorization"] = f"Bearer {bearer_token(options.token_env, ctx)}"
     for name, value in headers.items():
         if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", name + value):
             raise click.UsageError(f"The header {name!r} contains a line break or another control character.", ctx)

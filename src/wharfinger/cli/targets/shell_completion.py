@@ -20,7 +20,7 @@ ANSWER_SECONDS = 1.5
 """The maximum wait for a server. After that time, a person who pressed Tab believes that nothing happens."""
 SHOWN_ITEMS = 200
 
-is_active = re.compile(r"[\x00-\x1f\x7f-\x9f`$;&|<>]").search
+has_shell_character = re.compile(r"[\x00-\x1f\x7f-\x9f`$;&|<>]").search
 """Finds a character with which a word could run a command. Bash inserts a word as it is, and strangers choose names."""
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -40,7 +40,7 @@ def complete_words(kind: str = "") -> Completer:
             # An error message would appear in the middle of the line that is typed.
             with suppress(Exception):
                 items = ask_server(ctx, earlier_words[0], kind, incomplete)
-        return [item for item in items if not is_active(item.value)]
+        return [item for item in items if not has_shell_character(item.value)]
 
     return complete
 

@@ -172,8 +172,8 @@ def _ending(template: UriTemplate) -> str:
     *before, last = template.atoms or ("",)
     if not isinstance(last, Placeholder) or not before or not isinstance(before[-1], str) or last.opener != "?":
         return ""
-    first_query = all("?" not in (atom if isinstance(atom, str) else atom.chars | set(atom.opener)) for atom in before)
-    return before[-1] if first_query else ""
+    is_first = all("?" not in (atom if isinstance(atom, str) else atom.chars | set(atom.opener)) for atom in before)
+    return before[-1] if is_first else ""
 
 
 def _by_rank(entry: _Entry[T]) -> Rank:

@@ -145,11 +145,9 @@ class File(Media):
         meta: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(path, data=data, format=format, mime_type=mime_type, annotations=annotations, meta=meta)
-        if not name:
-            suffix = (format or "").lstrip(".")
-            named = bool(suffix) and "/" not in suffix  # `format` may be a MIME type
-            name = self.path.name if self.path is not None else f"file.{suffix}" if named else "file"
-        self.name = name
+        suffix = (format or "").lstrip(".")
+        default = f"file.{suffix}" if suffix and "/" not in suffix else "file"  # `format` may be a MIME type
+        self.name = name or (self.path.name if self.path is not None else default)
         if uri is None:
             from urllib.parse import quote
 

@@ -24,6 +24,7 @@ from wharfinger.source import VERSION
 from wharfinger.sources.git_repository.answers import GitAnswer
 from wharfinger.sources.git_repository.git_differences import (
     DIFF,
+    MAX_COMPARED_PATHS,
     TreeChange,
     WorkingTree,
     changes,
@@ -43,8 +44,6 @@ __all__ = ["ChangesAnswer"]
 
 MAX_PATHS = 200
 """Maximum number of changed paths, and of untracked paths, that the text names."""
-MAX_COMPARED_PATHS = 500
-"""Maximum number of paths that are passed to a command."""
 UNTRACKED_BYTES = 1 << 20
 """Maximum bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0

@@ -22,6 +22,7 @@ from wharfinger.sources.windows.window import NEXT, continuation, with_query
 __all__ = [
     "DIFF",
     "EMPTY_TREES",
+    "MAX_COMPARED_PATHS",
     "ComparedPaths",
     "TreeChange",
     "WorkingTree",
@@ -39,7 +40,7 @@ EMPTY_TREES = {
 """The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
 """Maximum bytes of the list of paths that git prints."""
-MAX_PATHS = 500
+MAX_COMPARED_PATHS = 500
 """Maximum number of paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
 """Maximum bytes of patches that git prints. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
@@ -136,7 +137,7 @@ async def compared_paths(
         paths = [path for path in paths if not listed[-1].path.startswith(path)]
     if len(paths) == len(listed) and not cut:
         return everything
-    if 0 < len(paths) <= MAX_PATHS:
+    if 0 < len(paths) <= MAX_COMPARED_PATHS:
         return ComparedPaths(paths, cut=cut)
     chosen = set(paths)
     return ComparedPaths((), False, [change for change in listed if change.path in chosen], cut)
@@ -212,7 +213,7 @@ async def patches(
         GitFailed: git cannot compare them.
     """
     if compared.listed is not None:
-        listed = listed[:MAX_PATHS]
+        listed = listed[:MAX_COMPARED_PATHS]
         compared = ComparedPaths([change.path for change in listed], False)
     first = listed[0]
     plain = all(_is_plain(change) for change in listed[: room // SHORTEST_PATCH_CHARACTERS + 1])

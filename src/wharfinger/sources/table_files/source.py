@@ -392,8 +392,8 @@ class Tables(Watched[TreeWatch], Source):
             return [empty, remark(uri, text)]
         meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
-            next_last = 0  # states no last row
-            if last:  # the rest of these rows or, if there is none, as many rows again
+            next_last = 0  # the URI of the next window states no last row
+            if last:  # it asks for the rows that are missing, or else for the same number of rows
                 next_last = last if end <= last else end + number - 1
             meta[NEXT] = rows_uri(base, end, next_last, choice)
         if first > 1:
