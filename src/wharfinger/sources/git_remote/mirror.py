@@ -260,11 +260,12 @@ class Mirror:
             await report()
 
     async def _save(self, **changes: object) -> None:
-        self.state = msgspec.structs.replace(self.state, url=self.address.url, **changes)
-        if self.state.partial and not self.state.missing:
+        state = msgspec.structs.replace(self.state, url=self.address.url, **changes)
+        if state.partial and not state.missing:
             await asyncio.to_thread(self.folder.end_partial)
-            self.state = msgspec.structs.replace(self.state, partial=False, cut=0)
-        await asyncio.to_thread(self.folder.write_state, self.state)
+            state = msgspec.structs.replace(state, partial=False, cut=0)
+        self.state = state  # in one step: readers in between would be given a wrong reason for a missing object
+        await asyncio.to_thread(self.folder.write_state, state)
         await self._report()
 
     # One fetch
