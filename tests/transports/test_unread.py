@@ -61,7 +61,7 @@ def test_unread_answers_in_sessions_and_streams_are_bounded() -> None:
         clients = []
         for number in range(6):
             clients.append(http.connect())
-            clients[-1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            clients[-1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
             if number % 2:
                 clients[-1].send_stateless("resources/read", big)
             else:
