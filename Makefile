@@ -25,7 +25,9 @@ TEST_TOOLS := $(DIST_TOOLS) uv check-jsonschema pytest pytest-timeout pytest-xdi
 CHECK_TOOLS := ruff mypy pyright
 # The tests that other targets or a second run of pytest run: they need pip, many server processes or peers.
 ELSEWHERE := conformance docs interop security test_package.py test_dist.py
-FIRST = $(PY) -m pytest tests $(ELSEWHERE:%=--ignore=tests/%) -n 2 --dist worksteal -q
+# Two tests for each of two processors, since tests wait for processes and timers half of the time.
+PYTEST = $(PY) -m pytest -n 4 -q
+FIRST = $(PYTEST) tests $(ELSEWHERE:%=--ignore=tests/%) --dist worksteal
 # Databases, git, buckets, browsers and commands take four fifths of the time of the first part. On another interpreter
 # only the blocks of the documentation run them; `make test` runs them all.
 PROGRAMS := sources web cli/commands
@@ -45,7 +47,7 @@ PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts oidc inspector agent
 # installs it.
 HEAVY_PEERS := .interop/semantic_kernel/.made
 
-.PHONY: help serve test test-quick check conformance interop interop-all bench reference dist clean
+.PHONY: help serve test test-quick check conformance peers interop interop-all bench reference dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -55,6 +57,7 @@ help:
 	@echo 'make test-quick         the tests that may differ between interpreters, and those of the documents'
 	@echo 'make check              ruff, mypy and pyright, also on the package as installed'
 	@echo 'make conformance        the official conformance suite against tests/conformance/server.py'
+	@echo 'make peers              install what interop runs against'
 	@echo 'make interop            SDKs, agent frameworks, published servers and bridges against ours, both ways'
 	@echo 'make interop-all        the same and Semantic Kernel, which takes long to install'
 	@echo 'make bench              the benchmarks: speed beside other implementations and the floor, and bounds'
@@ -70,11 +73,11 @@ serve: $(RUNS)
 # The second part also runs if the first one fails, so that one run shows every failure.
 test: $(TESTS)
 	$(FIRST) $(ARGS); first=$$?; \
-	$(PY) -m pytest tests/security tests/docs tests/test_package.py tests/test_dist.py -n 2 -q && exit $$first
+	$(PYTEST) tests/security tests/docs tests/test_package.py tests/test_dist.py && exit $$first
 
 test-quick: $(TESTS)
 	$(FIRST) $(PROGRAMS:%=--ignore=tests/%) $(ARGS)
-	$(PY) -m pytest tests/docs -n 2 -q
+	$(PYTEST) tests/docs
 
 check: $(CHECKS) $(NODE) $(WHEEL)
 	$(BIN)/ruff check .
@@ -87,11 +90,13 @@ check: $(CHECKS) $(NODE) $(WHEEL)
 conformance: $(TESTS) $(SUITE)
 	$(PY) -m pytest tests/conformance -q $(ARGS)
 
+peers: $(PEERS)
+
 interop: $(TESTS) $(PEERS)
-	$(PY) -m pytest tests/interop -m 'not heavy' -n 2 --dist loadfile -q $(ARGS)
+	$(PYTEST) tests/interop -m 'not heavy' --dist loadfile $(ARGS)
 
 interop-all: $(TESTS) $(PEERS) $(HEAVY_PEERS)
-	$(PY) -m pytest tests/interop -n 2 --dist loadfile -q $(ARGS)
+	$(PYTEST) tests/interop --dist loadfile $(ARGS)
 
 bench: $(TESTS)
 	$(PY) benchmarks/run.py $(ARGS)
