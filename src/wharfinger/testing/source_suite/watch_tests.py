@@ -144,7 +144,7 @@ class WatchTests(ContractBase):
 
     def test_several_threads_can_use_it_at_once(self, driver: SourceDriver) -> None:
         """Eight threads list, stat, read and search."""
-        uris = [item.uri for item in sample(driver)[:10]]
+        uris = [item.uri for item in sample(driver)[:5]]
 
         def work(number: int) -> None:
             for index in range(len(uris)):
