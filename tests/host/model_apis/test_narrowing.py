@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.host.model_apis.checkers import tool_faults
 from wharfinger import types as t
-from wharfinger.host.model_apis import MODEL_APIS, OfferedTool, define_tools
-from wharfinger.host.model_apis.narrowing import MAX_DEPTH, MAX_SCHEMA_BYTES, SchemaRules, narrow
+from wharfinger.host.model_apis import MODEL_APIS, ModelAPI, OfferedTool, define_tools
+from wharfinger.host.model_apis.narrowing import MAX_DEPTH, MAX_SCHEMA_BYTES, NotExpressible, SchemaRules, narrow
 from wharfinger.host.model_apis.schema_arguments import restore
 
 FORMATS = tuple(MODEL_APIS)
@@ -436,6 +436,44 @@ def test_a_schema_that_grows_exponentially_when_merged_is_limited(format: str) -
         definitions[f"d{n}"] = {"allOf": both, "title": f"d{n}"}
     schema = {"type": "object", "properties": {"all": {"$ref": "#/$defs/d39"}}, "$defs": definitions}
     define(schema, format)
+
+
+def test_properties_that_thousands_of_alternatives_declare_are_merged() -> None:
+    """A bug: the merged schemas were so deep that a RecursionError ended the definition of all tools."""
+    kinds = [{"properties": {"ship": {"type": kind}}} for kind in ("string", "integer")]
+    for schema in ({"anyOf": [{"allOf": kinds * 1_000}, {}]}, {"allOf": kinds * 1_000}):
+        assert "ship" in (define({"type": "object", **schema}, "openai")[0])["properties"]
+
+
+@pytest.mark.parametrize("api", MODEL_APIS.values(), ids=FORMATS)
+@pytest.mark.parametrize("keyword", ["properties", "anyOf"])
+def test_the_copies_of_a_schema_with_many_references_are_limited(api: ModelAPI, keyword: str) -> None:
+    """A bug: a schema of 220 KB became a definition of 250 MB, or took ten seconds."""
+    definitions = {"large": {"properties": {f"p{number}": {} for number in range(9_000)}}}
+    references = [{"$ref": "#/$defs/large", "minProperties": number} for number in range(2_000)]
+    members = {str(number): reference for number, reference in enumerate(references)}
+    schema = {"type": "object", "$defs": definitions, keyword: members if keyword == "properties" else references}
+    began = time.monotonic()
+    narrowed = narrow(schema, api.rules)
+    assert time.monotonic() - began < 3
+    assert len(json.dumps(narrowed.schema)) < 6 * MAX_SCHEMA_BYTES
+    if api.strict_rules is not None:
+        with pytest.raises(NotExpressible):
+            narrow(schema, api.strict_rules)
+
+
+def test_lists_of_thousands_of_names_and_values_are_merged_quickly() -> None:
+    """A bug: each took seconds."""
+    numbers = range(20_000)
+    values = {"allOf": [{"enum": [*numbers, [1]]}, {"enum": [*reversed(numbers), [1], "x"]}]}
+    required = {"allOf": [{"required": [f"p{number}"]} for number in range(9_000)]}
+    began = time.monotonic()
+    assert define({"properties": {"x": values}}, "gemini")[0]["properties"]["x"] == {}  # a value is a list
+    assert narrow({"properties": {"x": values}}, SchemaRules(keywords=frozenset({"properties", "enum"}))).schema[
+        "properties"
+    ] == {"x": {"enum": [*numbers, [1]]}}
+    assert len(define(required, "openai")[0]["required"]) == 9_000
+    assert time.monotonic() - began < 2
 
 
 # Generated schemas.

@@ -60,6 +60,8 @@ MAX_SCHEMAS = 10_000
 TOO_MANY = f"over {MAX_SCHEMAS} schemas, or {MAX_DEPTH} levels of them"
 MAX_SCHEMA_BYTES = 256 * 1024
 """Maximum size of a schema as JSON; a larger one becomes an object with any members."""
+MAX_COPIED_BYTES = 4 * MAX_SCHEMA_BYTES
+"""Maximum size as JSON of all schemas that replace references to them; further references allow any value."""
 MAX_REPORTED = 1_000
 """Maximum number of dropped keywords that are reported of one schema."""
 MAX_NOTE_CHARACTERS = 200
@@ -157,6 +159,7 @@ class _Narrowing:
         """The definitions to narrow: the name, the original schema, and its path."""
         self._narrowed_count = 0
         self._merged_count = 0
+        self._copied_bytes = 0
 
     def run(self) -> NarrowedSchema:
         root, renamed = self._object_of_root()
@@ -288,12 +291,27 @@ class _Narrowing:
                     self._drop(path, keyword, "refers to no place in the schema")
                 elif id(target) in seen:
                     self._drop(path, keyword, "refers to itself")
-                else:
+                elif self._may_copy(target, path, keyword):
                     parts.insert(0, target)
         for part in parts:
             other = self._merged(part, path, seen | {id(part)})
             self._merge_into(own, other, path)
         return own
+
+    def _may_copy(self, target: Schema, path: str, keyword: str) -> bool:
+        """Return whether a reference may be replaced by its schema: a large one may have thousands of references.
+
+        Raises NotExpressible in strict mode if not.
+        """
+        if self._copied_bytes <= MAX_COPIED_BYTES:
+            self._copied_bytes += len(msgspec.json.encode(target))
+        if self._copied_bytes <= MAX_COPIED_BYTES:
+            return True
+        reason = f"the copies of schemas with references have over {MAX_COPIED_BYTES:,} bytes"
+        if self._rules.closed:
+            raise NotExpressible(reason)
+        self._drop(path, keyword, reason)
+        return False
 
     def _merge_into(self, own: Schema, other: Schema, path: str) -> None:
         """Add the keywords of another schema that applies to the same value."""
@@ -307,18 +325,19 @@ class _Narrowing:
                 own[key] = {
                     **mine,
                     **{
-                        name: {"allOf": [mine[name], schema]} if name in mine and mine[name] != schema else schema
+                        name: _both(mine[name], schema) if name in mine and mine[name] != schema else schema
                         for name, schema in value.items()
                     },
                 }
-            elif key == "required" and is_names(mine) and is_names(value):
-                own[key] = [*dict.fromkeys([*mine, *value])]
+            elif key == "required" and is_list(mine) and is_names(value):
+                own[key] = [*mine, *value]  # `_present_form` leaves out repeated names
             elif key == "type" and is_type(mine) and is_type(value):
                 common = _common_types(types_of(mine), types_of(value))
                 if common:
                     own[key] = common[0] if len(common) == 1 else common
             elif key == "enum" and is_list(mine) and is_list(value):
-                own[key] = [item for item in mine if item in value] or mine
+                both = set(map(_hashable, value))
+                own[key] = [item for item in mine if _hashable(item) in both] or mine
             elif key in _HIGHER and is_number(mine) and is_number(value):
                 own[key] = max(mine, value)
             elif key in _LOWER and is_number(mine) and is_number(value):
@@ -329,7 +348,7 @@ class _Narrowing:
             elif key == "additionalProperties" and (mine is False or value is False):
                 own[key] = False
             elif key in ("items", "additionalProperties") and is_schema(mine) and is_schema(value):
-                own[key] = {"allOf": [mine, value]}
+                own[key] = _both(mine, value)
             elif key not in ANNOTATIONS:
                 self._drop(path, key, "given twice, in allOf: only one is kept")
 
@@ -431,7 +450,8 @@ class _Narrowing:
         if not only_annotations and (rules.bare_references or "allOf" not in rules.keywords):
             without_reference = {key: value for key, value in schema.items() if key != keyword}
             own = self._merged(without_reference, path, frozenset({id(target)}))
-            self._merge_into(own, self._merged(target, path, frozenset({id(target)})), path)
+            if self._may_copy(target, path, keyword):
+                self._merge_into(own, self._merged(target, path, frozenset({id(target)})), path)
             return self._narrow(own, path, depth + 1)
         reference: Schema = {"$ref": f"#/$defs/{self._define(target, schema[keyword], path)}"}
         if not other_keywords:
@@ -572,6 +592,18 @@ class _Narrowing:
 
 
 # --- parts of schemas -------------------------------------------------------------------------------------------------
+
+
+def _both(schema: Any, other: Any) -> Schema:
+    """Return a schema of the values that both schemas allow, which does not get deeper with each further schema."""
+    if is_object(schema) and schema.keys() == {"allOf"} and is_list(schema["allOf"]):
+        return {"allOf": [*schema["allOf"], other]}
+    return {"allOf": [schema, other]}
+
+
+def _hashable(value: Any) -> Any:
+    """Return a key that is equal for equal values of an `enum`."""
+    return msgspec.json.encode(value, order="sorted") if isinstance(value, list | dict) else value
 
 
 def _common_types(kinds: list[str], others: list[str]) -> list[str]:
