@@ -86,6 +86,25 @@ def test_a_schema_that_is_not_an_object_is_wrapped(format: str, schema: Any) -> 
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_repeated_names_of_types_and_properties_are_left_out(format: str) -> None:
+    """A bug: they are not valid in JSON Schema 2020-12, so an API refused the whole request."""
+    kinds = {name: {"type": types} for name, types in (("a", ["string", "string"]), ("b", ["null", "string", "null"]))}
+    schema = {"type": ["object", "object"], "properties": kinds, "required": ["a", "b", "a"]}
+    defined, _ = define(schema | {"dependentRequired": {"a": ["b", "b"]}}, format)
+    assert defined["properties"] == {"a": {"type": "string"}, "b": {"type": ["null", "string"]}}
+    assert defined["required"] == ["a", "b"]
+
+
+def test_patterns_with_flags_are_kept_and_checked_quickly() -> None:
+    """A bug: each range of a pattern that ignores case took milliseconds, so one tool could block the host."""
+    patterns = {str(number): {"type": "string", "pattern": "(?i)^" + "[\0-\uffff]" * 500} for number in range(10)}
+    patterns["group"] = {"type": "string", "pattern": "^(?i:a|(?-i:b))$"}
+    began = time.monotonic()
+    assert narrow({"type": "object", "properties": patterns}, SchemaRules()).schema["properties"] == patterns
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_missing_schema_becomes_an_object(format: str) -> None:
     for schema in (None, [], "object", 3):
         assert define(schema, format)[1] == ["tide: the schema of the arguments is missing, or is not an object"]

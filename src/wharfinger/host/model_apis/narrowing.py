@@ -630,8 +630,15 @@ def _present_form(schema: Schema) -> Schema:
         new["type"] = [*dict.fromkeys([*types_of(new["type"]), "null"])]
         if is_list(new.get("enum")) and None not in new["enum"]:
             new["enum"] = [*new["enum"], None]
-    if is_list(new.get("type")) and len(new["type"]) == 1:
-        new["type"] = new["type"][0]
+    if is_list(new.get("type")) and is_type(new["type"]):
+        kinds = [*dict.fromkeys(new["type"])]  # 2020-12 refuses repeated names
+        new["type"] = kinds if len(kinds) > 1 else kinds[0]
+    if is_names(new.get("required")):
+        new["required"] = [*dict.fromkeys(new["required"])]
+    if is_object(needed := new.get("dependentRequired")):
+        new["dependentRequired"] = {
+            name: [*dict.fromkeys(names)] if is_names(names) else names for name, names in needed.items()
+        }
     return new
 
 
