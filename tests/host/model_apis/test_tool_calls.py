@@ -36,6 +36,7 @@ ANSWERS_WITH_A_CALL: list[tuple[str, Any]] = [
     ("gemini", GEMINI["functionCall"]),
     ("gemini", {"function_call": GEMINI["functionCall"]}),
     ("gemini", {"role": "model", "parts": [{"text": "x"}, GEMINI]}),
+    ("gemini", [{"executableCode": {}}, {"codeExecutionResult": {}}, GEMINI]),
     ("gemini", {"candidates": [{"content": {"parts": [GEMINI]}}]}),
     ("gemini", [{"candidates": [{"content": {"parts": [part]}}]} for part in ({"text": "x"}, GEMINI)]),
 ]
@@ -100,6 +101,8 @@ ANSWERS_WITHOUT_CALLS: list[tuple[str, Any]] = [
     ("gemini", {"candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}]}),
     ("gemini", {"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}),
     ("gemini", {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}),
+    ("gemini", {"candidates": None, "prompt_feedback": {"block_reason": "SAFETY"}}),
+    ("gemini", [{"candidates": [{"content": {"parts": [{"text": "Yes."}]}}]}, {"usage_metadata": {}}]),
 ]
 
 
@@ -109,7 +112,14 @@ def test_an_answer_without_calls_gives_an_empty_list(format: str, answer: Any) -
     assert (api.name, calls) == (format, [])
 
 
-@pytest.mark.parametrize("answer", [{"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *({"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}, '"\ud800"'),
+        # A bug: these were calls of Gemini's, without their arguments.
+        *({"name": "tide", member: value} for member in ("arguments", "input") for value in ({"hour": 7}, '{"hour": 7}')),
+    ],
+)
 def test_a_value_that_is_not_an_answer_is_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match=r"not an answer of a known model API\.$|is not JSON"):
         find_calls(answer)
@@ -125,7 +135,7 @@ def test_empty_arguments_become_an_empty_object(arguments: Any) -> None:
     assert call == ModelToolCall("c", "tide", {})
 
 
-@pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000])
+@pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000, '"\ud83d"'])
 def test_arguments_that_are_not_an_object_give_a_fault_with_advice(arguments: str) -> None:
     (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
     if arguments == "null":

@@ -104,7 +104,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
             return value
         try:
             return plain_value(msgspec.json.decode(value), 1)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
             raise ValueError(f"The answer of the model is not JSON: {error}") from None
         except RecursionError:
             raise ValueError(f"The answer has more than {MAX_DEPTH} levels of objects.") from None
@@ -293,11 +293,22 @@ def gemini_calls(value: Any) -> list[ModelToolCall] | None:
     call = value.get("functionCall") or value.get("function_call")
     if is_object(call):
         return gemini_calls(call)
-    if isinstance(value.get("name"), str) and "type" not in value and "function" not in value:
+    if isinstance(value.get("name"), str) and not value.keys() & _NOT_GEMINI:
         return [_tool_call(value.get("id"), value["name"], value.get("args"))]
-    if "usageMetadata" in value or "responseId" in value or "promptFeedback" in value:
+    if value.keys() & _RESPONSE_MEMBERS:
         return []  # an event of a stream, or an answer that was blocked
-    return [] if value.keys() & {"text", "thought", "thoughtSignature", "inlineData"} and "type" not in value else None
+    return [] if value.keys() & _PART_MEMBERS and "type" not in value else None
+
+
+_NOT_GEMINI = frozenset(("type", "function", "arguments", "input"))
+"""Members of a call of another API, whose arguments would be lost."""
+_RESPONSE_MEMBERS = frozenset((
+    "usageMetadata", "responseId", "promptFeedback", "usage_metadata", "response_id", "prompt_feedback",
+))  # fmt: skip
+_PART_MEMBERS = frozenset((
+    "text", "thought", "thoughtSignature", "thought_signature", "inlineData", "inline_data", "fileData", "file_data",
+    "executableCode", "executable_code", "codeExecutionResult", "code_execution_result",
+))  # fmt: skip
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
@@ -346,7 +357,7 @@ def _tool_call(identifier: Any, name: Any, arguments: Any) -> ModelToolCall:
         else:
             try:
                 arguments = msgspec.json.decode(arguments)
-            except (msgspec.MsgspecError, RecursionError) as error:
+            except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
                 fault = f"The arguments are not JSON ({error}). Call the tool again, with one JSON object as arguments."
                 return ModelToolCall(identifier, name, {}, fault)
     if arguments is None:
