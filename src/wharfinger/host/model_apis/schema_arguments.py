@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from wharfinger.content.decoded_json import is_list, is_object
-from wharfinger.host.model_apis.schema_keywords import REFERENCES, names_in, types_of
+from wharfinger.host.model_apis.schema_keywords import REFERENCES, members_of, names_in, types_of
 from wharfinger.host.model_apis.schema_references import SchemaPlaces
 
 __all__ = ["restore"]
@@ -26,29 +26,59 @@ def restore(arguments: dict[str, Any], schema: Any, renamed: Mapping[str, str]) 
     if not is_object(schema):
         return arguments
     original = {renamed.get(name, name): value for name, value in arguments.items()}
-    places = SchemaPlaces(schema)
-    restored: dict[str, Any] = _without_nulls(original, [schema], places, 0)
+    restored: dict[str, Any] = _Restoring(schema).without_nulls(original, (schema,), 0)
     return restored
 
 
-def _without_nulls(value: Any, schemas: list[Any], places: SchemaPlaces, depth: int) -> Any:
-    if depth > MAX_LEVELS:
-        return value
-    if is_list(value):
-        items = [schema["items"] for schema in places.alternatives(schemas) if "items" in schema]
-        return [_without_nulls(item, items, places, depth + 1) for item in value] if items else value
-    if not is_object(value):
-        return value
-    possible = [schema for schema in places.alternatives(schemas) if is_object(schema.get("properties"))]
-    required = frozenset(name for schema in possible for name in names_in(schema.get("required")))
-    members: dict[str, Any] = {}
-    for name, member in value.items():
-        declared = [schema["properties"][name] for schema in possible if name in schema["properties"]]
-        is_optional_null = member is None and declared and name not in required
-        if is_optional_null and not any(map(_allows_null, places.alternatives(declared))):
-            continue
-        members[name] = _without_nulls(member, declared, places, depth + 1)
-    return members
+class _Parts(NamedTuple):
+    """What the schemas of one value say about its parts."""
+
+    items: tuple[Any, ...]
+    """The schemas of the items of a list."""
+    members: dict[str, tuple[Any, ...]]
+    """The schemas of each member of an object."""
+    leave_out: frozenset[str]
+    """The members that are left out if they are null: those that may be missing, and may not be null."""
+
+
+class _Restoring:
+    """The state of one `restore`. A list may have thousands of items with the same schemas."""
+
+    def __init__(self, root: Schema) -> None:
+        self._places = SchemaPlaces(root)
+        self._parts: dict[tuple[int, ...], _Parts] = {}
+
+    def without_nulls(self, value: Any, schemas: tuple[Any, ...], depth: int) -> Any:
+        if depth > MAX_LEVELS or not schemas or not isinstance(value, list | dict):
+            return value
+        parts = self._parts_of(schemas)
+        if is_list(value):
+            return [self.without_nulls(item, parts.items, depth + 1) for item in value] if parts.items else value
+        return {
+            name: self.without_nulls(member, parts.members.get(name, ()), depth + 1)
+            for name, member in cast("dict[str, Any]", value).items()
+            if member is not None or name not in parts.leave_out
+        }
+
+    def _parts_of(self, schemas: tuple[Any, ...]) -> _Parts:
+        key = tuple(map(id, schemas))
+        if key not in self._parts:
+            possible = self._places.alternatives([*schemas])
+            members: dict[str, tuple[Any, ...]] = {}
+            optional: set[str] = set()
+            for schema in possible:
+                required = frozenset(names_in(schema.get("required")))
+                for name, member in members_of(schema.get("properties")):
+                    members[name] = (*members.get(name, ()), member)
+                    if name not in required:
+                        optional.add(name)
+            leave_out = frozenset(name for name in optional if not self._allow_null(members[name]))
+            items = tuple(schema["items"] for schema in possible if "items" in schema)
+            self._parts[key] = _Parts(items, members, leave_out)
+        return self._parts[key]
+
+    def _allow_null(self, schemas: tuple[Any, ...]) -> bool:
+        return any(map(_allows_null, self._places.alternatives([*schemas])))
 
 
 def _allows_null(schema: Schema) -> bool:
