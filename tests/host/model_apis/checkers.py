@@ -237,7 +237,7 @@ def gemini_schema_faults(schema: Object) -> Iterator[str]:
     yield from faults
     if faults:
         return
-    if not schema["properties"] and "additionalProperties" not in schema:
+    if not schema["properties"] and schema.get("additionalProperties", False) is False:
         yield "properties: should be non-empty for OBJECT type"
     for name in schema["properties"]:
         if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.host.model_apis.checkers import tool_faults
 from wharfinger import types as t
 from wharfinger.host.model_apis import MODEL_APIS, ModelAPI, OfferedTool, define_tools
+from wharfinger.host.model_apis.definitions import accepted_names
 from wharfinger.host.model_apis.narrowing import MAX_DEPTH, MAX_SCHEMA_BYTES, NotExpressible, SchemaRules, narrow
 from wharfinger.host.model_apis.schema_arguments import restore
 
@@ -399,7 +401,34 @@ def test_thousands_of_items_are_restored_quickly() -> None:
     assert time.monotonic() - began < 2
 
 
+# Names of tools.
+
+
+def test_a_name_that_many_other_tools_anticipate_stays_short() -> None:
+    """A bug: each tool with the next name made it longer, and for one with over 64 characters an API refuses all."""
+    digest = hashlib.sha256(b"tide.now").hexdigest()
+    names = ["tide.now", *(f"{'tide_now'[: 63 - length]}_{digest[:length]}" for length in range(8, 64))]
+    accepted = accepted_names(names)
+    assert sorted(accepted.values()) == sorted(names)
+    assert all(len(name) <= 64 for name in accepted)
+
+
+def test_a_tool_without_arguments_has_no_schema_for_gemini() -> None:
+    """A bug: Gemini got a schema without properties, which it refuses, if it said that there are no others."""
+    assert define({"type": "object", "properties": {}, "additionalProperties": False}, "gemini") == (None, [])
+    assert define({"type": "object", "additionalProperties": True}, "gemini")[0] is not None
+
+
 # Limits.
+
+
+def test_a_report_is_short_although_names_of_properties_are_long() -> None:
+    """A bug: a thousand reports had the whole path each, 100 MB together."""
+    leaves = {str(number): {"type": "string", "minLength": 1} for number in range(1_000)}
+    schema = {"type": "object", "properties": {"x" * 100_000: {"properties": leaves}}}
+    dropped = narrow(schema, MODEL_APIS["gemini"].rules).dropped
+    assert len(dropped) == 1_000
+    assert sum(len(drop.path) for drop in dropped) <= 1_000_000
 
 
 def test_the_size_of_a_schema_is_limited() -> None:

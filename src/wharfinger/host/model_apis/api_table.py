@@ -123,7 +123,7 @@ def _anthropic_tool(name: str, description: str, schema: JSONObject, strict: boo
 
 def _gemini_function(name: str, description: str, schema: JSONObject, strict: bool) -> JSONObject:
     declaration: JSONObject = {"name": name, "description": description}
-    if schema.get("properties") or "additionalProperties" in schema:
+    if schema.get("properties") or schema.get("additionalProperties", False) is not False:
         declaration["parametersJsonSchema"] = schema  # Gemini refuses a schema without properties
     return declaration
 

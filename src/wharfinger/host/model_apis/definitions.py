@@ -64,8 +64,8 @@ def accepted_names(names: Iterable[str]) -> dict[str, str]:
     """Return the original names of tools, by the names that are sent, which every API accepts.
 
     A name that is accepted stays as it is. Any other gets a suffix made from its original form, and not from other
-    tools, so that a call does not reach a tool that came later. The suffix is longer only if another tool has exactly
-    the resulting name.
+    tools, so that a call does not reach a tool that came later. It gets another suffix only if another tool has
+    exactly the resulting name.
     """
     originals = dict.fromkeys(names)
     accepted = {name: name for name in originals if _NAME(name)}
@@ -75,9 +75,8 @@ def accepted_names(names: Iterable[str]) -> dict[str, str]:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         words = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
         words = words if words[:1].isalpha() or words[:1] == "_" else f"_{words}"
-        length = 8
-        while (new := f"{words[: MAX_NAME_CHARACTERS - length - 1]}_{digest[:length]}") in accepted:
-            length += 1
+        while (new := f"{words[: MAX_NAME_CHARACTERS - 9]}_{digest[:8]}") in accepted:
+            digest = hashlib.sha256(digest.encode()).hexdigest()
         accepted[new] = name
     return accepted
 

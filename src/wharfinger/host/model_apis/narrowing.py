@@ -64,6 +64,8 @@ MAX_COPIED_BYTES = 4 * MAX_SCHEMA_BYTES
 """Maximum size as JSON of all schemas that replace references to them; further references allow any value."""
 MAX_REPORTED = 1_000
 """Maximum number of dropped keywords that are reported of one schema."""
+MAX_PATH_CHARACTERS = 1_000
+"""Maximum length of the path, and of the keyword, in a report."""
 MAX_NOTE_CHARACTERS = 200
 """Maximum length as JSON of a restriction that is repeated in the description."""
 
@@ -180,7 +182,7 @@ class _Narrowing:
 
     def _drop(self, path: str, keyword: str, reason: str) -> None:
         if len(self._dropped) < MAX_REPORTED:
-            self._dropped.append(DroppedKeyword(path, keyword, reason))
+            self._dropped.append(DroppedKeyword(path[:MAX_PATH_CHARACTERS], keyword[:MAX_PATH_CHARACTERS], reason))
 
     # The root.
 
