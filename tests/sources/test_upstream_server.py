@@ -25,11 +25,12 @@ from tests.transports.http_support import ServerThread
 from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
-from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.errors import ConnectionLost, InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, resource_tools, search_index
 from wharfinger.sources.upstream_server import UpstreamSource, upstream
+from wharfinger.sources.upstream_server.upstream_client import MAX_REQUESTS, UpstreamClient
 from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
@@ -969,6 +970,76 @@ def test_credentials_of_the_url_are_never_shown() -> None:
     assert source.location == "https://harbour.example/mcp"
     for shown in (repr(source), source.name, source.status_uri, source.describe()):
         assert "barnacle" not in shown and "limpet" not in shown
+
+
+def test_a_server_that_is_lost_again_is_pinged_by_one_task() -> None:
+    """A bug: two tasks pinged it, and each kept the event loop busy while the other waited for an answer."""
+
+    async def test() -> None:
+        client = UpstreamClient("harbour", lambda: Client(harbour()), lambda: None)
+        for _ in range(3):
+            client.failed(ConnectionLost("gone"))
+            client.succeeded()
+        client.failed(ConnectionLost("gone"))
+        await asyncio.sleep(0)  # cancelled tasks end in the next turn of the loop
+        pinging = [task for task in asyncio.all_tasks() if "_keep_pinging" in repr(task.get_coro())]
+        assert len(pinging) == 1
+        await client.close()
+
+    run(test())
+
+
+def test_calls_that_wait_for_a_slot_open_no_client_after_the_end() -> None:
+    """A bug: they started the other server again, and nothing stopped it."""
+
+    async def test() -> None:
+        clients: list[Client] = []
+        released = asyncio.Event()
+
+        def make() -> Client:
+            clients.append(Client(harbour()))
+            return clients[-1]
+
+        async def wait_and_fail(client: Client) -> None:
+            await released.wait()
+            raise ConnectionLost("closed")
+
+        client = UpstreamClient("harbour", make, lambda: None)
+        calls = [asyncio.ensure_future(client.call(wait_and_fail)) for _ in range(MAX_REQUESTS + 1)]
+        await wait_until_async(lambda: client.opened, "the client is open")
+        await client.close()
+        released.set()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(result) for result in results} == {UpstreamUnreachable}
+        assert len(clients) == 1
+
+    run(test())
+
+
+def test_calls_that_wait_for_the_connection_fail_when_the_source_is_closed() -> None:
+    """A bug: they ended as if they had been cancelled."""
+
+    async def test() -> None:
+        connected = asyncio.Event()
+
+        async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.set()
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        listener = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+        async with listener:
+            source = upstream(
+                f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp", allow_private_networks=True
+            )
+            page = asyncio.ensure_future(source.page(None, 5))
+            await connected.wait()
+            await source.close()
+            with pytest.raises(UpstreamUnreachable, match="closing"):
+                await page
+
+    run(test())
 
 
 def test_a_source_can_be_started_and_closed_repeatedly() -> None:

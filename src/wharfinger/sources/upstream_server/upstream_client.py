@@ -47,6 +47,7 @@ MAX_REQUESTS = 64
 """Maximum number of requests in flight; others wait. This also stops servers that publish each other in a circle."""
 MAX_MESSAGE_LENGTH = 300
 """Maximum number of characters of another server's error message that are passed on."""
+CLOSING = "this server is closing."
 UNREACHABLE_ERRORS = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
@@ -105,13 +106,22 @@ class UpstreamClient:
         return result
 
     async def client(self) -> Client:
-        """Return the open client. Concurrent calls share one attempt to open it. Cancelling a call does not stop it."""
+        """Return the open client. Concurrent calls share one attempt to open it. Cancelling a call does not stop it.
+
+        Raises what `Client.open` raises, and ConnectionLost if this is closed, or was closed meanwhile.
+        """
+        if self.closed:
+            raise ConnectionLost(CLOSING, unsent=True)
         if self.opened and self._client is not None:
             return self._client
         if self._opening is None or self._opening.done():
             self._opening = asyncio.get_running_loop().create_task(self._open())
             self._opening.add_done_callback(retrieve)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait((opening,))
+        if opening.cancelled():
+            raise ConnectionLost(CLOSING, unsent=True)
+        return opening.result()
 
     async def _open(self) -> Client:
         client = self._client = self._make()
@@ -144,6 +154,8 @@ class UpstreamClient:
         self._breaker.failed(_brief(error) or type(error).__name__, began)
         if not was_down:
             log.warning("%s cannot be reached: %s", self._name, self.down_reason)
+            if self._pinging is not None:  # it may still wait, although the server was reachable in between
+                self._pinging.cancel()
             self._pinging = asyncio.get_running_loop().create_task(self._keep_pinging())
             self._pinging.add_done_callback(retrieve)
             self._on_state()
@@ -173,7 +185,7 @@ class UpstreamClient:
                 self.succeeded()
 
     def _unreachable(self) -> UpstreamUnreachable:
-        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down_reason or 'this server is closing.'}")
+        return UpstreamUnreachable(f"{self._name} cannot be reached: {self.down_reason or CLOSING}")
 
 
 def _brief(error: WharfingerError | str) -> str:
