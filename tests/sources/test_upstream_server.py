@@ -506,6 +506,25 @@ def has(changes: list[str | None], *uris: str) -> bool:
     return set(uris) <= set(changes)
 
 
+def test_the_watches_of_thousands_of_uris_end_quickly() -> None:
+    """A bug: a client that left with 10,000 watches blocked the server for seconds."""
+
+    async def test() -> None:
+        source = upstream(f"http://127.0.0.1:{free_port()}/mcp", allow_private_networks=True)
+        uris = [f"notes://{number}" for number in range(10_000)]
+        for uri in uris:
+            source.watch(uri, lambda uri: None)
+        await asyncio.sleep(0)  # the watch begins in the next turn of the loop
+        began = time.monotonic()
+        for uri in uris:
+            source.unwatch(uri)
+        assert time.monotonic() - began < 1
+        assert not source._upstream_watch._bundles and not source._upstream_watch._task_of
+        await source.close()
+
+    run(test())
+
+
 def test_a_change_before_a_uri_is_watched_again_is_reported() -> None:
     """A bug: no change was reported if the watch at the upstream had continued for another URI."""
 

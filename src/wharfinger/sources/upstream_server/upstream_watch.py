@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, WharfingerError
@@ -24,6 +25,13 @@ RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 """The first and the longest delay before a watch that ended is reopened. Each failure doubles it."""
 LIST_INTERVAL_SECONDS = 1.0
 """Minimum time between two notifications of a changed list, even if the server reports more."""
+
+
+class _Bundle(NamedTuple):
+    """URIs that share one upstream watch, and those of them that are watched here now."""
+
+    uris: tuple[str, ...]
+    watched: set[str]
 
 
 class UpstreamWatch:
@@ -50,7 +58,9 @@ class UpstreamWatch:
         self._list_changed = list_changed
         self._watchers: dict[str | None, Changed] = {}
         self._new: list[str] = []
-        self._bundles: dict[asyncio.Task[None], tuple[str, ...]] = {}
+        self._bundles: dict[asyncio.Task[None], _Bundle] = {}
+        self._task_of: dict[str, asyncio.Task[None]] = {}
+        """The task of the bundle with a URI, which may no longer be watched."""
         self._list_task: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
 
@@ -71,10 +81,12 @@ class UpstreamWatch:
         if uri is None and self._list_task is not None:
             self._list_task.cancel()
             self._list_task = None
-        for task, uris in tuple(self._bundles.items()):
-            if uri in uris and not any(other in self._watchers for other in uris):
+        if uri is not None and (task := self._task_of.get(uri)) is not None:
+            watched = self._bundles[task].watched
+            watched.discard(uri)
+            if not watched:
                 task.cancel()
-                del self._bundles[task]
+                self._forget(task)
 
     async def close(self) -> None:
         """Stop watching everything."""
@@ -82,22 +94,32 @@ class UpstreamWatch:
         self._list_task = None
         await self._tasks.cancel()
         self._bundles.clear()
+        self._task_of.clear()
 
     def _watch_new(self) -> None:
-        watched = {uri for uris in self._bundles.values() for uri in uris}
         uris = [uri for uri in dict.fromkeys(self._new) if uri in self._watchers]
         self._new.clear()
         # These were unwatched and are watched again. Their bundles stayed open, because other URIs of them are watched.
-        if again := [uri for uri in uris if uri in watched]:
+        if again := [uri for uri in uris if uri in self._task_of]:
+            for uri in again:
+                self._bundles[self._task_of[uri]].watched.add(uri)
             self._tasks.start(self._notify_changed(again))
-        if new := tuple(uri for uri in uris if uri not in watched):
+        if new := tuple(uri for uri in uris if uri not in self._task_of):
             self._start_bundle(new)
 
     def _start_bundle(self, uris: tuple[str, ...]) -> None:
         if len(self._bundles) >= MAX_WATCHES:
             log.warning("%s is not watched at %s: %d watches are open there", uris[0], self._name, MAX_WATCHES)
             return
-        self._bundles[self._start_task(uris)] = uris
+        task = self._start_task(uris)
+        self._bundles[task] = _Bundle(uris, set(uris))
+        self._task_of.update(dict.fromkeys(uris, task))
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        bundle = self._bundles.pop(task, None)
+        for uri in () if bundle is None else bundle.uris:
+            if self._task_of.get(uri) is task:  # the URI may be in a later bundle
+                del self._task_of[uri]
 
     def _start_task(self, uris: tuple[str | None, ...]) -> asyncio.Task[None]:
         task = self._tasks.start(self._keep_watching(uris))
@@ -105,7 +127,7 @@ class UpstreamWatch:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._bundles.pop(task, None)
+        self._forget(task)
         if self._list_task is task:
             self._list_task = None
         if not task.cancelled() and task.exception() is not None:
