@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,8 +17,11 @@ from tests.client.test_eras import FakeServer, handshake
 from tests.conftest import free_port
 from tests.waiting import wait_until_async
 from wharfinger import Server
+from wharfinger import types as t
 from wharfinger.auth import SignIn
 from wharfinger.errors import ConnectionLost, InvalidArgument, RequestTimeout, ResourceNotFound, WharfingerError
+from wharfinger.server.skills import serve_skills
+from wharfinger.sources import files
 from wharfinger.upstreams import (
     InvalidConfiguration,
     ServerConfig,
@@ -363,6 +366,59 @@ def test_the_configuration_filters_and_renames_tools_and_resources() -> None:
             with pytest.raises(WharfingerError, match="b offers no tool 'get_b'"):
                 await client.call_tool("get_b")
             assert (await client.read_resource("docs://open")).text == "open"
+
+    run(test())
+
+
+def test_a_hidden_resource_or_prompt_is_hidden_in_folders_and_completions(tmp_path: Path) -> None:
+    """A bug: the entries of a folder had it, and the values of its arguments were suggested."""
+    (tmp_path / "open.txt").write_text("open")
+    (tmp_path / "closed.txt").write_text("closed")
+    server = Server("a")
+    server.include(files(tmp_path, label="docs"))
+    serve_skills(server)
+
+    @server.prompt
+    def closed(name: Literal["north", "south"]) -> str:
+        return name
+
+    async def test() -> None:
+        config = ServerConfig(name="a", target=server, hide=("*closed*", "file://*closed*"))
+        async with open_upstreams(config) as upstreams:
+            client = upstreams["a"].client
+            entries = await client.read_directory("file:///docs")
+            assert [entry.uri for entry in entries] == ["file:///docs/open.txt"]
+            contents = (await client.read_resource("file:///docs")).contents
+            assert [content.uri for content in contents] == ["file:///docs", "file:///docs/open.txt"]
+            window = await client.read_resource("file:///docs/open.txt?bytes=0-1")
+            assert window.text == "op"
+            with pytest.raises(ResourceNotFound):
+                await client.read_directory("file:///docs/closed.txt")
+            with pytest.raises(WharfingerError, match="offers no prompt 'closed'"):
+                await client.complete(t.PromptReference(name="closed"), "name", "")
+
+    run(test())
+
+
+def test_reads_of_a_list_fail_when_the_server_is_stopped() -> None:
+    """A bug: they ended as if they had been cancelled."""
+    config = in_process_config("a", "first")
+    server = config.target
+    assert isinstance(server, Server)
+
+    async def test() -> None:
+        requested = asyncio.Event()
+
+        @server.middleware("tools/list")
+        async def never_answer(call: Any, following: Any) -> Any:
+            requested.set()
+            await asyncio.Event().wait()
+
+        async with open_upstreams(config) as upstreams:
+            tools = asyncio.ensure_future(upstreams["a"].tools())
+            await requested.wait()
+        with pytest.raises(UpstreamUnreachable, match="stopped"):
+            await tools
 
     run(test())
 

@@ -75,6 +75,7 @@ REPORTED_LIST_AGE_SECONDS = 600.0
 MAX_LISTED = 10_000
 """The maximum number of tools, prompts or templates of one server. The client's `max_pages` bounds the resources."""
 MAX_ERROR_CHARACTERS = 500
+STOPPED = "it was stopped."
 PING_SECONDS = 10.0
 CHECK_SECONDS = 30.0
 """Seconds between pings of a server at a URL, which can go away unnoticed while nothing is called."""
@@ -259,7 +260,7 @@ class Upstream:
         task = self._listing.get("uris")
         if task is None or task.done():
             task = self._listing["uris"] = self._background.start(self._index())
-        await asyncio.shield(task)
+        await self._result_of(task)
 
     async def _index(self) -> list[Any]:
         await self.resources()
@@ -301,7 +302,14 @@ class Upstream:
         task = self._listing.get(kind)
         if task is None or task.done():
             task = self._listing[kind] = self._background.start(self._list(kind, listing))
-        return await asyncio.shield(task)
+        return await self._result_of(task)
+
+    async def _result_of(self, task: asyncio.Task[list[Any]]) -> list[Any]:
+        """Return the result of a task for which others may wait too. Cancelling this does not stop it."""
+        await asyncio.wait((task,))
+        if task.cancelled():
+            raise UpstreamUnreachable(f"{self.name} cannot be reached: {STOPPED}")
+        return task.result()
 
     async def _list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
         await self._wait_until_ready()
@@ -363,7 +371,7 @@ class Upstream:
         with suppress(WharfingerError):
             await self._client.close()
         if self.status != "disabled" and not self.config.error:
-            self._set_status("down", "it was stopped.")
+            self._set_status("down", STOPPED)
 
     async def _run(self) -> None:
         backoff = Backoff(RESTART_SECONDS, MAX_RESTART_SECONDS, _random_factor)
@@ -553,13 +561,16 @@ class Upstream:
         """Refuse a hidden tool, prompt or resource, with the error code of a server that does not have it."""
         if call.method == "tools/call" and not self.offers_tool(call.params.name):
             raise InvalidParams(f"{self.name} offers no tool {call.params.name!r}: its configuration hides it.")
-        if call.method == "prompts/get" and not self.offers_prompt(call.params.name):
-            raise InvalidParams(f"{self.name} offers no prompt {call.params.name!r}: its configuration hides it.")
-        if call.method == "resources/read" and not self.offers_uri(call.params.uri):
-            raise ResourceNotFound(call.params.uri)
+        item = call.params.ref if call.method == "completion/complete" else call.params
+        is_prompt = call.method == "prompts/get" or isinstance(item, t.PromptReference)
+        if is_prompt and not self.offers_prompt(item.name):
+            raise InvalidParams(f"{self.name} offers no prompt {item.name!r}: its configuration hides it.")
+        is_resource = call.method in _READS or isinstance(item, t.ResourceTemplateReference)
+        if is_resource and not self.offers_uri(item.uri):
+            raise ResourceNotFound(item.uri)
 
     def _without_hidden(self, call: Call, result: Any) -> Any:
-        """Return the result of a list without the items that the configuration hides."""
+        """Return the result of a list, or of a read, without the items that the configuration hides."""
         row = _FILTERED.get(call.method)
         if row is None:
             return result
@@ -567,17 +578,25 @@ class Upstream:
         items = getattr(result, member, None)
         if not items:
             return result
-        shown = [item for item in items if offers(self, getattr(item, attribute))]
+        own_uri = call.params.uri.partition("?")[0] if call.method == "resources/read" else None
+        shown = [
+            item
+            for item in items
+            if offers(self, key := getattr(item, attribute)) or key.partition("?")[0] == own_uri
+        ]
         return result if len(shown) == len(items) else msgspec.structs.replace(result, **{member: shown})
 
 
+_READS = frozenset(("resources/read", "resources/directory/read"))
 _FILTERED: dict[str, tuple[str, str, Callable[[Upstream, str], bool]]] = {
     "tools/list": ("tools", "name", Upstream.offers_tool),
     "prompts/list": ("prompts", "name", Upstream.offers_prompt),
     "resources/list": ("resources", "uri", Upstream.offers_uri),
     "resources/templates/list": ("resource_templates", "uri_template", Upstream.offers_uri),
+    "resources/directory/read": ("resources", "uri", Upstream.offers_uri),
+    "resources/read": ("contents", "uri", Upstream.offers_uri),
 }
-"""For the method of each list: the member of the result with the items, the attribute that identifies an item, and the
+"""For the method of each list or read: the member of the result with the items, the attribute that identifies an item, and the
 function that returns whether an item is offered."""
 
 
