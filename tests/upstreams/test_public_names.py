@@ -55,6 +55,17 @@ def test_a_name_that_another_server_could_use_always_gets_a_digest() -> None:
     assert names({"a": ["b_c"], "a_b": ["c"]})["a_b", "c"] == "a_b_c"
 
 
+@pytest.mark.parametrize("prefix", ["a", ""])
+def test_a_server_cannot_choose_the_name_that_another_server_gets(prefix: str) -> None:
+    """A bug: the digest can be computed, so a server could list a tool that got the calls of another one."""
+    prefixes = (prefix, "a_b")
+    own = "b_c" if prefix else "a_b_c"
+    (name,) = public_names("a", prefix, [own], {}, prefixes).values()
+    (other,) = public_names("b", "a_b", [name.removeprefix("a_b_")], {}, prefixes).values()
+    assert name != other
+    assert names({"a": [], "a_b": ["c_cafe", "c_2026"]})["a_b", "c_cafe"] == "a_b_c_cafe"
+
+
 def test_a_long_name_is_cut_at_64_characters() -> None:
     longest = "t" * (MAX_NAME_CHARACTERS - 2)
     public = names({"a": [longest, longest + "t", longest + "u"], "b": []})

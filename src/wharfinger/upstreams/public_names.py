@@ -34,6 +34,7 @@ MAX_PREFIX_CHARACTERS = 32
 DIGEST_CHARACTERS = 8
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_-]")
+_HAS_DIGEST = re.compile(r"_[0-9a-f]{8}\Z").search
 _LAUNCHERS = frozenset((
     "bun", "bunx", "deno", "docker", "node", "npx", "pipx", "pnpm", "podman", "py", "python", "uv", "uvx", "wharfinger",
 ))  # fmt: skip
@@ -83,9 +84,10 @@ def public_names(
     """
     start = f"{prefix}_" if prefix else ""
     # If another prefix is `a_b`, the tool `b_c` of the server `a` must not become `a_b_c`.
-    reserved_starts = tuple(
-        f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other
-    )
+    starts = [f"{other}_" if other else "" for other in prefixes if other != prefix]
+    reserved_starts = tuple(other for other in starts if other.startswith(start) and other)
+    # The name that the tool `b_c` gets instead must not be one that the server `a_b` can choose.
+    may_take_names = any(start.startswith(other) for other in starts)
     full_names = {own: start + rename.get(own, own) for own in own_names}
     usable = {own: _replace_unusable(name) for own, name in full_names.items()}
     counts = Counter(usable.values())
@@ -93,7 +95,8 @@ def public_names(
     for own, name in usable.items():
         # The tool whose own name is usable keeps it; other tools that would have the same name get a digest.
         ambiguous = counts[name] > 1 and (name != full_names[own] or own in rename)
-        if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(reserved_starts):
+        taken = name.startswith(reserved_starts) or (may_take_names and _HAS_DIGEST(name) is not None)
+        if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or taken:
             name = _cut(name, f"{server}\0{own}", MAX_NAME_CHARACTERS)
         name_by_own[own] = name
     return name_by_own
