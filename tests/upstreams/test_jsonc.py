@@ -51,6 +51,15 @@ def test_a_file_of_one_megabyte_is_edited_in_less_than_a_second() -> None:
     assert new.startswith(text[:-5])
 
 
+@pytest.mark.parametrize("text", ["/* ", '\\"', "{/* ", '{"\\'])
+def test_a_file_with_unclosed_comments_or_strings_is_refused_in_less_than_a_second(text: str) -> None:
+    """A bug: the time grew with the square of the size; a megabyte took hours."""
+    began = time.monotonic()
+    with pytest.raises(InvalidJson):
+        loads(text * 300_000)
+    assert time.monotonic() - began < 1
+
+
 def test_comments_and_order_are_kept() -> None:
     new = put(COMMENTED, "mcpServers", "charts", ENTRY)
     assert new == COMMENTED.replace(

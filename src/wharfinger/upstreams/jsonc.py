@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, cast
 
 __all__ = ["InvalidJson", "find", "loads", "put", "remove"]
 
-COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL)
-TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+# A string or comment without an end is taken to the end at once, and kept: the decoder then refuses it.
+COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?|/\*(?!.*?\*/).*)|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL)
+TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|,(?=\s*[}\]])')
 GAP_COMMA = re.compile(r"(//[^\n]*|/\*.*?\*/)|,", re.DOTALL)
 SPACE = re.compile(r"\s*")
 DECODER = json.JSONDecoder()
