@@ -234,12 +234,24 @@ def test_the_wharfinger_key_of_an_entry_is_read() -> None:
         ({"command": "x", "args": ["${TOKN}"]}, "needs the variable TOKN"),
         ({"command": "x", "envFile": "none.env"}, "cannot read its envFile"),
         ({"command": "x", "envFile": "~no-such-user/.env"}, "cannot read its envFile .*~no-such-user"),
+        ({"command": "x", "envFile": "a\0b"}, "cannot read its envFile .*null"),
+        ({"command": "x", "args": ["${\ud83d}"]}, "needs the variable"),
+        ({"command": "x", "args": ["a", None]}, "args 2 must be a text"),
+        ({"command": ["x", ["a"]]}, "args 1 must be a text"),
+        ({"command": "x", "env": {"KEY": {"a": 1}}}, "env KEY must be a text"),
         ("npx", 'needs an object with either "url" or "command"'),
     ],
 )
 def test_the_error_for_an_invalid_entry_suggests_a_correction(entry: Any, message: str) -> None:
-    with pytest.raises(InvalidConfiguration, match=message):
-        read_entry(entry, environ={})
+    for environ in ({}, os.environ):
+        with pytest.raises(InvalidConfiguration, match=message):
+            read_entry(entry, environ=environ)
+
+
+def test_numbers_and_booleans_in_a_command_become_text() -> None:
+    entry = {"command": "x", "args": ["--port", 8080, True], "env": {"A": 1.5, "B": False, "C": None}}
+    config = read_entry(entry)
+    assert (config.target, config.env) == (["x", "--port", "8080", "true"], {"A": "1.5", "B": "false"})
 
 
 @pytest.mark.parametrize("excess_bytes", [0, 1])

@@ -171,7 +171,8 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
     if not isinstance(args, list):
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: args is not a list.")
     words += cast("list[object]", args)
-    program, *rest = (fill(str(word), f"args {index}" if index else "command") for index, word in enumerate(words))
+    places = ("command", *(f"args {index}" for index in range(1, len(words))))
+    program, *rest = (read_text(placeholders, word, place) for word, place in zip(words, places, strict=True))
     cwd = entry.get("cwd")
     if isinstance(cwd, str) and cwd:
         cwd = str(server.folder / os.path.expanduser(fill(cwd, "cwd")))
@@ -196,7 +197,8 @@ def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -
     """Return a table of strings. Numbers and booleans become strings, such as `true`; null is skipped.
 
     Raises:
-        InvalidConfiguration: the member is not an object, or a placeholder cannot be filled in.
+        InvalidConfiguration: the member is not an object, a value of it is a list or an object, or a placeholder cannot
+            be filled in.
     """
     table: object = entry.get(key) or {}
     if not isinstance(table, Mapping):
@@ -204,9 +206,19 @@ def read_texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -
     strings: dict[str, str] = {}
     for name, value in cast("Mapping[str, object]", table).items():
         if value is not None:
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            strings[name] = placeholders.fill(text, f"{key} {name}")
+            strings[name] = read_text(placeholders, value, f"{key} {name}")
     return strings
+
+
+def read_text(placeholders: Placeholders, value: object, place: str) -> str:
+    """Return a value as text, such as `true` or `8080`, with its placeholders filled in.
+
+    Raises:
+        InvalidConfiguration: it is null, a list or an object, or a placeholder cannot be filled in.
+    """
+    if value is None or isinstance(value, list | Mapping):
+        raise InvalidConfiguration(f"{placeholders.name_in_errors}: {place} must be a text, a number, true or false.")
+    return placeholders.fill(str(value).lower() if isinstance(value, bool) else str(value), place)
 
 
 def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
@@ -224,7 +236,9 @@ def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
         if len(data) > MAX_ENV_FILE_BYTES:
             raise InvalidConfiguration(f"{placeholders.name_in_errors}: its envFile {path} is larger than 1 MiB.")
         lines = data.decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except InvalidConfiguration:
+        raise
+    except (OSError, ValueError) as error:  # such as a path with a null character
         raise InvalidConfiguration(
             f"{placeholders.name_in_errors}: cannot read its envFile {path} ({error})."
         ) from None

@@ -65,7 +65,7 @@ class Placeholders(NamedTuple):
         Raises:
             InvalidConfiguration: it is not set.
         """
-        value = self.environ.get(name)
+        value = self._variable(name)
         if value is None:
             raise InvalidConfiguration(f"{self.name_in_errors} needs the variable {name} ({place}), which is not set.")
         return value
@@ -82,7 +82,17 @@ class Placeholders(NamedTuple):
             raise InvalidConfiguration(
                 f"{self.name_in_errors} needs {match.group()} ({place}), which only its own host can fill in."
             )
-        return self.value_of_variable(name, place) if default is None else self.environ.get(name, default)
+        if default is None:
+            return self.value_of_variable(name, place)
+        value = self._variable(name)
+        return default if value is None else value
+
+    def _variable(self, name: str) -> str | None:
+        """Return the value of a variable; None if it is not set."""
+        try:
+            return self.environ.get(name)
+        except UnicodeEncodeError:  # half an emoji: `os.environ` cannot look it up
+            return None
 
     def _value_of_input(self, name: str, place: str) -> str:
         if name not in self.input_values:
