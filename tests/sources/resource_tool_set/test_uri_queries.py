@@ -6,6 +6,7 @@ import asyncio
 import re
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from wharfinger.sources.resource_tool_set.uri_queries import (
     template_entry,
     with_queries,
 )
+from wharfinger.sources.upstream_server import upstream
 
 
 def database_source(folder: Path) -> Source:
@@ -195,3 +197,15 @@ def test_the_queries_of_a_source_are_cut_to_the_length_of_a_line(excess: int) ->
     line = with_queries("Read.", [kind()]).splitlines()[-1]
     assert len(line) == MAX_LINE_CHARACTERS
     assert line.endswith("…" if excess else "m")
+
+
+def test_a_thousand_templates_of_another_server_are_not_compiled_for_each_read() -> None:
+    """A bug: each read of a long text took a second."""
+    source = upstream("https://harbour.example/mcp")
+    source.templates += [
+        t.ResourceTemplate(name="log", uri_template=f"log://{number}/{{a}}/{{b}}/{{c}}{{?level,text}}")
+        for number in range(2_000)
+    ]
+    began = time.monotonic()
+    assert parameters_at(source, "log://1/a/b/c") == []
+    assert time.monotonic() - began < 0.5

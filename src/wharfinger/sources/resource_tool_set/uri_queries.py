@@ -107,6 +107,8 @@ def parameters_of_type(source: Source, mime_type: str) -> list[str]:
 
 def parameters_at(source: Source, uri: str) -> list[str]:
     """Return the parameters of a URI, each with its meaning: `["?level=error: entries of this level and above"]`."""
+    if not source.parameters:  # another server may have a thousand templates, which take a second to compile
+        return []
     base = uri.partition("?")[0]
     names: list[str] = []
     for template in source.templates:
