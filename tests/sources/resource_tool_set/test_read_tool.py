@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from wharfinger.server import Content
 from wharfinger.sources import Folder, files, logs, sql
 from wharfinger.sources.resource_tool_set import read_tool, resource_tools
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
 
 
 def serve(*parts: Any) -> Runner:
@@ -225,6 +227,59 @@ def test_the_budget_of_fetch_counts_its_json(run: Runner, source: Folder, charts
         uri = following[1]["id"] if following else None
         assert fetched["metadata"].get("next") == uri
     assert joined == whole
+
+
+# Contents of other servers
+
+
+@pytest.mark.parametrize("tool", ["read_resource", "fetch"])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {WINDOW: "x"},
+        {WINDOW: {"end": "a", "size": []}, NEXT: "notes://next"},
+        {WINDOW: {"end": 0, "size": 9}, NEXT: "n" * 1_000_000, PREVIOUS: ["x"]},
+        {f"key {number}": f"notes://{number}" for number in range(30_000)},
+    ],
+    ids=["text", "types", "long", "many"],
+)
+def test_meta_of_any_form_costs_little_time_and_room(tool: str, meta: dict[str, Any]) -> None:
+    """A bug: the call failed, took minutes, or returned a megabyte."""
+    server = Server("gateway")
+    server.include(resource_tools())
+    remarks = [{SUMMARY: True, REMARK: "r" * 1_000_000}] * 3
+
+    @server.resource("notes://all{?lines}")
+    def notes(lines: str = "") -> t.ReadResourceResult:
+        uri = "notes://all?lines=1-2"
+        return t.ReadResourceResult(
+            contents=[t.ResourceContents(uri=uri, text="calm", meta=each) for each in (meta, *remarks)]
+        )
+
+    began = time.monotonic()
+    found = texts(runner_of(server), tool, **{"uri" if tool == "read_resource" else "id": "notes://all?lines=1-2"})
+    assert time.monotonic() - began < 5
+    assert "calm" in found[0]
+    assert len("".join(found)) < 2_000
+
+
+@pytest.mark.parametrize("tool", ["read_resource", "fetch"])
+def test_a_resource_without_contents_is_empty(tool: str) -> None:
+    """A bug: the call failed with an internal error."""
+    server = Server("empty")
+    server.include(resource_tools())
+    server.resource("notes://none")(lambda: t.ReadResourceResult(contents=[]))
+    (text,) = texts(runner_of(server), tool, **{"uri" if tool == "read_resource" else "id": "notes://none"})
+    assert "notes://none is empty: it has 0 characters." in text
+
+
+def test_fetching_data_without_a_type_says_that_it_is_data() -> None:
+    server = Server("data")
+    server.include(resource_tools())
+    contents = [t.ResourceContents(uri="notes://data", blob=b"\0")]
+    server.resource("notes://data")(lambda: t.ReadResourceResult(contents=contents))
+    fetched, _ = call(runner_of(server), "fetch", id="notes://data")
+    assert fetched["text"].startswith("This is not text: data, 1 bytes.")
 
 
 # Large logs and databases

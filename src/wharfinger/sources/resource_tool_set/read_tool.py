@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.text import size_text
 from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
+from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS
 from wharfinger.source import Source
-from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget, end_of_part, json_length
+from wharfinger.sources.resource_tool_set.answer_budget import (
+    DEFAULT_TOKENS,
+    NOTES_CHARACTERS,
+    Budget,
+    end_of_part,
+    json_length,
+)
 from wharfinger.sources.resource_tool_set.tool_text import clipped, read
 from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, parameters_of_type, queries_of
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
@@ -27,6 +36,8 @@ __all__ = ["MAX_IMAGE_BYTES", "fetch", "read_resource"]
 
 MAX_IMAGE_BYTES = 3 << 20
 """Maximum size of an image that is returned without `binary`. Hosts refuse larger images."""
+MAX_LINKS = 16
+"""Maximum number of members of a content's `_meta` that are looked up in remarks."""
 HINT_CHARACTERS = 700
 """Maximum length of a list of further queries."""
 MAX_READS = 3
@@ -81,7 +92,7 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
     if first.text is UNSET:
         size = len(first.blob or b"")
         metadata["size"] = str(size)
-        text = f"This is not text: {first.mime_type}, {size:,} bytes. The tool read_resource returns it."
+        text = f"This is not text: {first.mime_type or 'data'}, {size:,} bytes. The tool read_resource returns it."
         hints = _hints(ctx.server.resources.source_of(id), id, contents, more=False)
         text = "\n".join([text, *(f"[{hint}]" for hint in hints)])
     else:
@@ -200,11 +211,18 @@ def _next_uri(uri: str, contents: Sequence[t.ResourceContents]) -> str:
     """
     for content in contents[1:]:
         if NEXT in (meta := _meta(content)) and SUMMARY in meta:
-            return str(meta[NEXT])
+            return _link(meta, NEXT)
     meta = _meta(contents[0])
-    window: Any = meta.get(WINDOW, {})
-    ended = _STATES_END(uri.partition("?")[2]) is not None
-    return str(meta[NEXT]) if ended and NEXT in meta and window.get("end", 0) < window.get("size", 1) else ""
+    window = as_object(meta.get(WINDOW))
+    end, size = window.get("end", 0), window.get("size", 1)
+    more = isinstance(end, int) and isinstance(size, int) and end < size
+    return _link(meta, NEXT) if more and _STATES_END(uri.partition("?")[2]) is not None else ""
+
+
+def _link(meta: dict[str, Any], key: str) -> str:
+    """Return a URI in the `_meta` of a content, which may come from another server; empty if there is none."""
+    uri = meta.get(key)
+    return uri if isinstance(uri, str) and len(uri) <= MAX_RESOURCE_URI_CHARACTERS else ""
 
 
 def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceContents], answer: _Answer) -> list[str]:
@@ -213,12 +231,15 @@ def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceCon
         sentence = f"Characters {answer.begin + 1:,} to {answer.end:,} of {answer.length:,}."
         return [f"{sentence} To continue, call {call}={uri} and start={answer.end}{budget.argument}"]
     links = _meta(contents[0])
-    next_uri, previous = _next_uri(uri, contents), str(links.get(PREVIOUS, ""))
+    next_uri, previous = _next_uri(uri, contents), _link(links, PREVIOUS)
+    room = NOTES_CHARACTERS + 2 * len(uri)
     remarks: list[str] = []
     for content in contents:
         meta = _meta(content)
-        if SUMMARY in meta and (REMARK in meta or NEXT in meta):
-            remarks.append(_as_call(str(meta.get(REMARK) or content.text or "").strip("[]\n"), call, links.values()))
+        if room > 0 and SUMMARY in meta and (REMARK in meta or NEXT in meta):
+            remark = str(meta.get(REMARK) or content.text or "")[:room].strip("[]\n")
+            remarks.append(_as_call(remark, call, islice(links.values(), MAX_LINKS)))
+            room -= len(remark) + 1
     notes = [" ".join([*remarks, f"To continue, call {call}={next_uri}{budget.argument}"] if next_uri else remarks)]
     query = uri.partition("?")[2]
     if previous and previous not in notes[0] and (not query or "tail=" in query):

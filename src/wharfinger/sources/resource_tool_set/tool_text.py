@@ -39,13 +39,14 @@ def errors_for_models(uri: str = "") -> Generator[None, None, None]:
 
 
 async def read(ctx: Context[Any], uri: str, room: int) -> list[t.ResourceContents]:
-    """Read a resource as the caller. A window has at most `room` bytes.
+    """Read a resource as the caller. A window has at most `room` bytes. A resource without contents has an empty text.
 
     Raises:
         ToolError: there is no such resource, or it cannot be read; the message is written for a model.
     """
     with errors_for_models(uri), window_budget(room):
-        return (await ctx.read_resource(uri)).contents
+        contents = (await ctx.read_resource(uri)).contents
+    return contents or [t.ResourceContents(uri=uri, text="")]
 
 
 def as_json(value: dict[str, Any], *more: t.ContentBlock) -> t.CallToolResult:
