@@ -31,6 +31,19 @@ def test_resources_are_listed_in_pages(run: Runner, source: Folder, charts: Path
     assert len(uris) == len(set(uris)) == 620 + 8 + 1
 
 
+def test_the_list_continues_if_its_last_resource_was_removed() -> None:
+    """A bug: it began again."""
+    server = Server("harbour")
+    server.include(resource_tools())
+    for number in range(150):
+        server.resources.add(f"notes://{number:03}", lambda: "calm")
+    run = runner_of(server)
+    first, _ = call(run, "list_resources")
+    server.resources.remove(first["resources"][-1]["uri"])
+    rest, _ = call(run, "list_resources", cursor=first["nextCursor"])
+    assert [entry["uri"] for entry in rest["resources"]] == [f"notes://{number:03}" for number in range(100, 150)]
+
+
 def test_a_listed_resource_has_its_title_media_type_size_and_description(run: Runner, source: Folder) -> None:
     listed = {resource["uri"]: resource for resource in call(run, "list_resources")[0]["resources"]}
     hull = listed[f"{source.uri}/harbours/hull.ts"]

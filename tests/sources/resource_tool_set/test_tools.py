@@ -45,6 +45,7 @@ def test_the_tools_are_listed_with_titles_descriptions_and_annotations(run: Runn
         ("read_directory", {"uri": "file:///charts", "cursor": "nonsense"}),
         ("list_resources", {"cursor": "nonsense"}),
         ("list_resources", {"cursor": '["nonsense",null]'}),
+        ("list_resources", {"cursor": '["nonsense",null,0]'}),
         ("fetch", {"id": "file:///charts/../secret"}),
     ],
 )

@@ -50,18 +50,19 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
     Args:
         cursor: `nextCursor` of the previous result; leave it out to start.
     """
-    server_cursor, last = _split_cursor(cursor)
+    server_cursor, last, shown = _split_cursor(cursor)
     with errors_for_models():
         page = await ctx.list_resources(server_cursor)
     resources = page.resources
-    begin = next((at + 1 for at, resource in enumerate(resources) if resource.uri == last), 0)
+    # If the last resource is gone, those after it have moved to its place.
+    begin = next((at + 1 for at, resource in enumerate(resources) if resource.uri == last), max(0, shown - 1))
     entries = [resource_entry(resource) for resource in resources[begin : begin + MAX_ENTRIES]]
     del entries[count_fitting(entries, ENTRIES_CHARACTERS) :]
     following: str | None = None
     if begin + len(entries) < len(resources):
-        following = _join_cursor(server_cursor, entries[-1]["uri"])
+        following = _join_cursor(server_cursor, entries[-1]["uri"], begin + len(entries))
     elif page.next_cursor is not UNSET:
-        following = _join_cursor(page.next_cursor, None)
+        following = _join_cursor(page.next_cursor, None, 0)
     missing_sources: list[dict[str, str]] = [] if page.meta is UNSET else page.meta.get(MISSING_META_KEY, [])
     notes = [source["message"] for source in missing_sources]
     if not entries and following is None:
@@ -201,22 +202,23 @@ def _next_page(call: str, cursor: str | None) -> dict[str, str]:
     return {"nextCursor": cursor, "note": f"To continue, call {call} with cursor set to nextCursor."}
 
 
-def _join_cursor(server_cursor: str | None, last: str | None) -> str:
+def _join_cursor(server_cursor: str | None, last: str | None, shown: int) -> str:
     """Return the cursor that `_split_cursor` splits."""
-    return msgspec.json.encode((server_cursor, last)).decode()
+    return msgspec.json.encode((server_cursor, last, shown)).decode()
 
 
-def _split_cursor(cursor: str) -> tuple[str | None, str | None]:
+def _split_cursor(cursor: str) -> tuple[str | None, str | None, int]:
     """Split a cursor into the cursor of the server's page, and the URI of the last resource that was returned from it.
 
-    Both are None for the beginning of the list; the URI is None for the beginning of a page.
+    The third part is the number of resources of the page up to this one. The cursor of the page is None for the first
+    one, and the URI is None for the beginning of a page.
 
     Raises:
         ToolError: the cursor does not come from `_join_cursor`.
     """
     if not cursor:
-        return None, None
+        return None, None, 0
     try:
-        return msgspec.json.decode(cursor, type=tuple[str | None, str | None])
+        return msgspec.json.decode(cursor, type=tuple[str | None, str | None, int])
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise ToolError("This cursor does not come from list_resources: leave it out to start.") from None
