@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressRefused",
     "connection_failure",
+    "has_control",
     "is_address",
     "is_http_url",
     "is_loopback",
@@ -38,6 +40,9 @@ __all__ = [
 MAX_DATE_CHARACTERS = 60
 MAX_SECONDS_CHARACTERS = 9
 """The maximum number of characters of a `Retry-After` that is a number of seconds."""
+
+has_control = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
+"""Finds a line break or another control character, which a header cannot have."""
 
 
 def is_loopback(host: str) -> bool:

@@ -901,6 +901,13 @@ def test_an_invalid_server_url_is_refused(url: str) -> None:
         upstream(url)
 
 
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer key\n"}, {"X\x7f": "a"}])
+def test_a_header_with_a_control_character_is_refused_without_its_value(headers: dict[str, str]) -> None:
+    """A bug: all lists of the server that included the source failed with an internal error."""
+    with pytest.raises(UnusableSource, match=r"^The header '.*' has a line break or another control character\.$"):
+        upstream("https://harbour.example/mcp", headers=headers)
+
+
 def test_a_host_name_with_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         requests: list[bytes] = []

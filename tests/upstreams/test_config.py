@@ -234,6 +234,7 @@ def test_the_wharfinger_key_of_an_entry_is_read() -> None:
         ({"command": "x", "args": ["${TOKN}"]}, "needs the variable TOKN"),
         ({"command": "x", "envFile": "none.env"}, "cannot read its envFile"),
         ({"command": "x", "envFile": "~no-such-user/.env"}, "cannot read its envFile .*~no-such-user"),
+        ({"url": "http://x", "headers": {"Authorization": "a\n"}}, "header 'Authorization' has a line break"),
         ({"command": "x", "envFile": "a\0b"}, "cannot read its envFile .*null"),
         ({"command": "x", "args": ["${\ud83d}"]}, "needs the variable"),
         ({"command": "x", "args": ["a", None]}, "args 2 must be a text"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from wharfinger.net import has_control
 from wharfinger.upstreams import jsonc
 from wharfinger.upstreams.host_formats import HOSTS, config_folder, user_file
 from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
@@ -183,13 +184,22 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
 
 
 def read_headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers for a URL. A file of Codex may name variables instead of values."""
+    """Return the headers for a URL. A file of Codex may name variables instead of values.
+
+    Raises:
+        InvalidConfiguration: a header cannot be sent, its variable is not set, or a member is not an object of texts.
+    """
     fields = {**read_texts(placeholders, entry, "http_headers"), **read_texts(placeholders, entry, "headers")}
     for name, variable in read_texts(placeholders, entry, "env_http_headers").items():
         fields[name] = placeholders.value_of_variable(variable, f"env_http_headers {name}")
     token = entry.get("bearer_token_env_var")
     if isinstance(token, str):
         fields["Authorization"] = "Bearer " + placeholders.value_of_variable(token, "bearer_token_env_var")
+    for name, value in fields.items():
+        if has_control(name + value):
+            raise InvalidConfiguration(
+                f"{placeholders.name_in_errors}: the header {name!r} has a line break or another control character."
+            )
     return fields
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -14,6 +13,7 @@ from wharfinger.cli.error_report import CTRL_C_EXIT_CODE, CommandError, report_e
 from wharfinger.cli.options import bearer_token, verbosity_of
 from wharfinger.cli.targets.target import Target
 from wharfinger.client import Client
+from wharfinger.net import has_control
 from wharfinger.protocol.interfaces import Authorize
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, st
     if options.token_env:
         headers["Authorization"] = f"Bearer {bearer_token(options.token_env, ctx)}"
     for name, value in headers.items():
-        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", name + value):
+        if has_control(name + value):
             raise click.UsageError(f"The header {name!r} contains a line break or another control character.", ctx)
     return headers
 

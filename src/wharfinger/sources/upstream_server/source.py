@@ -31,7 +31,7 @@ from wharfinger.client import Client, Retry
 from wharfinger.content.mime import DIRECTORY, TEXT
 from wharfinger.content.redaction import redacted_command
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound, WharfingerError
-from wharfinger.net import is_address, is_loopback, is_public
+from wharfinger.net import has_control, is_address, is_loopback, is_public
 from wharfinger.policy.current import may_read
 from wharfinger.protocol.breaker import Breaker
 from wharfinger.protocol.limits import Limits
@@ -100,11 +100,13 @@ def upstream(
 
     Raises:
         UnusableSource: the target is not an http(s) URL or is at a private address; the command is empty, or there is
-            no such program or folder; or an option does not apply to this kind of target.
+            no such program or folder; or an option does not apply to this kind of target, or cannot be used.
     """
     if isinstance(target, str):
         if env is not None or cwd is not None:
             raise UnusableSource("env= and cwd= are for a command, given as a list: a URL takes headers=.")
+        if bad := next((name for name, value in (headers or {}).items() if has_control(name + value)), None):
+            raise UnusableSource(f"The header {bad!r} has a line break or another control character.")
         name, location = _address(target, allow_private_networks)
         options: dict[str, Any] = {"headers": headers, "open_timeout": min(OPEN_SECONDS, timeout)}
         options["allow_address"] = None if allow_private_networks else is_public
