@@ -596,8 +596,8 @@ _FILTERED: dict[str, tuple[str, str, Callable[[Upstream, str], bool]]] = {
     "resources/directory/read": ("resources", "uri", Upstream.offers_uri),
     "resources/read": ("contents", "uri", Upstream.offers_uri),
 }
-"""For the method of each list or read: the member of the result with the items, the attribute that identifies an item, and the
-function that returns whether an item is offered."""
+"""For the method of each list or read: the member of the result with the items, the attribute that identifies an item,
+and the function that returns whether an item is offered."""
 
 
 class _Filter:

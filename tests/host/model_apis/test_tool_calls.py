@@ -117,7 +117,8 @@ def test_an_answer_without_calls_gives_an_empty_list(format: str, answer: Any) -
     [
         *({"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}, '"\ud800"'),
         # A bug: these were calls of Gemini's, without their arguments.
-        *({"name": "tide", member: value} for member in ("arguments", "input") for value in ({"hour": 7}, '{"hour": 7}')),
+        *({"name": "tide", member: {"hour": 7}} for member in ("arguments", "input")),
+        {"name": "tide", "arguments": '{"hour": 7}'},
     ],
 )
 def test_a_value_that_is_not_an_answer_is_refused(answer: Any) -> None:
@@ -135,7 +136,10 @@ def test_empty_arguments_become_an_empty_object(arguments: Any) -> None:
     assert call == ModelToolCall("c", "tide", {})
 
 
-@pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000, '"\ud83d"'])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000, '"\ud83d"'],
+)
 def test_arguments_that_are_not_an_object_give_a_fault_with_advice(arguments: str) -> None:
     (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
     if arguments == "null":
