@@ -789,12 +789,14 @@ DISCOVER_RESULT = {
 
 
 @asynccontextmanager
-async def stub_upstream(pages: Any) -> AsyncIterator[tuple[UpstreamSource, StubServer]]:
+async def stub_upstream(pages: Any, contents: Any = ()) -> AsyncIterator[tuple[UpstreamSource, StubServer]]:
     def answer(method: str, params: Any) -> tuple[int, str, Any]:
         if method == "server/discover":
             return 200, "", DISCOVER_RESULT
         if method == "resources/list":
             return 200, "", {"resultType": "complete", **pages(params.get("cursor"))}
+        if method == "resources/read":
+            return 200, "", {"resultType": "complete", "contents": contents}
         return 200, "", {"resultType": "complete", "resourceTemplates": []}
 
     server = StubServer(answer)
@@ -852,6 +854,20 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         run(test())
     assert caplog.text.count("left out") == 1
+
+
+@pytest.mark.parametrize("content", [{}, {"text": "calm", "blob": "YQ=="}])
+def test_contents_with_both_a_text_and_a_blob_or_neither_are_refused(content: dict[str, str]) -> None:
+    """A bug: they were reported as an error of this server, and a traceback was logged."""
+
+    async def test() -> None:
+        page = {"resources": [{"uri": "good://host/x", "name": "x"}]}
+        async with stub_upstream(lambda cursor: page, [{"uri": "good://host/x", **content}]) as (source, _):
+            await list_all(source)
+            with pytest.raises(InternalError, match="sent a result that cannot be used: .* either text or blob"):
+                await source.read("good://host/x")
+
+    run(test())
 
 
 def test_a_page_with_too_many_resources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

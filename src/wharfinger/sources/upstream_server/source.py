@@ -347,8 +347,11 @@ class UpstreamSource(Source):
         ]
         if not contents:
             raise InternalError(f"{self.name} returned no content of its own for this URI.")
-        for content in contents:
-            t.check_contents(content)
+        try:
+            for content in contents:
+                t.check_contents(content)
+        except ValueError as error:
+            raise InternalError(f"{self.name} sent a result that cannot be used: {error}") from None
         answer_meta = {} if isinstance(answer.meta, UnsetType) else answer.meta
         meta = {key: value for key, value in answer_meta.items() if not key.startswith(CONNECTION_META)}
         return t.ReadResourceResult(
