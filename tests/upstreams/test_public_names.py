@@ -114,7 +114,7 @@ def test_a_target_is_named_after_its_server_host_or_command() -> None:
     assert name_of_target("https://harbour.example/mcp") == "harbour.example"
     assert name_of_target("servers/tides.py") == "tides"
     assert name_of_target(["uvx", "mcp-server-git", "--repository", "."]) == "mcp-server-git"
-    assert name_of_target([""]) == name_of_target([]) == "server"
+    assert name_of_target([""]) == name_of_target([]) == name_of_target("http://[::1") == "server"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,10 @@ def name_of_target(target: object) -> str:
     The name of a target that cannot be used is `server`.
     """
     if isinstance(target, str) and is_http_url(target):
-        return urlsplit(target).hostname or "server"
+        try:
+            return urlsplit(target).hostname or "server"
+        except ValueError:  # such as http://[::1
+            return "server"
     if isinstance(target, str | os.PathLike):
         path = str(cast("str | os.PathLike[str]", target))
         return os.path.splitext(os.path.basename(path))[0] or "server"
