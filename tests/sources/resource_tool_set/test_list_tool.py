@@ -11,6 +11,7 @@ import pytest
 from tests.sources.conftest import create_files
 from tests.sources.resource_tool_set.conftest import Runner, call, runner_of
 from wharfinger import Client, Server, ToolError
+from wharfinger import types as t
 from wharfinger.sources import Folder, files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
@@ -136,6 +137,22 @@ def test_an_empty_list_or_folder_is_reported(tmp_path: Path) -> None:
     assert "no folders" in asyncio.run(note_of("read_directory"))
     server.include(files(tmp_path, label="empty"))
     assert "This folder is empty" in asyncio.run(note_of("read_directory", uri="file:///empty"))
+
+
+@pytest.mark.parametrize(("length", "shown"), [(10, MAX_ENTRIES), (1_000, 35)])
+def test_a_folder_without_pages_says_how_many_parts_are_left_out(length: int, shown: int) -> None:
+    """A bug: the parts after the first 100 were left out silently, and long URIs exceeded the budget."""
+    server = Server("parts")
+    server.include(resource_tools())
+    uris = [f"notes://{number:{length}}".replace(" ", "0") for number in range(150)]
+
+    @server.resource("notes://all")
+    def all_parts() -> t.ReadResourceResult:
+        return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="") for uri in uris])
+
+    folder, _ = call(runner_of(server), "read_directory", uri="notes://all")
+    assert [entry["uri"] for entry in folder["entries"]] == uris[:shown]
+    assert folder["note"] == f"{150 - shown} entries left out: call read_resource."
 
 
 def test_a_resource_without_parts_is_not_a_folder(run: Runner) -> None:

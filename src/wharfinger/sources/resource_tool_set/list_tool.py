@@ -91,7 +91,12 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
         parts = [{"uri": each.uri, "mimeType": each.mime_type or ""} for each in contents if each.uri != uri]
         if not parts:
             raise ToolError(f"{clipped(uri)} is not a folder: call read_resource.")
-        return as_json(_folder(parts[:MAX_ENTRIES], None))
+        entries = parts[:MAX_ENTRIES]
+        del entries[count_fitting(entries, ENTRIES_CHARACTERS) :]
+        folder = _folder(entries, None)
+        if left_out := len(parts) - len(entries):
+            folder["note"] = f"{many(left_out, 'entry')} left out: call read_resource."
+        return as_json(folder)
     list_children = partial(ctx.server.resources.calls.call, source, children)
     with errors_for_models(uri):
         try:
