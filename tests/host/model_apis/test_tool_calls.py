@@ -165,7 +165,8 @@ def response_answer(arguments: str) -> Any:
 
 
 def response_events(arguments: str) -> Any:
-    return [{"type": "response.incomplete", "response": response_answer(arguments)}]
+    done = [{"type": "response.output_item.done", "item": item} for item in ({"type": "reasoning"}, RESPONSE)]
+    return [*done, {"type": "response.incomplete", "response": response_answer(arguments)}]
 
 
 def anthropic_answer(arguments: Any) -> Any:

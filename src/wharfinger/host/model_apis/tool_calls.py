@@ -202,18 +202,23 @@ def response_calls(value: Any) -> list[ModelToolCall] | None:
             finished = [item["item"] for item in items if _kind(item) == "response.output_item.done" and "item" in item]
             ends = ("response.completed", "response.incomplete")
             responses = [item["response"] for item in items if _kind(item) in ends and "response" in item]
-            return [call for item in finished or responses for call in response_calls(item) or ()]
+            # An item that the token limit cut may be in the whole response only, which some endpoints leave empty.
+            return max(_calls_in(finished), _calls_in(responses), key=len)
         if not any(_is_output(item) or is_list(item.get("output")) for item in items):
             return None
-        return [call for item in items for call in response_calls(item) or ()]
+        return _calls_in(items)
     if not is_object(value):
         return None
     if _kind(value) == "function_call":
         call = _tool_call(value.get("call_id"), value.get("name"), value.get("arguments"))
         return [_cut_call(call) if value.get("status") == "incomplete" else call]
     if is_list(value.get("output")):
-        return [call for item in _objects(value["output"]) for call in response_calls(item) or ()]
+        return _calls_in(_objects(value["output"]))
     return [] if _is_output(value) else None
+
+
+def _calls_in(items: list[Any]) -> list[ModelToolCall]:
+    return [call for item in items for call in response_calls(item) or ()]
 
 
 def _is_output(item: Plain) -> bool:
