@@ -113,6 +113,14 @@ def test_content_for_the_user_only_is_not_sent_to_the_model() -> None:
         assert ("secret" in output(block).text) is sent
 
 
+def test_a_block_of_an_unknown_type_for_the_user_only_is_not_sent_to_the_model() -> None:
+    """A bug: the model got it."""
+    blocks = [t.UnknownContent(type="chart", annotations={"audience": audience}) for audience in (["user"], [], 3)]
+    first, *others = output(*blocks).text.split("\n")
+    assert first == "[A part of the result is meant for the user only.]"
+    assert all("chart" in text for text in others) and len(others) == 2
+
+
 def test_structured_content_is_sent_if_all_blocks_are_for_the_user_only() -> None:
     """A bug: the model got only the note about the blocks."""
     block = t.TextContent(text="secret", annotations=t.Annotations(audience=["user"]))

@@ -7,13 +7,14 @@ describes it. Texts together have at most `max_characters`; a note at the end sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.mime import OCTETS, PDF, by_signature, essence_of
 from wharfinger.content.text import printable, size_text
 from wharfinger.host.model_apis.tool_calls import ModelToolCall
@@ -150,11 +151,11 @@ def _label(text: str, limit: int = MAX_LABEL_CHARACTERS) -> str:
 
 
 def _is_for_user_only(block: Any) -> bool:
-    annotations = getattr(block, "annotations", UNSET)
-    if isinstance(annotations, UnsetType) or annotations is None:
-        return False
-    audience: Sequence[str] | UnsetType = annotations.audience
-    return not isinstance(audience, UnsetType) and bool(audience) and "assistant" not in audience
+    if isinstance(block, t.UnknownContent):
+        audience: Any = as_object(block.get("annotations")).get("audience")
+    else:
+        audience = getattr(getattr(block, "annotations", None), "audience", None)
+    return isinstance(audience, list | tuple) and bool(audience) and "assistant" not in audience
 
 
 def _joined(parts: list[str | FileOutput]) -> list[str | FileOutput]:
