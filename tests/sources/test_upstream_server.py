@@ -911,7 +911,9 @@ def test_a_private_address_is_refused_at_once(url: str) -> None:
         upstream(url)
 
 
-@pytest.mark.parametrize("url", ["ftp://host/x", "host/mcp", "http://", "https://host:x/mcp", "http://[::1/mcp"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host/x", "host/mcp", "http://", "https://host:x/mcp", "http://[::1/mcp", "http://h\ud83d/mcp"]
+)
 def test_an_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(UnusableSource, match="https://host/mcp"):
         upstream(url)

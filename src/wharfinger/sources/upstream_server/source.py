@@ -138,6 +138,7 @@ def upstream(
 def _address(url: str, allow_private_networks: bool) -> tuple[str, str]:
     """Return the name of a server at a URL, and its address without credentials."""
     try:
+        url.encode()  # half an emoji cannot be sent
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
