@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
-from tests.sources.resource_tool_set.conftest import Runner, call
+from tests.sources.resource_tool_set.conftest import Runner, call, runner_of
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.source import Hit, Source
@@ -66,6 +67,40 @@ def test_hits_that_do_not_fit_are_counted() -> None:
     assert found["note"] == (
         f"{20 - len(found['results'])} more results are too long for this answer: narrow the search by path or source."
     )
+
+
+@pytest.mark.parametrize("tool", ["search", "list_resources"])
+def test_the_texts_of_one_resource_are_within_the_budget(tool: str) -> None:
+    """A bug: an answer had several megabytes if another server listed a resource with such a title or type."""
+    long = "tide " * 200_000
+    resource = t.Resource(
+        uri="wordy:1",
+        name=long,
+        title=long,
+        description=long,
+        mime_type=long,
+        annotations=t.Annotations(last_modified=long),
+    )
+
+    class WordySource(Source):
+        name = "wordy"
+
+        def matches(self, uri: str) -> bool:
+            return uri.startswith("wordy:")
+
+        def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            return [resource], None
+
+        def search(self, query: str, limit: int) -> list[Hit]:
+            return [Hit(uri=resource.uri, title=long, resource=resource)]
+
+    server = Server("wordy")
+    server.include(WordySource())
+    server.include(resource_tools())
+    arguments = {"query": "tide", "links": True} if tool == "search" else {}
+    found, blocks = call(runner_of(server), tool, **arguments)
+    assert len(found["results" if tool == "search" else "resources"]) == 1
+    assert len(msgspec.json.encode(blocks)) <= DEFAULT_TOKENS * 4
 
 
 def test_a_search_returns_links_only_on_request(run: Runner) -> None:

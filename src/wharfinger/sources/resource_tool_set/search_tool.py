@@ -24,7 +24,7 @@ from wharfinger.sources.resource_tool_set.answer_budget import (
     json_length,
     short_cell,
 )
-from wharfinger.sources.resource_tool_set.tool_text import as_json, errors_for_models
+from wharfinger.sources.resource_tool_set.tool_text import as_json, errors_for_models, short
 from wharfinger.sources.windows.window_budget import window_budget
 
 __all__ = [
@@ -216,13 +216,15 @@ def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: 
 
 def _result(hit: Hit) -> dict[str, str]:
     """Return a hit in the shape that ChatGPT's connectors expect; `text` is the line that matched."""
-    members = {"id": hit.uri, "title": hit.title, "url": hit.uri}
+    members = {"id": hit.uri, "title": short(hit.title), "url": hit.uri}
     return members | ({"text": hit.snippet} if hit.snippet else {})
 
 
 def _link(hit: Hit) -> t.ResourceLink:
-    members: Any = {} if hit.resource is None else {"mime_type": hit.resource.mime_type, "size": hit.resource.size}
-    name = hit.title.rstrip("/").rpartition("/")[2] or hit.title
+    members: Any = {}
+    if hit.resource is not None:
+        members = {"mime_type": short(hit.resource.mime_type), "size": hit.resource.size}
+    name = short(hit.title.rstrip("/").rpartition("/")[2] or hit.title)
     if hit.snippet:
         members["description"] = hit.snippet
-    return t.ResourceLink(uri=hit.uri, name=name, title=hit.title, **members)
+    return t.ResourceLink(uri=hit.uri, name=name, title=short(hit.title), **members)

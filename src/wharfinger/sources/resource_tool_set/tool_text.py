@@ -14,10 +14,10 @@ from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound, To
 from wharfinger.server.context import Context
 from wharfinger.sources.windows.window_budget import window_budget
 
-__all__ = ["as_json", "clipped", "errors_for_models", "read", "resource_entry"]
+__all__ = ["as_json", "clipped", "errors_for_models", "read", "resource_entry", "short"]
 
 MAX_DESCRIPTION_LENGTH = 200
-"""Maximum number of characters of a title or description in a list."""
+"""Maximum number of characters of a title, a description or another member in a list."""
 
 
 @contextmanager
@@ -59,17 +59,18 @@ def resource_entry(resource: t.Resource) -> dict[str, Any]:
     """Return the entry of a resource in a list: the members that help a model to choose."""
     entry = {
         "uri": resource.uri,
-        "title": _short(resource.title or resource.name),
-        "description": _short(resource.description),
-        "mimeType": resource.mime_type,
+        "title": short(resource.title or resource.name),
+        "description": short(resource.description),
+        "mimeType": short(resource.mime_type),
         "size": resource.size,
     }
     if resource.annotations is not UNSET:
-        entry["lastModified"] = resource.annotations.last_modified
+        entry["lastModified"] = short(resource.annotations.last_modified)
     return {name: value for name, value in entry.items() if value is not UNSET}
 
 
-def _short(text: Any) -> Any:
+def short(text: Any) -> Any:
+    """Return a text of another server, cut if it is long. Other values stay as they are."""
     if isinstance(text, str) and len(text) > MAX_DESCRIPTION_LENGTH:
         return text[: MAX_DESCRIPTION_LENGTH - 1] + "…"
     return text
