@@ -237,6 +237,8 @@ def test_the_wharfinger_key_of_an_entry_is_read() -> None:
         ({"url": "http://x", "headers": {"Authorization": "a\n"}}, "header 'Authorization' has a line break"),
         ({"command": "x", "envFile": "a\0b"}, "cannot read its envFile .*null"),
         ({"command": "x", "args": ["${\ud83d}"]}, "needs the variable"),
+        ({"command": "x", "env_vars": ["A", 1]}, "env_vars must be a list of names"),
+        ({"command": "x", "env_vars": "A"}, "env_vars must be a list of names"),
         ({"command": "x", "args": ["a", None]}, "args 2 must be a text"),
         ({"command": ["x", ["a"]]}, "args 1 must be a text"),
         ({"command": "x", "env": {"KEY": {"a": 1}}}, "env KEY must be a text"),
@@ -247,6 +249,13 @@ def test_the_error_for_an_invalid_entry_suggests_a_correction(entry: Any, messag
     for environ in ({}, os.environ):
         with pytest.raises(InvalidConfiguration, match=message):
             read_entry(entry, environ=environ)
+
+
+def test_variables_that_codex_passes_on_are_set() -> None:
+    """A bug: they were ignored, so the server had no token."""
+    entry = {"command": "x", "env_vars": ["A", "B", {"name": "C"}, "MISSING"], "env": {"B": "own"}}
+    assert read_entry(entry, environ={"A": "1", "B": "2", "C": "3"}).env == {"A": "1", "B": "own", "C": "3"}
+    assert read_entry({**entry, "disabled": True}, environ={"A": "1"}).env == {"B": "own"}
 
 
 def test_numbers_and_booleans_in_a_command_become_text() -> None:

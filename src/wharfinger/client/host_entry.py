@@ -16,6 +16,7 @@ HOST_MEMBERS = {
     "env_http_headers": "headers",
     "bearer_token_env_var": "headers",
     "envFile": "env",
+    "env_vars": "env",
 }
 """Members about reaching a server that only a `Host` reads, and the one to use instead. To ignore them would lose a
 secret or a setting."""

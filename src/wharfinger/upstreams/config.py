@@ -31,13 +31,13 @@ NO_TARGET = ["false"]
 
 USED_KEYS = frozenset(
     {
-        "command", "args", "env", "envFile", "cwd", "url", "httpUrl", "serverUrl", "headers", "http_headers",
-        "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools", "excludeTools",
-        "enabled_tools", "disabled_tools", OWN_KEY,
+        "command", "args", "env", "envFile", "env_vars", "cwd", "url", "httpUrl", "serverUrl", "headers",
+        "http_headers", "env_http_headers", "bearer_token_env_var", "disabled", "enabled", "includeTools",
+        "excludeTools", "enabled_tools", "disabled_tools", OWN_KEY,
     }
 )  # fmt: skip
 """Keys that have an effect. An unknown key that resembles one of them is an error; other unknown keys are ignored."""
-READ_KEYS = frozenset(("envFile", "env_http_headers", "bearer_token_env_var"))
+READ_KEYS = frozenset(("envFile", "env_vars", "env_http_headers", "bearer_token_env_var"))
 """Keys that name a file or a variable to read."""
 IGNORED_KEYS = frozenset(
     {

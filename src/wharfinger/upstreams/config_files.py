@@ -179,7 +179,8 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
         cwd = str(server.folder / os.path.expanduser(fill(cwd, "cwd")))
     else:
         cwd = None if server.folder == HERE else str(server.folder)
-    env = {**read_env_file(placeholders, entry.get("envFile")), **read_texts(placeholders, entry, "env")}
+    env = read_env_file(placeholders, entry.get("envFile")) | read_passed_variables(placeholders, entry)
+    env |= read_texts(placeholders, entry, "env")
     return {"command": program, "args": rest, "env": env, "cwd": cwd}
 
 
@@ -229,6 +230,23 @@ def read_text(placeholders: Placeholders, value: object, place: str) -> str:
     if value is None or isinstance(value, list | Mapping):
         raise InvalidConfiguration(f"{placeholders.name_in_errors}: {place} must be a text, a number, true or false.")
     return placeholders.fill(str(value).lower() if isinstance(value, bool) else str(value), place)
+
+
+def read_passed_variables(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that Codex's `env_vars` passes on, by name or as `{"name": …}`, without those not set.
+
+    Raises:
+        InvalidConfiguration: the member is not a list of these.
+    """
+    items: object = entry.get("env_vars") or []
+    names: list[object] = [
+        cast("Mapping[str, object]", item).get("name") if isinstance(item, Mapping) else item
+        for item in (cast("list[object]", items) if isinstance(items, list) else [None])
+    ]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidConfiguration(f"{placeholders.name_in_errors}: env_vars must be a list of names of variables.")
+    values = {name: placeholders.variable(name) for name in cast("list[str]", names)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def read_env_file(placeholders: Placeholders, file: object) -> dict[str, str]:

@@ -65,7 +65,7 @@ class Placeholders(NamedTuple):
         Raises:
             InvalidConfiguration: it is not set.
         """
-        value = self._variable(name)
+        value = self.variable(name)
         if value is None:
             raise InvalidConfiguration(f"{self.name_in_errors} needs the variable {name} ({place}), which is not set.")
         return value
@@ -84,10 +84,10 @@ class Placeholders(NamedTuple):
             )
         if default is None:
             return self.value_of_variable(name, place)
-        value = self._variable(name)
+        value = self.variable(name)
         return default if value is None else value
 
-    def _variable(self, name: str) -> str | None:
+    def variable(self, name: str) -> str | None:
         """Return the value of a variable; None if it is not set."""
         try:
             return self.environ.get(name)
