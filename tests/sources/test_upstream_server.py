@@ -864,7 +864,7 @@ def test_contents_with_both_a_text_and_a_blob_or_neither_are_refused(content: di
         page = {"resources": [{"uri": "good://host/x", "name": "x"}]}
         async with stub_upstream(lambda cursor: page, [{"uri": "good://host/x", **content}]) as (source, _):
             await list_all(source)
-            with pytest.raises(InternalError, match="sent a result that cannot be used: .* either text or blob"):
+            with pytest.raises(InternalError, match=r"sent a result that cannot be used: .* either text or blob"):
                 await source.read("good://host/x")
 
     run(test())

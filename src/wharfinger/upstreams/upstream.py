@@ -580,9 +580,7 @@ class Upstream:
             return result
         own_uri = call.params.uri.partition("?")[0] if call.method == "resources/read" else None
         shown = [
-            item
-            for item in items
-            if offers(self, key := getattr(item, attribute)) or key.partition("?")[0] == own_uri
+            item for item in items if offers(self, key := getattr(item, attribute)) or key.partition("?")[0] == own_uri
         ]
         return result if len(shown) == len(items) else msgspec.structs.replace(result, **{member: shown})
 
