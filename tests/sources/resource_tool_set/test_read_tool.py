@@ -263,6 +263,17 @@ def test_meta_of_any_form_costs_little_time_and_room(tool: str, meta: dict[str, 
     assert len("".join(found)) < 2_000
 
 
+def test_contents_that_are_not_text_are_limited() -> None:
+    """A bug: each of 100,000 contents of another server had a line in the answer."""
+    server = Server("files")
+    server.include(resource_tools())
+    contents = [t.ResourceContents(uri=f"notes://{number}", blob=b"\0") for number in range(2_000)]
+    server.resource("notes://all")(lambda: t.ReadResourceResult(contents=contents))
+    found = texts(runner_of(server), "read_resource", uri="notes://all")
+    assert found[-1] == "[1,950 contents left out: an answer has at most 50 that are not text.]"
+    assert len(found) == 51
+
+
 @pytest.mark.parametrize("tool", ["read_resource", "fetch"])
 def test_a_resource_without_contents_is_empty(tool: str) -> None:
     """A bug: the call failed with an internal error."""

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.decoded_json import as_object
-from wharfinger.content.text import size_text
+from wharfinger.content.text import many, size_text
 from wharfinger.errors import ToolError
 from wharfinger.server.context import Context
 from wharfinger.server.features.resource import MAX_RESOURCE_URI_CHARACTERS
@@ -40,6 +40,8 @@ MAX_LINKS = 16
 """Maximum number of members of a content's `_meta` that are looked up in remarks."""
 HINT_CHARACTERS = 700
 """Maximum length of a list of further queries."""
+MAX_FILES = 50
+"""Maximum number of contents in an answer that are not text."""
 MAX_READS = 3
 """Maximum number of further reads, each of a smaller window, if the text of a window is too long for the answer."""
 
@@ -70,6 +72,8 @@ async def read_resource(
     answer = _answer(contents, start, budget.room(uri), binary)
     notes = _notes("read_resource with uri", uri, budget, contents, answer)
     notes += _hints(ctx.server.resources.source_of(uri), uri, contents, more=bool(notes))
+    if (left_out := sum(content.text is UNSET for content in contents) - MAX_FILES) > 0:
+        notes.append(f"{many(left_out, 'content')} left out: an answer has at most {MAX_FILES} that are not text.")
     if not notes and not any(not isinstance(block, t.TextContent) or block.text for block in answer.blocks):
         notes = [_empty_note(uri)]
     blocks = [block for block in answer.blocks if not isinstance(block, t.TextContent) or block.text or not notes]
@@ -154,11 +158,12 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
     if start < 0 or start > length or (start and start == length):
         raise ToolError(f"start={start:,} is not within this text, which has {length:,} characters.")
     blocks: list[t.ContentBlock] = []
-    skip, content_begin = start, 0
+    skip, content_begin, files = start, 0, 0
     for content in own_contents:
         if content.text is UNSET:
-            if not skip:
+            if not skip and files < MAX_FILES:
                 blocks.append(_block(content, binary))
+                files += 1
             continue
         text = content.text
         if skip and skip >= len(text):
