@@ -29,9 +29,10 @@ from wharfinger.errors import ConnectionLost, InternalError, InvalidArgument, Re
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import VERSION, Source, UnusableSource
 from wharfinger.sources import files, resource_tools, search_index
-from wharfinger.sources.upstream_server import UpstreamSource, upstream
+from wharfinger.sources.upstream_server import UpstreamSource, upstream, upstream_watch
 from wharfinger.sources.upstream_server.upstream_client import MAX_REQUESTS, UpstreamClient
 from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
+from wharfinger.sources.upstream_server.upstream_watch import MAX_WATCHES
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
 from wharfinger.upstreams import UpstreamUnreachable
@@ -504,6 +505,47 @@ def test_the_beginning_of_a_watch_of_many_uris_takes_few_requests() -> None:
 
 def has(changes: list[str | None], *uris: str) -> bool:
     return set(uris) <= set(changes)
+
+
+def test_a_uri_beyond_the_limit_of_watches_is_watched_when_another_watch_ends() -> None:
+    """A bug: its changes were never reported."""
+
+    async def test() -> None:
+        source = upstream(f"http://127.0.0.1:{free_port()}/mcp", allow_private_networks=True)
+        watch = source._upstream_watch
+        uris = [f"notes://{number}" for number in range(MAX_WATCHES + 3)]
+        for uri in uris:
+            source.watch(uri, lambda uri: None)
+            await asyncio.sleep(0)  # each watch begins in a turn of its own
+        assert list(watch._task_of) == uris[:MAX_WATCHES]
+        source.unwatch(uris[-1])
+        source.unwatch(uris[0])
+        await wait_until_async(lambda: list(watch._task_of) == uris[1:-1], "the others are watched")
+        assert len(watch._bundles) == MAX_WATCHES
+        await source.close()
+
+    run(test())
+
+
+def test_uris_that_cannot_be_watched_do_not_stop_the_others_at_the_limit_of_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug: the halves of a bundle were dropped when no more watches could be opened."""
+    monkeypatch.setattr(upstream_watch, "MAX_WATCHES", 1)
+    server = harbour()
+
+    async def test() -> None:
+        async with serve(server) as url, connect(url) as (client, source):
+            assert await listed_uris(client)
+            changes: asyncio.Queue[str] = asyncio.Queue()
+            good = "notes://quay/n001"
+            for uri in ("notes://quay/none", "notes://quay/nothing", "notes://quay/nowhere", good):
+                source.watch(uri, changes.put_nowait)
+            assert await changes.get() == good  # it may have changed before the watch began
+            server.resource_updated(good)
+            assert await changes.get() == good
+
+    run(test())
 
 
 def test_the_watches_of_thousands_of_uris_end_quickly() -> None:

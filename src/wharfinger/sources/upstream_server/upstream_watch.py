@@ -61,6 +61,8 @@ class UpstreamWatch:
         self._bundles: dict[asyncio.Task[None], _Bundle] = {}
         self._task_of: dict[str, asyncio.Task[None]] = {}
         """The task of the bundle with a URI, which may no longer be watched."""
+        self._waiting: dict[str, None] = {}
+        """URIs that are watched as soon as one of `MAX_WATCHES` watches has ended."""
         self._list_task: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
 
@@ -71,9 +73,12 @@ class UpstreamWatch:
             if self._list_task is None:
                 self._list_task = self._start_task((None,))
         else:
-            self._new.append(uri)
-            if len(self._new) == 1:
-                asyncio.get_running_loop().call_soon(self._watch_new)
+            self._watch_soon((uri,))
+
+    def _watch_soon(self, uris: Iterable[str]) -> None:
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._watch_new)
+        self._new += uris
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
@@ -81,6 +86,8 @@ class UpstreamWatch:
         if uri is None and self._list_task is not None:
             self._list_task.cancel()
             self._list_task = None
+        if uri is not None:
+            self._waiting.pop(uri, None)
         if uri is not None and (task := self._task_of.get(uri)) is not None:
             watched = self._bundles[task].watched
             watched.discard(uri)
@@ -91,6 +98,7 @@ class UpstreamWatch:
     async def close(self) -> None:
         """Stop watching everything."""
         self._watchers.clear()
+        self._waiting.clear()
         self._list_task = None
         await self._tasks.cancel()
         self._bundles.clear()
@@ -109,7 +117,8 @@ class UpstreamWatch:
 
     def _start_bundle(self, uris: tuple[str, ...]) -> None:
         if len(self._bundles) >= MAX_WATCHES:
-            log.warning("%s is not watched at %s: %d watches are open there", uris[0], self._name, MAX_WATCHES)
+            log.warning("%s is not watched at %s yet: %d watches are open there", uris[0], self._name, MAX_WATCHES)
+            self._waiting.update(dict.fromkeys(uris))
             return
         task = self._start_task(uris)
         self._bundles[task] = _Bundle(uris, set(uris))
@@ -117,9 +126,14 @@ class UpstreamWatch:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         bundle = self._bundles.pop(task, None)
-        for uri in () if bundle is None else bundle.uris:
+        if bundle is None:
+            return
+        for uri in bundle.uris:
             if self._task_of.get(uri) is task:  # the URI may be in a later bundle
                 del self._task_of[uri]
+        if self._waiting:
+            self._watch_soon(self._waiting)
+            self._waiting.clear()
 
     def _start_task(self, uris: tuple[str | None, ...]) -> asyncio.Task[None]:
         task = self._tasks.start(self._keep_watching(uris))
@@ -156,6 +170,8 @@ class UpstreamWatch:
                 # One missing resource must not end the watch of the others.
                 watched = tuple(uri for uri in uris if uri is not None and uri in self._watchers)
                 middle = len(watched) // 2
+                if (own_task := asyncio.current_task()) is not None:
+                    self._forget(own_task)  # so that there is room for one of the halves
                 for half in (watched[:middle], watched[middle:]):
                     if half:
                         self._start_bundle(half)
