@@ -264,3 +264,47 @@ async def test_a_cursor_of_a_catalogue_has_several_uris_up_to_their_bound(charac
     names = "xac"
     second = (await ask(server, "resources/list", {"cursor": first["nextCursor"]}))["result"]
     assert [resource["name"] for resource in second["resources"]] == expected
+
+
+@pytest.mark.parametrize("listed", ["aab", "aaaab", "abab", "abcabca"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_a_catalogue_that_yields_a_uri_again_is_listed_to_its_end(listed: str, size: int) -> None:
+    """A bug: each page continued after the first of them, so the list had no end."""
+    server = Server("s", page_size=size)
+
+    @server.list_resources
+    async def rows() -> AsyncIterator[t.Resource]:
+        for name in listed:
+            yield t.Resource(uri=f"c:{name}", name=name)
+
+    assert await listed_uris(server) == [f"c:{name}" for name in listed]
+
+
+async def test_a_catalogue_with_a_uri_twice_continues_after_it_when_the_list_has_changed() -> None:
+    server = Server("s", page_size=2)
+    names = "aabac"
+
+    @server.list_resources
+    async def rows() -> AsyncIterator[t.Resource]:
+        for name in names:
+            yield t.Resource(uri=f"c:{name}", name=name)
+
+    first = (await ask(server, "resources/list"))["result"]
+    names = "xaabac"
+    second = (await ask(server, "resources/list", {"cursor": first["nextCursor"]}))["result"]
+    assert [resource["name"] for resource in second["resources"]] == ["a", "b"]
+    names = "abac"
+    second = (await ask(server, "resources/list", {"cursor": first["nextCursor"]}))["result"]
+    assert [resource["name"] for resource in second["resources"]] == ["b", "a"]
+
+
+async def test_a_catalogue_that_yields_the_uri_after_which_it_continues_is_listed_to_its_end() -> None:
+    server = Server("s", page_size=1)
+
+    @server.list_resources
+    async def rows(after: str | None) -> AsyncIterator[t.Resource]:
+        for name in "aabc":
+            if after is None or name >= after[2:]:
+                yield t.Resource(uri=f"c:{name}", name=name)
+
+    assert await listed_uris(server) == ["c:a", "c:b", "c:c"]

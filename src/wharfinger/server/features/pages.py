@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from wharfinger import types as t
 from wharfinger.errors import InternalError, Overloaded
@@ -17,6 +17,8 @@ from wharfinger.server.source_calls import SourceCalls
 from wharfinger.source import Source
 
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
+
+T = TypeVar("T")
 
 MAX_CURSOR_URIS, MAX_CURSOR_URI_CHARACTERS = 16, 4096
 """The maximum numbers of URIs in a catalogue's cursor (those listed last), and of their characters in total."""
@@ -72,7 +74,7 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
     """Return the pages of an async generator that continues after a URI."""
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        shown = await _take_first(function(after=key), limit + 1)
+        shown = await _take_first(_without(function(after=key), key), limit + 1)
         return shown[:limit], shown[limit - 1].uri if len(shown) > limit else None
 
     return page
@@ -81,64 +83,83 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
 def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
     """Return the pages of an async generator that starts over each time.
 
-    The key is the number of resources on earlier pages, and the URIs of the last ones. A page continues after the last
-    of these URIs that is still listed, so earlier additions and removals do not shift it.
+    The key is the position of the last resource on the page before, and the URIs of the last resources. A page
+    continues after the last of these URIs that is still listed, so earlier additions and removals do not shift it.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
-        count, last_uris = cast("tuple[int, list[str]]", key or (0, []))
-        shown = await _take_first(_continue_after(function(), last_uris, count, limit + 1), limit + 1)
-        if len(shown) <= limit:
+        position, last_uris = cast("tuple[int, list[str]]", key or (0, []))
+        found = await _take_first(_continue_after(function(), last_uris, position, limit + 1), limit + 1)
+        shown = [resource for _, resource in found[:limit]]
+        if len(found) <= limit:
             return shown, None
-        shown.pop()
-        return shown, (count + limit, _uris_for_cursor(last_uris + [resource.uri for resource in shown]))
+        return shown, (found[limit - 1][0], _uris_for_cursor(last_uris + [resource.uri for resource in shown]))
 
     return page
 
 
-async def _continue_after(
-    resources: AsyncIterator[t.Resource], last_uris: list[str], count: int, limit: int
-) -> AsyncIterator[t.Resource]:
-    """Yield the resources after the last of `last_uris` that is still listed.
-
-    Until `last_uris[-1]` is found, at most `limit` resources are buffered. If none of `last_uris` is listed any more,
-    the first `count - len(last_uris)` resources are skipped instead.
-    """
-    sought: set[str] = set(last_uris)
-    skip = count - len(last_uris)
-    buffered: list[t.Resource] = []
+async def _without(resources: AsyncIterator[t.Resource], uri: str | None) -> AsyncIterator[t.Resource]:
+    """Yield the resources that do not have this URI."""
     try:
         async for resource in resources:
-            if resource.uri in sought:
-                skip, buffered = 0, []
-                if resource.uri == last_uris[-1]:
-                    sought = set()
-            elif not sought:
+            if resource.uri != uri:
                 yield resource
+    finally:
+        await _close(resources)
+
+
+async def _continue_after(
+    resources: AsyncIterator[t.Resource], last_uris: list[str], last_position: int, limit: int
+) -> AsyncIterator[tuple[int, t.Resource]]:
+    """Yield the resources after the last of `last_uris` that is still listed, each with its position (from 1).
+
+    If `last_uris[-1]` is listed more than once, the one at `last_position` counts. So the search for it does not end
+    before that position, and meanwhile at most `limit` resources are buffered. If none of `last_uris` is listed any
+    more, the first `last_position - len(last_uris)` resources are skipped instead.
+    """
+    sought: set[str] = set(last_uris)
+    found_last = False
+    skip = last_position - len(last_uris)
+    buffered: list[tuple[int, t.Resource]] = []
+    position = 0
+    try:
+        async for resource in resources:
+            position += 1
+            if not sought:
+                yield position, resource
+                continue
+            is_last = resource.uri == last_uris[-1]
+            if is_last or (resource.uri in sought and not found_last):
+                found_last, skip, buffered = is_last, 0, []
             elif skip > 0:
                 skip -= 1
             elif len(buffered) < limit:
-                buffered.append(resource)
-        for resource in buffered:
-            yield resource
+                buffered.append((position, resource))
+            if found_last and position >= last_position:
+                sought = set()
+                for entry in buffered:
+                    yield entry
+                buffered = []
+        for entry in buffered:
+            yield entry
     finally:
         await _close(resources)
 
 
-async def _take_first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
-    """Return the first `number` resources, and close the generator."""
-    shown: list[t.Resource] = []
+async def _take_first(items: AsyncIterator[T], number: int) -> list[T]:
+    """Return the first `number` items, and close the generator."""
+    taken: list[T] = []
     try:
-        async for resource in resources:
-            shown.append(resource)
-            if len(shown) == number:
+        async for item in items:
+            taken.append(item)
+            if len(taken) == number:
                 break
     finally:
-        await _close(resources)
-    return shown
+        await _close(items)
+    return taken
 
 
-async def _close(resources: AsyncIterator[t.Resource]) -> None:
+async def _close(resources: AsyncIterator[Any]) -> None:
     if isinstance(resources, AsyncGenerator):
         await resources.aclose()
 
