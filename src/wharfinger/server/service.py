@@ -84,7 +84,7 @@ class FeatureService:
         """The mounts of this server in other servers."""
         self.resources: Resources = Resources(services, page_size)
         self.source_watches: SourceWatches = SourceWatches(services, self.resources, self.mounts)
-        self.tools: Tools = Tools(services, page_size, self.serve_tasks)
+        self.tools: Tools = Tools(services, page_size, self.serve_tasks, self.resources.wait_for_starts)
         self.header_params = self.tools.header_params
         """The arguments that HTTP headers repeat, by the name of the tool."""
         self.prompts: Prompts = Prompts(services, page_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -208,3 +209,30 @@ async def test_shown_values_over_the_limit_have_more_although_others_are_hidden(
 
     shown = await request_completion(server, {"type": "ref/resource", "uri": "room:{number}"}, "number", "")
     assert (len(shown["values"]), shown["hasMore"], "total" in shown) == (100, True, False)
+
+
+async def test_a_template_that_a_source_sets_while_it_starts_can_be_completed() -> None:
+    """A bug: a client that knew the template from before a restart was told that it does not exist."""
+    released = asyncio.Event()
+
+    class LearningSource(Source):
+        def matches(self, uri: str) -> bool:
+            return False
+
+        async def start(self) -> None:
+            await released.wait()
+            self.templates = (t.ResourceTemplate(uri_template="row://{n}", name="row"),)
+
+        async def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:
+            return ["1"]
+
+    server = Server("s")
+    server.include(LearningSource())
+    await server.start()
+    completing = asyncio.ensure_future(
+        request_completion(server, {"type": "ref/resource", "uri": "row://{n}"}, "n", "")
+    )
+    await asyncio.sleep(0)
+    released.set()
+    assert (await completing)["values"] == ["1"]
+    await server.close()

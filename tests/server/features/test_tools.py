@@ -30,6 +30,7 @@ from wharfinger.protocol.request import Caller, Request
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
+from wharfinger.source import Source
 
 
 class Berth(msgspec.Struct):
@@ -1238,3 +1239,55 @@ async def test_a_struct_with_a_field_that_msgspec_does_not_encode_is_a_structure
 
     result = (await ask(server, "tools/call", {"name": "chart"}))["result"]
     assert result["structuredContent"] == {"path": "a.png"}
+
+
+class LearningSource(Source):
+    """A source that adds a tool when it has started, like that of an API whose document must be fetched first."""
+
+    name = "tides"
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.released = asyncio.Event()
+        server.include(self)
+        server.serve("tools")
+
+    def matches(self, uri: str) -> bool:
+        return False
+
+    async def start(self) -> None:
+        await self.released.wait()
+        self.server.tools.add(lambda: "high", name="tide")
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+async def test_a_source_that_is_starting_can_add_a_tool_before_the_first_request_is_answered(
+    method: str, mounted: bool
+) -> None:
+    server = part = Server("sea")
+    if mounted:
+        server = Server("parent")
+        server.include(part)
+    source = LearningSource(part)
+    await server.start()
+    answering = asyncio.ensure_future(ask(server, method, {"name": "tide"} if method == "tools/call" else {}))
+    await asyncio.sleep(0)
+    source.released.set()
+    result = (await answering)["result"]
+    if method == "tools/list":
+        assert [tool["name"] for tool in result["tools"]] == ["tide"]
+    else:
+        assert result["content"] == [{"type": "text", "text": "high"}]
+    await server.close()
+
+
+async def test_tools_wait_for_a_starting_source_at_most_for_its_patience() -> None:
+    server = Server("sea")
+    LearningSource(server).patience = 0.1
+    server.tools.add(lambda: "here", name="known")
+    await server.start()
+    async with asyncio.timeout(40):
+        assert [tool["name"] for tool in (await ask(server, "tools/list"))["result"]["tools"]] == ["known"]
+        assert (await ask(server, "tools/call", {"name": "tide"}))["error"]["message"] == "Unknown tool: tide"
+    await server.close()

@@ -51,7 +51,7 @@ class Completions:
             InvalidParams: there is no such prompt, template, argument or variable.
         """
         params: t.CompleteRequestParams = request.params
-        ref, part = self._locate(params.ref)
+        ref, part = await self._locate(params.ref)
         if part is not None:
             completed: t.CompleteResult = await part.serve(request, ref=ref)
             return completed
@@ -70,14 +70,19 @@ class Completions:
             raise InvalidParams("This resource has no variables.")
         raise unknown_template()
 
-    def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
-        """Return the reference with the name that its part uses, and the part; None if the server itself has it."""
+    async def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
+        """Return the reference with the name that its part uses, and the part; None if the server itself has it.
+
+        If no source has the template, this waits for those that are starting.
+        """
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.features.find(ref.name)
             if prompt is None or prompt.part is None:
                 return ref, None
             return msgspec.structs.replace(ref, name=prompt.key), prompt.part
         template = self._resources.templates.find(ref.uri)
+        if template is None and not self._resources.has_source_template(ref.uri):
+            await self._resources.wait_for_starts()
         return ref, self._resources.part_of_template(ref.uri) if template is None else template.part
 
     async def _complete_by_source(self, request: Request, source: Source, template: str) -> t.Completion:

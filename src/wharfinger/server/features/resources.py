@@ -523,13 +523,16 @@ class Resources:
         if source is None and await self.calls.wait_for_starts():
             source = self._own_source(uri)
         if source is None and self._parts and self.source_of(uri) is None:
-            await asyncio.gather(*[resources._wait_for_starts() for _, resources in self._parts])
+            await asyncio.gather(*[resources.wait_for_starts() for _, resources in self._parts])
         return source
 
-    async def _wait_for_starts(self) -> None:
+    async def wait_for_starts(self) -> None:
         """Wait for the starting sources of this server and of mounted ones, at most for their patience."""
-        waits = [self.calls.wait_for_starts(), *[resources._wait_for_starts() for _, resources in self._parts]]
-        await asyncio.gather(*waits)
+        if self._parts:
+            waits = [self.calls.wait_for_starts(), *[resources.wait_for_starts() for _, resources in self._parts]]
+            await asyncio.gather(*waits)
+        else:
+            await self.calls.wait_for_starts()
 
     def _own_source(self, uri: str) -> Source | None:
         """Return this server's source that a URI belongs to, or None. A starting source may not know its URIs yet."""

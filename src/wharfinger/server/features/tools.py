@@ -270,8 +270,16 @@ def _describe(tool: ToolFeature, definition: t.Tool) -> t.Tool:
 class Tools:
     """The tools of one server."""
 
-    def __init__(self, services: Services, page_size: int | None, serve_tasks: Callable[[], Tasks]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        page_size: int | None,
+        serve_tasks: Callable[[], Tasks],
+        wait_for_starts: Callable[[], Awaitable[None]],
+    ) -> None:
         self._services = services
+        self._wait_for_starts = wait_for_starts
+        """Waits for the sources that are starting, which may add tools, at most for their patience."""
         self.serve_tasks = serve_tasks
         """Makes the server serve the tasks extension, and returns its tasks."""
         self.features: Features[ToolFeature] = Features("tool", lambda: services.watching.list_changed("tools"))
@@ -317,7 +325,7 @@ class Tools:
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers of the methods of tools."""
-        return {"tools/list": self.listing.serve, "tools/call": self.call}
+        return {"tools/list": self.serve_list, "tools/call": self.call}
 
     def remove(self, name: str) -> None:
         """Remove a tool, and report that the list has changed.
@@ -367,6 +375,12 @@ class Tools:
         """Return the names of the enabled tools, those of mounted servers too, in the order of the list."""
         return [name for name, _ in self.features.items()]
 
+    async def serve_list(self, request: Request) -> t.ListToolsResult | Raw:
+        """Serve `tools/list`."""
+        await self._wait_for_starts()
+        result: t.ListToolsResult | Raw = await self.listing.serve(request)
+        return result
+
     async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
         """Serve `tools/call`. If `tool` is given, it is not looked up, and is called without its `answer`.
 
@@ -386,7 +400,10 @@ class Tools:
                     result: t.CallToolResult = await found.part.serve(request, name=found.key)
                     return result
             if tool is None:
-                raise unknown_tool(name)
+                await self._wait_for_starts()
+                if self.features.find(name) is None:
+                    raise unknown_tool(name)
+                return await self.call(request)
             if tool.answer is not None:
                 return await tool.answer(request)
         try:
