@@ -327,6 +327,26 @@ async def test_a_list_of_templates_waits_for_a_source_at_most_for_its_patience()
     await server.close()
 
 
+@pytest.mark.parametrize("method", ["resources/templates/list", "tools/list"])
+async def test_requests_do_not_wait_again_for_a_source_that_does_not_start(method: str) -> None:
+    """A bug: each list of templates took the whole patience, as long as the source was starting."""
+
+    class NeverStartingBuoy(Buoy):
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    buoy, server = NeverStartingBuoy(), Server("sea")
+    server.include(buoy)
+    server.serve("tools")
+    await server.start()
+    await ask(server, method)
+    await wait_until_async(lambda: buoy.breaker.down, "the source counts as down")
+    buoy.patience = 600.0
+    async with asyncio.timeout(40):
+        await ask(server, method)
+    await server.close()
+
+
 async def test_a_late_page_is_used_by_the_same_owner() -> None:
     buoy = Buoy()
     arrived = asyncio.Event()

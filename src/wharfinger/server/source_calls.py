@@ -456,19 +456,22 @@ class SourceCalls:
         return any(state.starting is not None for state in self._states.values())
 
     async def wait_for_starts(self) -> bool:
-        """Wait for the starting sources, at most for their patience. Returns whether there were any."""
-        starting = {
-            state.starting: source.patience for source, state in self._states.items() if state.starting is not None
-        }
+        """Wait for the starting sources, each at most for its patience. Returns whether there were any."""
+        starting = [source for source, state in self._states.items() if state.starting is not None]
         if starting:
-            await asyncio.wait(starting, timeout=max(starting.values()))
+            await asyncio.gather(*map(self.wait_for_start, starting))
         return bool(starting)
 
     async def wait_for_start(self, source: Source) -> None:
-        """Wait for a source that is starting, at most for its patience."""
-        starting = self._state(source).starting
-        if starting is not None:
-            await asyncio.wait((starting,), timeout=source.patience)
+        """Wait for a source that is starting, at most for its patience.
+
+        If it takes longer, it is probed, and nobody waits for it again while it is down.
+        """
+        state = self._state(source)
+        if state.starting is not None and not source.breaker.down:
+            done, _ = await asyncio.wait((state.starting,), timeout=source.patience)
+            if not done:
+                self._probe_once(source, state)
 
     async def close(self) -> None:
         """Cancel the starts, the probes and the requests for late pages."""
