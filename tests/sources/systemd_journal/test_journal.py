@@ -16,11 +16,11 @@ import pytest
 from tests.sources.conftest import Permit
 from tests.sources.systemd_journal.conftest import BOOT, NOON, WrittenJournal
 from wharfinger import Client, Server
-from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
-from wharfinger.sources import journal
+from wharfinger.sources import journal, systemd_journal
 from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES
 from wharfinger.sources.systemd_journal import Journal, journal_process, journal_windows
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
@@ -290,6 +290,23 @@ def test_messages_of_the_kernel_are_in_a_separate_log(journal_files: WrittenJour
     journal_files.write("Linux version 6", _SYSTEMD_UNIT="", _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", _PID="")
     journal_files.write("other")
     assert text_of(open_journal(journal_files), "journal://journal/kernel").endswith("INFO kernel: Linux version 6\n")
+
+
+def test_names_of_units_that_programs_invent_displace_no_real_unit(
+    journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: 5,000 invented names, the first in the order of names, hid all logs."""
+    monkeypatch.setattr(systemd_journal.source, "MAX_UNITS", 3)
+    journal_files.write("real")
+    for number in range(5):
+        journal_files.write("invented", _SYSTEMD_UNIT="user@1000.service", UNIT=f"a{number}.service")
+    source = open_journal(journal_files)
+    names = [resource.name for resource in source.children(source.uri)[0]]
+    assert names == ["a0.service", "all", "nginx.service", "user@1000.service"]
+    assert messages(source, NGINX) == ["real"]
+
+
+# Searches
 
 
 # Secrets

@@ -49,7 +49,7 @@ from wharfinger.sources.windows.window_budget import has_budget
 __all__ = ["Journal", "journal"]
 
 MAX_UNITS = 5_000
-"""Maximum number of units that are published: the first in the order of their names."""
+"""Maximum number of units that are published: first those with entries of their own, in the order of their names."""
 MAX_FILES = 10_000
 """Maximum number of journal files whose times of change are compared."""
 MAX_RECENT_ENTRIES = 20_000
@@ -213,9 +213,11 @@ class Journal(Watched[Polling], Source):
             names = [self.unit]
         else:
             journalctl = self._reader.journalctl
-            units = {name for field in ("_SYSTEMD_UNIT", "UNIT") for name in journalctl.values(field) if _is_unit(name)}
+            # Any program can write any number of values of UNIT. They must not displace those that systemd writes.
+            values = [*journalctl.values("_SYSTEMD_UNIT"), *journalctl.values("UNIT")]
+            units = list(dict.fromkeys(filter(_is_unit, values)))[:MAX_UNITS]
             kernel = [KERNEL] if "kernel" in journalctl.values("_TRANSPORT") else []
-            names = sorted([ALL, *kernel, *sorted(units)[:MAX_UNITS]])
+            names = sorted([ALL, *kernel, *units])
         with self._lock:
             self._known_logs = files, names
         return names
