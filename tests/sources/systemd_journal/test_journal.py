@@ -309,6 +309,22 @@ def test_names_of_units_that_programs_invent_displace_no_real_unit(
 # Searches
 
 
+def test_the_version_of_the_log_of_a_slice_changes_with_each_entry(journal_files: WrittenJournal) -> None:
+    """A bug: the search index read the log again only after entries of systemd about the slice itself."""
+    journal_files.write("about the slice", _SYSTEMD_UNIT="init.scope", UNIT="system.slice", _PID="1")
+    journal_files.write("one", _SYSTEMD_SLICE="system.slice")
+    source = open_journal(journal_files)
+
+    def versions() -> dict[str, str]:
+        return {document.title: document.version for document in source.documents(None, 9)[0]}
+
+    before = versions()
+    journal_files.write("two", _SYSTEMD_SLICE="system.slice")
+    after = versions()
+    assert messages(source, "journal://journal/system.slice") == ["about the slice", "one", "two"]
+    assert after["system.slice"] != before["system.slice"] and after["init.scope"] == before["init.scope"] != "old"
+
+
 # Secrets
 
 

@@ -14,12 +14,26 @@ from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
 from wharfinger.sources.windows.window import BytesContent
 
-__all__ = ["FIELDS", "KERNEL", "UNIT_FIELDS", "all_fields", "cursor_of", "has_text", "line_of", "moment_of", "unit_of"]
+__all__ = [
+    "FIELDS",
+    "KERNEL",
+    "LOG_FIELDS",
+    "UNIT_FIELDS",
+    "all_fields",
+    "cursor_of",
+    "has_text",
+    "line_of",
+    "logs_of",
+    "moment_of",
+    "unit_of",
+]
 
 UNIT_FIELDS = ("_PID", "_UID", "_TRANSPORT", "_SYSTEMD_UNIT", "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT")
 """The fields that `unit_of` needs."""
 FIELDS = ("MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_COMM", *UNIT_FIELDS)
 """The fields that `line_of` and `unit_of` need."""
+LOG_FIELDS = (*UNIT_FIELDS, "_SYSTEMD_SLICE")
+"""The fields that `logs_of` needs."""
 KERNEL = "kernel"
 """The name of the log of the kernel's messages."""
 MAX_PID_DIGITS = 10
@@ -51,6 +65,11 @@ def unit_of(entry: ExportedEntry) -> str:
     if entry.fields.get("_UID") == b"0" and (unit := entry.text("OBJECT_SYSTEMD_UNIT") or entry.text("COREDUMP_UNIT")):
         return unit
     return entry.text("_SYSTEMD_UNIT") or (KERNEL if entry.fields.get("_TRANSPORT") == b"kernel" else "")
+
+
+def logs_of(entry: ExportedEntry) -> set[str]:
+    """Return the logs that have an entry: of the unit that it is about, of the unit that wrote it, and of its slice."""
+    return {unit_of(entry), entry.text("_SYSTEMD_UNIT"), entry.text("_SYSTEMD_SLICE")}
 
 
 def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> bytes:

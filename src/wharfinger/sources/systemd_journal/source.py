@@ -27,7 +27,14 @@ from wharfinger.sources.log_files.log_links import VALUES, uri_before
 from wharfinger.sources.name_completion import complete_name
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.polling import Polling
-from wharfinger.sources.systemd_journal.entry_text import KERNEL, UNIT_FIELDS, all_fields, cursor_of, unit_of
+from wharfinger.sources.systemd_journal.entry_text import (
+    KERNEL,
+    LOG_FIELDS,
+    all_fields,
+    cursor_of,
+    logs_of,
+    unit_of,
+)
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_process import Journalctl
 from wharfinger.sources.systemd_journal.journal_query import JournalQuery, position_of_cursor, read_journal_query
@@ -412,9 +419,10 @@ class Journal(Watched[Polling], Source):
         versions: dict[str, str] = {}
         size = 0
         filters = [f"--unit={self.unit}"] if self.unit is not None else []
-        with self._reader.journalctl.run([*filters, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], UNIT_FIELDS) as run:
+        with self._reader.journalctl.run([*filters, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], LOG_FIELDS) as run:
             for entry in run.entries():
-                versions.setdefault(self.unit or unit_of(entry), digest(cursor_of(entry)))
+                for log in [self.unit] if self.unit is not None else logs_of(entry):
+                    versions.setdefault(log, digest(cursor_of(entry)))
                 size += entry.size
                 if size > MAX_RECENT_BYTES:
                     break
