@@ -325,6 +325,15 @@ def test_the_version_of_the_log_of_a_slice_changes_with_each_entry(journal_files
     assert after["system.slice"] != before["system.slice"] and after["init.scope"] == before["init.scope"] != "old"
 
 
+def test_a_search_reads_a_limited_number_of_windows_even_if_they_have_little_text(
+    journal_files: WrittenJournal,
+) -> None:
+    """A bug: of a log with long secrets it read windows until it had 256 KiB of text without them."""
+    journal_files.write(*['password="' + "x" * 17_000] * 40)
+    source = open_journal(journal_files)
+    assert 10 <= "".join(source.text(NGINX)).count("password=") <= 20
+
+
 # Secrets
 
 

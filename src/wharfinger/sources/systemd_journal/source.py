@@ -62,8 +62,8 @@ MAX_FILES = 10_000
 MAX_RECENT_ENTRIES = 20_000
 """Number of newest entries from which the versions of the searched logs are taken."""
 MAX_RECENT_BYTES = 32 << 20
-MAX_SEARCHED_CHARACTERS = 256 << 10
-"""Approximate number of characters of the newest entries of each log that are searched."""
+MAX_SEARCHED_WINDOWS = 10
+"""Maximum number of windows of the newest entries of each log that are searched, usually about 300 KiB."""
 MAX_KEPT_VERSIONS = 1_024
 """Maximum number of URIs whose versions are kept."""
 KEY_PREFIX = "k:"
@@ -439,11 +439,10 @@ class Journal(Watched[Polling], Source):
             raise ResourceNotFound(uri)
         may_read = self._entry_check()
         windows: list[str] = []
-        size, query = 0, JournalQuery()
-        while size < MAX_SEARCHED_CHARACTERS:
+        query = JournalQuery()
+        for _ in range(MAX_SEARCHED_WINDOWS):
             selection = self._reader.select(log, query, may_read)
             windows.append(self._reader.text(log, selection))
-            size += len(windows[-1])
             if not selection.before:
                 break
             query = JournalQuery(before=selection.before)
