@@ -597,6 +597,20 @@ def test_a_read_that_exceeds_the_time_limit_returns_the_entries_so_far(
     assert time.monotonic() - began < 40
 
 
+def test_an_entry_that_is_not_found_in_time_is_not_reported_as_removed(
+    journal_files: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_files.write("x")
+    position = link(open_journal(journal_files), NGINX, "next").partition("after=")[2]
+    journalctl = subprocess.run(["which", "journalctl"], capture_output=True, text=True, check=True).stdout.strip()
+    write_journalctl(tmp_path / "bin", f'case "$*" in *cursor*) exec sleep 60;; esac\nexec {journalctl} "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    source = open_journal(journal_files, unit="nginx")
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 0.5)
+    with pytest.raises(Overloaded, match=r"Reading the journal took longer than 0\.5 s: try again later\."):
+        source.read(f"journal://nginx/nginx.service?entry={position}")
+
+
 def test_a_window_that_is_full_when_the_time_ends_leaves_out_no_entry(
     journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

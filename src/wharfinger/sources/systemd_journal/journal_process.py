@@ -55,6 +55,18 @@ class JournalRun:
         yield from read_entries(self.output)
         self.check()
 
+    def first_entry(self) -> ExportedEntry | None:
+        """Return the first entry, or None if there is none.
+
+        Raises:
+            SourceUnavailable, InvalidArgument: as for `entries`.
+            Overloaded: the time for the run ended before.
+        """
+        entry = next(self.entries(), None)
+        if entry is None and self.timed_out:
+            raise Overloaded(f"Reading the journal took longer than {RUN_SECONDS:g} s: try again later.")
+        return entry
+
     def end(self) -> None:
         """End the process because its time is over."""
         self.timed_out = True

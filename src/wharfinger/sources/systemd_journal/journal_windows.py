@@ -102,7 +102,7 @@ class JournalReader:
             InvalidArgument: the entry is not in this log (any more), or the caller may not read it.
         """
         with self.journalctl.run([*_log_arguments(log), f"--cursor={cursor}"]) as run:
-            entry = next(run.entries(), None)
+            entry = run.first_entry()
         if entry is None or cursor_of(entry) != cursor or not may_read(entry):
             raise _missing_entry("entry", cursor)
         return entry
@@ -183,7 +183,7 @@ class JournalReader:
     def _require_entry(self, query: JournalQuery, cursor: str) -> None:
         """Check that the entry at a cursor exists. If not, journalctl begins at another entry, without an error."""
         with self.journalctl.run([f"--cursor={cursor}"], ("_PID",)) as run:
-            entry = next(run.entries(), None)
+            entry = run.first_entry()
         if entry is None or cursor_of(entry) != cursor:
             raise _missing_entry("after" if query.after else "before", cursor)
 
