@@ -647,6 +647,19 @@ def test_a_failure_of_journalctl_makes_the_journal_unavailable(
         source.read("journal://nginx/nginx.service")
 
 
+def test_the_journal_is_unavailable_while_journalctl_cannot_be_started(
+    journal_files: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: a search took the error, such as that of too many processes, for a log without text."""
+    journal_files.write("x")
+    program = write_journalctl(tmp_path / "bin", "exit 0")
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    source = open_journal(journal_files, unit="nginx")
+    program.unlink()
+    with pytest.raises(SourceUnavailable, match=r"journalctl cannot be started: No such file or directory\."):
+        next(iter(source.text("journal://nginx/nginx.service")))
+
+
 def test_a_file_that_is_missing_when_its_size_is_read_does_not_hide_the_others(journal_files: WrittenJournal) -> None:
     """A bug: the list of files ended there, while systemd removes old ones. A dangling link is such a file for good."""
     journal_files.write("a")

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import IO
 
 from wharfinger.content.text import shown
 from wharfinger.errors import InvalidArgument, Overloaded
@@ -151,14 +152,7 @@ class Journalctl:
             raise Overloaded("The journal is being read by too many others: try again in a few seconds.")
         try:
             with tempfile.TemporaryFile() as stderr:
-                process = subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    env=_ENVIRONMENT,
-                    start_new_session=True,
-                )
+                process = _start_process(command, stderr)
 
                 def errors() -> str:
                     stderr.seek(0)
@@ -177,3 +171,17 @@ class Journalctl:
                     process.wait()
         finally:
             self._runs.release()
+
+
+def _start_process(command: Sequence[str], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+    except OSError as error:  # it was removed, or there are too many processes
+        raise SourceUnavailable(f"journalctl cannot be started: {error.strerror}.") from None
