@@ -756,6 +756,32 @@ def test_a_watch_updates_the_index_before_the_next_walk(
     asyncio.run(main())
 
 
+def test_a_changed_document_keeps_the_title_and_type_that_its_source_lists(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: until the next walk it was not found by its path or type, if `Source.stat` says something else."""
+    monkeypatch.setattr(indexing, "MIN_PAUSE_SECONDS", 3600.0)
+
+    class TitledShelf(Shelf):
+        def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+            return [Document(uri="shelf://one", title="charts/one", version="1", mime_type="text/markdown")], None
+
+    async def main() -> None:
+        shelf = TitledShelf(one="alpha")
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.texts["one"] = "omega"
+            indexed_server.index.refresh("shelf://one")
+
+            async def found() -> bool:
+                return await indexed_server.uris("omega") == ["shelf://one"]
+
+            await wait_until_async(found, "the new text is found")
+            assert await indexed_server.uris("omega", path="charts/*", type="text/markdown") == ["shelf://one"]
+
+    asyncio.run(main())
+
+
 def test_a_changed_document_without_a_text_does_not_end_the_indexing(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 
+import msgspec
+
 from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source, SourceUnavailable
 from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, NAME_ONLY, IndexedVersion, IndexStore
@@ -184,7 +186,11 @@ class Indexing:
                     if source is None:
                         continue
                     document = self._reader.document(source, uri)
-                if document is not None and uri in store.known(key, [uri]):
+                known_version = store.known(key, [uri]).get(uri)
+                if document is not None and known_version is not None:
+                    # `Source.documents` may give another title and type than `Source.stat`: they stay as they are.
+                    title, kind = known_version.title, known_version.kind
+                    document = msgspec.structs.replace(document, title=title, mime_type=kind)
                     self._index(store, key, source, document)
             except (sqlite3.Error, Stopped):
                 raise
