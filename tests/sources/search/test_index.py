@@ -528,6 +528,31 @@ def test_sources_are_searched_directly_if_the_index_is_damaged_during_a_search(
     asyncio.run(main())
 
 
+def test_an_index_is_rebuilt_if_a_search_finds_that_it_is_damaged(
+    cache: Path, start_server: StartServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the thread of the index does not read the words, so it did not notice, not even after a restart."""
+    monkeypatch.setattr(index_store, "CHECK_BYTES", 0)  # as if the file were large
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.01)
+    shelf = Shelf(**{f"n{number}": f"alpha {os.urandom(200).hex()}" for number in range(300)})
+
+    async def main() -> None:
+        async with start_server(shelf) as indexed_server:
+
+            async def found() -> bool:
+                await indexed_server.wait_until_indexed()
+                return len(await indexed_server.uris("alpha", 1_000)) == 300
+
+            await wait_until_async(found, "all documents are found")
+
+    asyncio.run(main())
+    (path,) = cache.glob("*.sqlite")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE grams_data SET block = x'ff' WHERE id > 10")
+    asyncio.run(main())
+    assert "The search index is rebuilt" in caplog.text
+
+
 def test_an_unusable_index_folder_is_logged_and_searches_succeed(
     tmp_path: Path, start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -177,6 +177,7 @@ class SearchIndex:
             )
         except sqlite3.Error as error:
             log.warning("The search index could not be read: %s", error)
+            indexing.report_error(error)
             return Hits(), list(chosen.values())
         return hits, uncovered
 

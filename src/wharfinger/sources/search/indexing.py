@@ -81,6 +81,8 @@ class Indexing:
         self._wake = threading.Event()
         self._notified: dict[str, None] = {}
         self._walk_requested = False
+        self._damage = ""
+        """The error of a search that found damage in the file, which is then rebuilt."""
         self._walked: set[str] = set()
         self._failed: set[str] = set()
         self._reread_at: dict[str, float] = {}
@@ -111,6 +113,12 @@ class Indexing:
             self._notified[uri] = None
         self._wake.set()
 
+    def report_error(self, error: sqlite3.Error) -> None:
+        """Rebuild the index if the error of a search shows that the file is damaged. Can be called from any thread."""
+        if _shows_damage(error):
+            self._damage = str(error)
+            self._wake.set()
+
     # -- the thread
 
     def _run(self) -> None:
@@ -119,7 +127,7 @@ class Indexing:
         while not stopped.is_set():
             try:
                 store = self._open_store(rebuild)
-                rebuild = False
+                rebuild, self._damage = False, ""
                 try:
                     self._keep_up_to_date(store)
                 finally:
@@ -132,8 +140,7 @@ class Indexing:
                     log.warning("There is no search index, since this Python's SQLite has no FTS5: %s", error)
                     self.progress.ready.set()
                     return
-                # An OperationalError or OSError may be temporary, such as a full disk. A missing table stays missing.
-                rebuild = "no such table" in text or not isinstance(error, sqlite3.OperationalError | OSError)
+                rebuild = _shows_damage(error)
                 log.warning("The search index %s: %s", "is rebuilt" if rebuild else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
@@ -169,6 +176,8 @@ class Indexing:
                 return
             self._wake.wait((earliest if self._walk_requested else next_walk) - now)
             self._wake.clear()
+            if self._damage:
+                raise sqlite3.DatabaseError(self._damage)
             seconds = self._index_notified(store)
             self._reader.stopped.wait(min(PAUSE_FACTOR * seconds, MIN_PAUSE_SECONDS))
 
@@ -295,6 +304,14 @@ class Indexing:
         if now - self._rested_at > WORK_SECONDS:
             time.sleep(REST_SECONDS)
             self._rested_at = time.monotonic()
+
+
+def _shows_damage(error: Exception) -> bool:
+    """Return whether an error shows that the index is damaged.
+
+    An OperationalError or OSError may be temporary, such as that of a full disk. A missing table stays missing.
+    """
+    return "no such table" in str(error) or not isinstance(error, sqlite3.OperationalError | OSError)
 
 
 @contextmanager
