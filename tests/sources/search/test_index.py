@@ -1051,6 +1051,27 @@ def test_a_document_that_cannot_be_read_is_indexed_by_name_and_the_others_comple
     asyncio.run(main())
 
 
+def test_only_incomplete_documents_of_the_searched_source_are_reported(start_server: StartServer) -> None:
+    class UnreadableShelf(Shelf):
+        name, uri = "cellar", "cellar://"
+
+        def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+            return [Document(uri="cellar://one", title="one", version="1")], None
+
+        def text(self, uri: str) -> Any:
+            raise ValueError("a damaged file")
+
+    async def main() -> None:
+        async with start_server(Shelf(one="alpha"), UnreadableShelf()) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            reported = "1 document is indexed only by name or in part: it is very large or cannot be read."
+            assert (await indexed_server.find("alpha", source="shelf")).truncated == ""
+            assert (await indexed_server.find("alpha", source="cellar")).truncated == reported
+            assert (await indexed_server.find("alpha")).truncated == reported
+
+    asyncio.run(main())
+
+
 def test_a_search_whose_last_document_takes_too_long_says_that_its_end_may_be_missing(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,8 +196,8 @@ class SearchIndex:
     async def _missing_text_remark(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
         """Return why some documents are indexed only by name or in part. Returns an empty string if all are whole."""
         assert self._server is not None
-        visible = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
-        _, incomplete_count = await self._server.pool.run(owner, store.count, visible)
+        searched = Filters(filters.sources, shows=filters.shows)
+        _, incomplete_count = await self._server.pool.run(owner, store.count, searched)
         if not incomplete_count:
             return ""
         is_one = incomplete_count == 1
