@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,15 @@ def test_the_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == tmp_path / "wharfinger"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cache_folder().is_absolute()
+
+
+@pytest.mark.skipif(not hasattr(os, "setuid") or os.geteuid() != 0, reason="changes to another account")
+def test_a_user_without_a_home_folder_has_no_cache_folder() -> None:
+    """A bug: the error was a RuntimeError, which ended the thread of the search index."""
+    code = (
+        "import os; from wharfinger.private_files import cache_folder; os.setgroups([]); os.setuid(54_321)\n"
+        "try: cache_folder()\n"
+        "except FileNotFoundError as error: print(error)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={})
+    assert process.stdout == "there is no home folder: set HOME or XDG_CACHE_HOME\n", process.stderr

@@ -12,13 +12,20 @@ __all__ = ["cache_folder", "is_private", "replace_privately"]
 
 
 def cache_folder() -> Path:
-    """Return Wharfinger's folder for caches: in `XDG_CACHE_HOME`, on Windows in `LOCALAPPDATA`, or in `~/.cache`."""
+    """Return Wharfinger's folder for caches: in `XDG_CACHE_HOME`, on Windows in `LOCALAPPDATA`, or in `~/.cache`.
+
+    Raises:
+        FileNotFoundError: this user has no home folder.
+    """
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(cache_home):
         return Path(cache_home) / "wharfinger"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "wharfinger" / "cache"
-    return Path.home() / ".cache" / "wharfinger"
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # the user is not in the list of users, as in a container
+        raise FileNotFoundError("there is no home folder: set HOME or XDG_CACHE_HOME")
+    return Path(home) / ".cache" / "wharfinger"
 
 
 def is_private(folder: Path) -> bool:

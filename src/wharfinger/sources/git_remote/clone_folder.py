@@ -76,7 +76,10 @@ class CloneFolder:
         Raises:
             UnusableSource: it cannot be created, or other users may read or change it.
         """
-        parent = parent or cache_folder() / "git"
+        try:
+            parent = parent or cache_folder() / "git"
+        except FileNotFoundError as error:
+            raise UnusableSource(f"The clone of {address.url} cannot be kept: {error}.") from None
         folder = cls(parent / address.key)
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from wharfinger.content.search_query import query_of
 from wharfinger.errors import InternalError
 from wharfinger.policy.current import is_restricted, readable_uris, reads_source
-from wharfinger.private_files import cache_folder
 from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
 from wharfinger.sources.search.index_cache import IndexFile, open_index_file
@@ -107,8 +106,7 @@ class SearchIndex:
     def _open(self, damaged: bool) -> IndexStore:
         """Open the file, in the thread of the index. Deletes it first if it is `damaged` or not an index."""
         if self._file is None:
-            folder = self._folder or cache_folder()
-            self._file = open_index_file(folder, map(_identity, self._sources().values()), self._max_size)
+            self._file = open_index_file(self._folder, map(_identity, self._sources().values()), self._max_size)
         if damaged:
             self._file.clear()
         try:

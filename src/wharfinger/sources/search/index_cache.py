@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from wharfinger.private_files import cache_folder
+
 __all__ = ["IndexFile", "open_index_file"]
 
 log = logging.getLogger("wharfinger.sources")
@@ -44,15 +46,18 @@ class IndexFile:
             self._temporary.cleanup()
 
 
-def open_index_file(folder: Path, identities: Iterable[str], max_size: int) -> IndexFile:
+def open_index_file(folder: Path | None, identities: Iterable[str], max_size: int) -> IndexFile:
     """Open the file in `folder` for the index of the sources with these identities, which always get the same file.
 
-    Keeps the newest indexes that fit into `max_size` bytes together, and deletes others that no server uses. If another
-    server uses the file, or the folder cannot be used, this is logged, and the file is in a temporary folder.
+    The default folder is that of the user's caches. Keeps the newest indexes that fit into `max_size` bytes together,
+    and deletes others that no server uses. If another server uses the file, or the folder cannot be used, this is
+    logged, and the file is in a temporary folder.
     """
     key = hashlib.blake2b("\0".join(sorted(identities)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    path = folder / f"search-{key}.sqlite"
+    name = f"search-{key}.sqlite"
     try:
+        folder = folder or cache_folder()
+        path = folder / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = _lock(path)
         if lock is not None:
@@ -62,9 +67,9 @@ def open_index_file(folder: Path, identities: Iterable[str], max_size: int) -> I
             return IndexFile(path, lock)
         log.info("Another server uses the search index of these sources: this server uses a temporary one")
     except (OSError, sqlite3.Error) as error:
-        log.warning("The search index is not kept: %s cannot be used (%s)", folder, error)
+        log.warning("The search index is not kept: %s cannot be used (%s)", folder or "the cache folder", error)
     temporary = tempfile.TemporaryDirectory(prefix="wharfinger-", ignore_cleanup_errors=True)
-    return IndexFile(Path(temporary.name) / path.name, temporary=temporary)
+    return IndexFile(Path(temporary.name) / name, temporary=temporary)
 
 
 def _lock(path: Path) -> sqlite3.Connection | None:
