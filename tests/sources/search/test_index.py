@@ -1051,6 +1051,27 @@ def test_a_document_that_cannot_be_read_is_indexed_by_name_and_the_others_comple
     asyncio.run(main())
 
 
+def test_an_unexpected_error_for_one_document_does_not_end_a_search(start_server: StartServer) -> None:
+    class BrokenShelf(Shelf):
+        broken = False
+
+        def stat(self, uri: str) -> t.Resource:
+            if self.broken and uri == "shelf://alpha-broken":
+                raise ValueError("a bug in the source")
+            return super().stat(uri)
+
+    async def main() -> None:
+        shelf = BrokenShelf(**{"alpha-broken": "", "alpha-other": ""})
+        async with start_server(shelf) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            shelf.broken = True
+            hits = await indexed_server.find("alpha")
+            assert [hit.uri for hit in hits] == ["shelf://alpha-other"]
+            assert hits.truncated == "1 document that may match cannot be read now."
+
+    asyncio.run(main())
+
+
 def test_only_incomplete_documents_of_the_searched_source_are_reported(start_server: StartServer) -> None:
     class UnreadableShelf(Shelf):
         name, uri = "cellar", "cellar://"

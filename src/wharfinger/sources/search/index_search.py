@@ -119,6 +119,11 @@ class IndexedSearch:
             except (InternalError, OSError):  # a source that is down does not affect the others
                 self._down[row.source] = source
                 continue
+            except Stopped:
+                raise
+            except Exception:  # the others are searched
+                self._unreadable.add(row.uri)
+                continue
             if document is not None:
                 ranking.add(document)
         return tried
