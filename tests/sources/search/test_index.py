@@ -1072,6 +1072,24 @@ def test_an_unexpected_error_for_one_document_does_not_end_a_search(start_server
     asyncio.run(main())
 
 
+def test_a_title_that_cannot_be_stored_does_not_end_the_indexing_of_its_source(start_server: StartServer) -> None:
+    """A bug: no document of a source was indexed if the title of one had a lone surrogate."""
+
+    class OddShelf(Shelf):
+        def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+            return [
+                Document(uri=f"shelf://{name}", title=os.fsdecode(b"\xff ") + name, version="1") for name in self.texts
+            ], None
+
+    async def main() -> None:
+        async with start_server(OddShelf(one="alpha", two="alpha")) as indexed_server:
+            await indexed_server.wait_until_indexed()
+            hits = await indexed_server.find("alpha two")
+            assert [hit.title for hit in hits] == ["? two"]
+
+    asyncio.run(main())
+
+
 def test_only_incomplete_documents_of_the_searched_source_are_reported(start_server: StartServer) -> None:
     class UnreadableShelf(Shelf):
         name, uri = "cellar", "cellar://"

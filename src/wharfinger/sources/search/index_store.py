@@ -221,9 +221,9 @@ class IndexStore:
         values = {
             "source": source,
             "uri": document.uri,
-            "title": document.title,
+            "title": _clean(document.title),
             "kind": document.mime_type,
-            "name": fold(name_of(document)),
+            "name": _clean(fold(name_of(document))),
             "version": document.version,
             "extent": (BEGINNING if max_characters else NAME_ONLY) if text.cut else WHOLE,
             "changed": self._last_change,
