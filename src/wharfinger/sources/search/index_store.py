@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import pairwise
@@ -58,6 +59,9 @@ END = "\n" * (GRAM_CHARACTERS - 1)
 """Appended to each part, so that a trigram begins at each of its characters, even at the last."""
 LAST_CHARACTER = "\U0010ffff"
 """Appended to a text of one or two characters, it ends the range of the trigrams that begin with this text."""
+SHORT_WORDS_SECONDS = 1.0
+"""Maximum time for which a search looks for words of one or two characters, which are in most parts. After that, each
+document may have them."""
 FEW_DOCUMENTS = 200
 """If no word is in more documents than this, all of them can be read, so likely definitions are not looked for."""
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
@@ -383,6 +387,7 @@ class IndexStore:
     def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
         """Write the documents that may have each word to one temporary table per word: `word0`, `word1` and so on."""
         reader.execute("PRAGMA temp_store = MEMORY")
+        deadline = time.monotonic() + SHORT_WORDS_SECONDS
         for number, word in enumerate(query.words):
             table = f"word{number}"
             reader.execute(f"CREATE TEMP TABLE {table} (document INTEGER PRIMARY KEY, named INTEGER NOT NULL)")
@@ -392,7 +397,11 @@ class IndexStore:
                 tuple(map(_clean, word.probes)),
             )
             for documents, arguments in map(_documents_with, word.probes):
-                reader.execute(f"INSERT OR IGNORE INTO {table} SELECT *, 0 FROM ({documents})", arguments)  # noqa: S608
+                insert = f"INSERT OR IGNORE INTO {table} SELECT *, 0 FROM ({documents})"  # noqa: S608
+                if documents is not _DOCUMENTS_WITH_SHORT:
+                    reader.execute(insert, arguments)
+                elif not _execute_until(deadline, reader, insert, arguments):
+                    reader.execute(f"INSERT OR IGNORE INTO {table} SELECT id, 0 FROM documents")  # noqa: S608
 
     def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
         """Return the filters as a condition on `documents`, and its values."""
@@ -427,6 +436,22 @@ class IndexStore:
                 (*filter_values, " OR ".join(f"({each})" for each in queries), limit),
             )
             return [IndexRow(*row) for row in rows]
+
+
+def _execute_until(
+    deadline: float, connection: sqlite3.Connection, statement: str, arguments: Sequence[object]
+) -> bool:
+    """Execute a statement that returns nothing, and return whether it ended before the deadline; else undo it."""
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)
+    try:
+        connection.execute(statement, arguments)
+    except sqlite3.OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        return False
+    finally:
+        connection.set_progress_handler(None, 0)
+    return True
 
 
 def _count_documents(
