@@ -69,6 +69,16 @@ def test_the_text_comes_from_read_and_is_empty_for_a_blob() -> None:
     assert list(BuoySource().text("buoy:///2")) == []
 
 
+def test_a_resource_without_contents_has_no_text() -> None:
+    """A bug: an IndexError ended the search of all sources."""
+
+    class EmptySource(BuoySource):
+        def read(self, uri: str) -> t.ReadResourceResult:
+            return t.ReadResourceResult(contents=[])
+
+    assert list(EmptySource().text("buoy:///1")) == []
+
+
 def test_a_source_without_directories_has_no_children() -> None:
     with pytest.raises(ResourceNotFound):
         BuoySource().children("buoy:///")

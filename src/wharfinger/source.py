@@ -321,8 +321,7 @@ class Source:
         """
 
         def text_of(result: t.ReadResourceResult) -> Sequence[str]:
-            text = result.contents[0].text
-            return () if text is UNSET else (text,)
+            return [content.text for content in result.contents[:1] if content.text is not UNSET]
 
         return _then(self.read(uri), text_of)
 

@@ -206,6 +206,22 @@ def test_a_bound_that_is_reached_is_reported(bounds: SearchBounds, hits: list[st
     assert result.truncated == (f"The search of notes ended {reason}: there may be more." if reason else "")
 
 
+def test_a_text_that_cannot_be_read_does_not_end_a_search() -> None:
+    """A bug: the search of all sources failed."""
+
+    class DamagedNotes(Notes):
+        def text(self, uri: str) -> Iterator[str]:
+            if uri == "note:damaged":
+                raise ValueError("a damaged PDF")
+            yield from super().text(uri)
+
+    notes = DamagedNotes(damaged="heartbeat", whole="heartbeat")
+    hits = search_documents(notes, "heartbeat", 10)
+    assert titles(hits) == ["whole"]
+    assert hits.truncated == "The search of notes ended before all texts were read: there may be more."
+    assert search_titles(notes, "heartbaet") == []
+
+
 def test_only_the_beginning_of_a_text_is_read() -> None:
     bounds = SearchBounds(text_characters=10)
     assert search_titles(Notes(a="1234needle"), "needle", bounds=bounds) == ["a"]

@@ -18,7 +18,7 @@ from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word, query_of
-from wharfinger.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, ResourceNotFound
+from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
 from wharfinger.policy.current import readable_uris
 from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_score
 from wharfinger.source import (
@@ -234,7 +234,9 @@ class _DocumentSearch:
                     pieces = BoundedPieces(text, min(self.bounds.text_characters, remaining), self.deadline)
                     try:
                         match = match_text(pieces, self.query, name_matches, prose=is_prose(document.title))
-                    except Overloaded:
+                    except (SourceUnavailable, Stopped):
+                        raise
+                    except Exception:  # the other documents are searched
                         self.reached = "before all texts were read"
                     remaining -= pieces.read
             ranking.add(
@@ -275,8 +277,13 @@ class _DocumentSearch:
                 break
             if has_text(document):
                 pieces = BoundedPieces(self.reader.text(self.source, document.uri), remaining, deadline)
-                for piece in pieces:
-                    near.add(piece)
+                try:
+                    for piece in pieces:
+                        near.add(piece)
+                except (SourceUnavailable, Stopped):
+                    raise
+                except Exception:  # noqa: S112  # the other documents may have the word
+                    continue
                 remaining -= pieces.read
         return near.best()
 
