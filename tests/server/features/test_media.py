@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -215,3 +217,12 @@ async def test_files_are_read_in_a_thread_and_bytes_are_not(tmp_path: Path) -> N
     await content([RecordingImage(tmp_path / "x.png"), RecordingImage(data=PNG)])
     await content(RecordingImage(tmp_path / "x.png"))
     assert in_main_thread == [False, True, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text")
+def test_the_uri_of_a_file_whose_name_is_not_utf8_has_its_bytes(tmp_path: Path) -> None:
+    """A bug: it ended in a UnicodeEncodeError."""
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_text("crème")
+    block: Any = File(path).block(100)
+    assert (block.resource.uri, block.resource.text) == ("file:///caf%E9.txt", "crème")

@@ -151,7 +151,7 @@ class File(Media):
         if uri is None:
             from urllib.parse import quote
 
-            uri = f"file:///{quote(self.name)}"
+            uri = f"file:///{quote(self.name, errors='surrogateescape')}"
         self.uri = uri
 
     def _type_of(self, format: str) -> str:
