@@ -611,6 +611,31 @@ def test_an_entry_that_is_not_found_in_time_is_not_reported_as_removed(
         source.read(f"journal://nginx/nginx.service?entry={position}")
 
 
+def test_a_list_of_logs_that_is_not_complete_in_time_is_not_used(
+    journal_files: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the logs looked as if they did not exist."""
+    journal_files.write("x")
+    journalctl = subprocess.run(["which", "journalctl"], capture_output=True, text=True, check=True).stdout.strip()
+    program = write_journalctl(
+        tmp_path / "bin", f'case "$*" in *--field*) exec sleep 60;; esac\nexec {journalctl} "$@"'
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    source = open_journal(journal_files)
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 0.5)
+    slow = program.read_text()
+    for read in (lambda: source.page(None, 9), lambda: source.read(NGINX)):
+        with pytest.raises(Overloaded, match=r"Reading the journal took longer than 0\.5 s: try again later\."):
+            read()
+    program.write_text(f'#!/bin/sh\nexec {journalctl} "$@"\n')
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 10.0)
+    listed = source.page(None, 9)
+    program.write_text(slow)
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 0.5)
+    journal_files.write("y", _SYSTEMD_UNIT="other.service")
+    assert source.page(None, 9) == listed
+
+
 def test_a_window_that_is_full_when_the_time_ends_leaves_out_no_entry(
     journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

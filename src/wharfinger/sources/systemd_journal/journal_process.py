@@ -64,9 +64,14 @@ class JournalRun:
             Overloaded: the time for the run ended before.
         """
         entry = next(self.entries(), None)
-        if entry is None and self.timed_out:
-            raise Overloaded(f"Reading the journal took longer than {RUN_SECONDS:g} s: try again later.")
+        if entry is None:
+            self.refuse_end()
         return entry
+
+    def refuse_end(self) -> None:
+        """Raise Overloaded if the time for the run ended before it was complete."""
+        if self.timed_out:
+            raise Overloaded(f"Reading the journal took longer than {RUN_SECONDS:g} s: try again later.")
 
     def end(self) -> None:
         """End the process because its time is over."""
@@ -125,11 +130,17 @@ class Journalctl:
             yield run
 
     def values(self, field: str) -> list[str]:
-        """Return the sorted values that a field has in all entries, as far as they fit into `MAX_VALUES_BYTES`."""
+        """Return the sorted values that a field has in all entries, as far as they fit into `MAX_VALUES_BYTES`.
+
+        Raises:
+            SourceUnavailable: the journal cannot be read; the message says why.
+            Overloaded: the time for the run ended before, or others took all of it.
+        """
         with self._start([*self._command, f"--field={field}"]) as run:
             output = run.output.read(MAX_VALUES_BYTES)
             if len(output) < MAX_VALUES_BYTES:
                 run.check()
+                run.refuse_end()
             else:
                 output = output[: output.rfind(b"\n") + 1]  # the last value may be cut
         return sorted({line.decode("utf-8", "replace") for line in output.split(b"\n") if line})

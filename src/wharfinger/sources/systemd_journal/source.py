@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown
-from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.policy.current import readable_uris, reads_all_below
 from wharfinger.source import VERSION, Document, Source, SourceUnavailable, UnusableSource, UriParameter
 from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
@@ -210,24 +210,31 @@ class Journal(Watched[Polling], Source):
         return sorted(files)
 
     def _logs(self) -> list[str]:
-        """Return the names of all logs, sorted."""
+        """Return the names of all logs, sorted. If they cannot be found in time, those found before."""
         files = tuple(self._files())
         with self._lock:
             cached = self._known_logs
         if cached is not None and cached[0] == files:
             return cached[1]
-        if self.unit is not None:
-            names = [self.unit]
-        else:
-            journalctl = self._reader.journalctl
-            # Any program can write any number of values of UNIT. They must not displace those that systemd writes.
-            values = [*journalctl.values("_SYSTEMD_UNIT"), *journalctl.values("UNIT")]
-            units = list(dict.fromkeys(filter(_is_unit, values)))[:MAX_UNITS]
-            kernel = [KERNEL] if "kernel" in journalctl.values("_TRANSPORT") else []
-            names = sorted([ALL, *kernel, *units])
+        try:
+            names = self._find_logs()
+        except Overloaded:
+            if cached is None:
+                raise
+            return cached[1]
         with self._lock:
             self._known_logs = files, names
         return names
+
+    def _find_logs(self) -> list[str]:
+        if self.unit is not None:
+            return [self.unit]
+        journalctl = self._reader.journalctl
+        # Any program can write any number of values of UNIT. They must not displace those that systemd writes.
+        values = [*journalctl.values("_SYSTEMD_UNIT"), *journalctl.values("UNIT")]
+        units = list(dict.fromkeys(filter(_is_unit, values)))[:MAX_UNITS]
+        kernel = [KERNEL] if "kernel" in journalctl.values("_TRANSPORT") else []
+        return sorted([ALL, *kernel, *units])
 
     def _readable_logs(self) -> list[str]:
         """Return the names of the logs that the caller may read."""
