@@ -121,6 +121,20 @@ def test_filters_narrow_the_hits(store: IndexStore) -> None:
     assert NO_FILTERS.shows is None
 
 
+def test_a_search_asks_once_for_each_document_whether_the_caller_may_see_it(store: IndexStore) -> None:
+    """A bug: it asked once more for each word, 6 seconds in all for 30,000 documents."""
+    asked: list[str] = []
+
+    def shows(source: str, uri: str) -> bool:
+        asked.append(uri)
+        return uri != "a:1"
+
+    for number in range(3):
+        put(store, f"a:{number}", "keel mast rope anchor")
+    assert uris(store, "keel mast rope anchor", Filters(shows=shows)) == ["a:2", "a:0"]
+    assert sorted(asked) == ["a:0", "a:1", "a:2"]
+
+
 def test_a_new_text_replaces_the_old_one(store: IndexStore) -> None:
     first = put(store, "x:1", "alpha")
     assert put(store, "x:1", "omega", version="2") == first

@@ -176,7 +176,9 @@ class IndexStore:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA temp_store = MEMORY")
+        return connection
 
     def _prepare(self) -> None:
         execute = self._writer.execute
@@ -329,10 +331,9 @@ class IndexStore:
     def count(self, filters: Filters | None = None) -> tuple[int, int]:
         """Return the number of documents, and how many of them are indexed only by name or in part."""
         with closing(self._connect()) as reader:
-            where, values = self._where(reader, filters or Filters())
+            where = self._where(reader, filters or Filters())
             row = reader.execute(
-                f"SELECT count(*), coalesce(sum(extent != {WHOLE}), 0) FROM documents WHERE {where}",  # noqa: S608
-                values,
+                f"SELECT count(*), coalesce(sum(extent != {WHOLE}), 0) FROM documents WHERE {where}"  # noqa: S608
             ).fetchone()
         return int(row[0]), int(row[1])
 
@@ -348,8 +349,8 @@ class IndexStore:
         """
         with closing(self._connect()) as reader:
             self._gather(reader, query)
-            where, filter_values = self._where(reader, filters)
-            total, counts = _count_documents(reader, len(query.words), where, filter_values)
+            where = self._where(reader, filters)
+            total, counts = _count_documents(reader, len(query.words), where)
             if len(query.words) > 1:
                 query = query.weighted(rarity(count, total) for count in counts)
             if not any(word.weight for word in query.words):
@@ -380,13 +381,12 @@ class IndexStore:
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
             base_weight = sum(word.base for word in query.words if word.weight)
-            values = (*([likely] if likely else []), *filter_values, MIN_BASE * base_weight - 1e-5, limit)
+            values = (*([likely] if likely else []), MIN_BASE * base_weight - 1e-5, limit)
             rows = [IndexRow(*row) for row in reader.execute(statement, values)]
             return IndexRows(rows, query, counts)
 
     def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
         """Write the documents that may have each word to one temporary table per word: `word0`, `word1` and so on."""
-        reader.execute("PRAGMA temp_store = MEMORY")
         deadline = time.monotonic() + SHORT_WORDS_SECONDS
         for number, word in enumerate(query.words):
             table = f"word{number}"
@@ -403,15 +403,22 @@ class IndexStore:
                 elif not _execute_until(deadline, reader, insert, arguments):
                     reader.execute(f"INSERT OR IGNORE INTO {table} SELECT id, 0 FROM documents")  # noqa: S608
 
-    def _where(self, reader: sqlite3.Connection, filters: Filters) -> tuple[str, list[object]]:
-        """Return the filters as a condition on `documents`, and its values."""
+    def _where(self, reader: sqlite3.Connection, filters: Filters) -> str:
+        """Return the filters as a condition on `documents`. They are applied once: `shows` may take microseconds."""
+        conditions = list(_conditions(filters))
+        if not conditions:
+            return "1"
         # SQLite's own GLOB backtracks for every `*`.
         reader.create_function("fits_path", 1, compile_glob(filters.path, path=False), deterministic=True)
         if filters.shows is not None:
             reader.create_function("shows", 2, filters.shows)
-        conditions = list(_conditions(filters))
-        where = " AND ".join(["1", *(condition for condition, _ in conditions)])
-        return where, [value for _, filter_values in conditions for value in filter_values]
+        where = " AND ".join(condition for condition, _ in conditions)
+        reader.execute("CREATE TEMP TABLE shown (id INTEGER PRIMARY KEY)")
+        reader.execute(
+            f"INSERT INTO shown SELECT id FROM documents WHERE {where}",  # noqa: S608
+            [value for _, values in conditions for value in values],
+        )
+        return "documents.id IN shown"
 
     def near(self, word: str, filters: Filters, limit: int) -> list[IndexRow]:
         """Return up to `limit` documents that may have a word like this one, with one or two adjacent letters changed.
@@ -429,11 +436,11 @@ class IndexStore:
         if not queries:
             return []
         with closing(self._connect()) as reader:
-            where, filter_values = self._where(reader, filters)
+            where = self._where(reader, filters)
             rows = reader.execute(
                 f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
                 f"AND documents.id IN ({_DOCUMENTS_WITH}) ORDER BY changed DESC LIMIT ?",
-                (*filter_values, " OR ".join(f"({each})" for each in queries), limit),
+                (" OR ".join(f"({each})" for each in queries), limit),
             )
             return [IndexRow(*row) for row in rows]
 
@@ -454,16 +461,14 @@ def _execute_until(
     return True
 
 
-def _count_documents(
-    reader: sqlite3.Connection, word_count: int, where: str, filter_values: Sequence[object]
-) -> tuple[int, list[int]]:
+def _count_documents(reader: sqlite3.Connection, word_count: int, where: str) -> tuple[int, list[int]]:
     """Return the number of documents that pass the filters, and for each word the number that may have it."""
     columns = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
     has_filters = where != "1"
     for number in range(word_count):
         joined = f"word{number} JOIN documents ON id = document" if has_filters else f"word{number}"
         columns.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
-    total, *counts = reader.execute(f"SELECT {', '.join(columns)}", [*filter_values] * len(columns)).fetchone()
+    total, *counts = reader.execute(f"SELECT {', '.join(columns)}").fetchone()
     return total, counts
 
 
