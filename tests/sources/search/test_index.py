@@ -19,7 +19,9 @@ import pytest
 from tests.waiting import wait_until_async
 from wharfinger import Client, Server
 from wharfinger import types as t
+from wharfinger.content.search_query import query_of
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.server.document_search import SourceReader
 from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 from wharfinger.source import VERSION, Document, Hit, Hits, Source, SourceUnavailable
 from wharfinger.sources import files
@@ -1049,6 +1051,27 @@ def test_a_document_that_cannot_be_read_is_indexed_by_name_and_the_others_comple
             assert hits.truncated == "1 document that may match cannot be read now."
 
     asyncio.run(main())
+
+
+def test_the_time_for_reading_begins_when_the_index_has_found_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: if the index took longer than that, no document was read, and nothing found."""
+    monkeypatch.setattr(index_search, "READING_SECONDS", 0.2)
+    store = index_store.IndexStore(tmp_path / "index.sqlite")
+    shelf = Shelf(one="alpha")
+    document = Document(uri="shelf://one", title="one", version="1")
+    store.put("shelf", document, ["alpha"], index_store.MAX_TEXT_CHARACTERS)
+    store.commit()
+
+    def shows(source: str, uri: str) -> bool:
+        time.sleep(0.3)
+        return True
+
+    filters = index_store.Filters(shows=shows)
+    hits = index_search.find(store, {"shelf": shelf}, SourceReader(), query_of("alpha"), filters, 10)
+    assert [hit.uri for hit in hits] == ["shelf://one"]
+    store.close()
 
 
 def test_an_unexpected_error_for_one_document_does_not_end_a_search(start_server: StartServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 
@@ -53,7 +54,8 @@ class IndexedSearch:
         self._reader = reader
         self._filters = filters
         self._limit = limit
-        self._deadline = time.monotonic() + READING_SECONDS
+        self._deadline = math.inf
+        """When to stop reading, by `time.monotonic`; set by `hits`."""
         self._down: dict[str, Source] = {}
         """The sources that could not be read, by their keys. No more of their documents are tried."""
         self._unreadable: set[str] = set()
@@ -67,6 +69,7 @@ class IndexedSearch:
         """
         max_rows = max(MAX_CANDIDATES, self._limit)
         rows, weighted_query, counts = self._store.find(query, self._filters, max_rows)
+        self._deadline = time.monotonic() + READING_SECONDS
         ranking = Ranking(weighted_query, self._limit)
         tried = self._read(rows, ranking)
         late = time.monotonic() > self._deadline
