@@ -286,3 +286,21 @@ async def test_a_stopped_reader_reads_nothing_more() -> None:
         await asyncio.to_thread(search_documents, AsyncSource(), "needle", 5, reader)
     with pytest.raises(Stopped):
         search_documents(Notes(a="needle"), "needle", 5, reader)
+
+
+async def test_a_coroutine_in_progress_ends_when_its_reader_is_stopped() -> None:
+    """A bug: a server with a search index took five seconds to close, and its next one could not use the file."""
+    begun = asyncio.Event()
+
+    class EndlessSource(AsyncSource):
+        async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+            begun.set()
+            await asyncio.Event().wait()
+            return [], None
+
+    reader = SourceReader(asyncio.get_running_loop())
+    searching = asyncio.create_task(asyncio.to_thread(search_documents, EndlessSource(), "needle", 5, reader))
+    await begun.wait()
+    reader.stop()
+    with pytest.raises(Stopped):
+        await asyncio.wait_for(searching, 20)

@@ -322,5 +322,5 @@ async def search_documents_of(source: ListedDocuments, words: str, limit: int) -
     try:
         hits = await asyncio.to_thread(search_documents, source, words, limit, reader, BOUNDS)
     finally:
-        reader.stopped.set()
+        reader.stop()
     return hits_of_server(source.name, hits), " ".join(filter(None, (hits.remark, hits.truncated)))

@@ -64,7 +64,7 @@ class ListIndex:
 
     async def close(self) -> None:
         """Stop the thread, and delete the index; if the thread does not stop in time, the index is deleted at exit."""
-        self._reader.stopped.set()
+        self._reader.stop()
         if await asyncio.to_thread(self._indexing.stop, STOP_SECONDS):
             with suppress(OSError):
                 self._folder.cleanup()

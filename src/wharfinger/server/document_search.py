@@ -11,8 +11,9 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import match_text
@@ -64,7 +65,15 @@ class SourceReader:
         self._loop = loop
         self._seconds = seconds
         self.stopped = threading.Event()
-        """Set it to end the work of the thread: the next piece of a text, or coroutine, raises `Stopped`."""
+        """Set by `stop`."""
+        self._running: set[Future[Any]] = set()
+        """The coroutines that a thread waits for."""
+
+    def stop(self) -> None:
+        """End the work of the thread: a coroutine in progress, and the next piece of a text, raise `Stopped`."""
+        self.stopped.set()
+        for future in tuple(self._running):
+            future.cancel()
 
     def documents(self, source: Source, after: str | None, limit: int) -> DocumentPage:
         """Return a page of the source's documents.
@@ -136,10 +145,18 @@ class SourceReader:
             return await value
 
         future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
+        self._running.add(future)
+        if self.stopped.is_set():  # perhaps before this future was added
+            future.cancel()
         try:
             return future.result(self._seconds)
+        except CancelledError:
+            if self.stopped.is_set():
+                raise Stopped from None
+            raise
         finally:
             future.cancel()
+            self._running.discard(future)
 
 
 class SearchBounds(NamedTuple):

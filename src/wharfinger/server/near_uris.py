@@ -69,7 +69,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
         return
     finally:
         resources.near_uri_searches -= 1
-        reader.stopped.set()
+        reader.stop()
 
 
 def _suggestions(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:

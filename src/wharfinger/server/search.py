@@ -240,7 +240,7 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
             )
             return hits
         finally:
-            reader.stopped.set()
+            reader.stop()
 
 
 async def _own_search(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit] | None:

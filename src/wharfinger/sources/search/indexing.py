@@ -97,7 +97,7 @@ class Indexing:
 
     def stop(self, seconds: float) -> bool:
         """Stop the thread, wait for it at most `seconds`, and return whether it has ended. Blocks."""
-        self._reader.stopped.set()
+        self._reader.stop()
         self._wake.set()
         self._thread.join(seconds)
         return not self._thread.is_alive()
