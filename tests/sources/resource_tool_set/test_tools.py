@@ -12,7 +12,7 @@ from tests.sources.resource_tool_set.conftest import Runner, call
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
-from wharfinger.source import Source
+from wharfinger.source import Source, UriParameter
 from wharfinger.sources import files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
 
@@ -105,6 +105,30 @@ def test_the_tool_definitions_have_at_most_1500_tokens() -> None:
     for example in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
         assert any(example in text for text in texts), example
     assert sum(tokens(text) for text in texts) <= MAX_TOKENS == 1_500
+
+
+def test_descriptions_have_queries_that_a_source_learns_while_it_starts() -> None:
+    """A bug: those of an API whose document is fetched were never named."""
+
+    class LearningSource(Source):
+        uri = "tide://"
+
+        def matches(self, uri: str) -> bool:
+            return False
+
+        async def start(self) -> None:
+            self.parameters = {"port": UriParameter("dover", "the tides of this port")}
+            server.list_changed("resources")
+
+    server = Server("sea")
+    server.include(LearningSource())
+    server.include(resource_tools())
+
+    async def description() -> str:
+        async with Client(server) as client:
+            return next(str(tool.description) for tool in await client.list_tools() if tool.name == "read_resource")
+
+    assert "tide:/…?port=dover" in asyncio.run(description())
 
 
 def test_descriptions_name_new_sources_but_never_change_the_tools_of_the_author(tmp_path: Path) -> None:

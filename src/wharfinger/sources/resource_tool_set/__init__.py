@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from wharfinger import types as t
 from wharfinger.policy.current import unrestricted
+from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.list_tool import list_resources, read_directory
 from wharfinger.sources.resource_tool_set.read_tool import fetch, read_resource
 from wharfinger.sources.resource_tool_set.search_tool import query, search, sources_with_query, with_databases
@@ -75,24 +76,27 @@ def _register(server: Server, function: Callable[..., Any], title: str) -> None:
 class _Descriptions:
     """Keeps the descriptions of the tools up to date, and registers `query` once a source takes statements.
 
-    It observes the list of resources, which changes when a source is included. Changes come from any thread, and often.
+    It observes the list of resources, which changes when a source is included, or learns its templates. Changes come
+    from any thread, and often.
     """
 
     def __init__(self, server: Server, allow_query: bool) -> None:
         self._server = server
         self._allow_query = allow_query
         self._registered = False
-        self._source_ids: tuple[int, ...] = ()
+        self._described: list[tuple[Source, object, object]] = []
+        """The sources, each with its templates and parameters, which it may learn while it starts."""
 
     def updated(self, uri: str) -> None:
         """Do nothing: only the list of resources matters."""
 
     def list_changed(self, name: str) -> None:
-        """Update the descriptions if a source was included."""
+        """Update the descriptions if a source was included, or has other queries."""
         sources = list(self._server.resources.every_source()) if name == "resources" else []
-        if (source_ids := tuple(map(id, sources))) == self._source_ids or not sources:
+        described: list[tuple[Source, object, object]] = [(each, each.templates, each.parameters) for each in sources]
+        if described == self._described or not sources:
             return
-        self._source_ids = source_ids
+        self._described = described
         about_reading = _docstring_before_args(read_resource)
         self._describe(read_resource, lambda: with_queries(about_reading, sources))
         if self._allow_query and (databases := sources_with_query(sources)):
