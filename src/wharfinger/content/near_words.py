@@ -8,7 +8,7 @@ from collections import Counter
 from wharfinger.content.folding import fold
 from wharfinger.content.search_query import identifier_parts
 
-__all__ = ["NearWords", "distance"]
+__all__ = ["MAX_CHARACTERS", "NearWords", "distance"]
 
 MIN_CHARACTERS, LONG_CHARACTERS, MAX_CHARACTERS = 4, 8, 64
 """A misspelled word of MIN_CHARACTERS to MAX_CHARACTERS has near words: they differ from it in one place, or in up to

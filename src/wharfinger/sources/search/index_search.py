@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from wharfinger.content.match_lines import match_text
-from wharfinger.content.near_words import NearWords
+from wharfinger.content.near_words import MAX_CHARACTERS, NearWords
 from wharfinger.content.search_query import Query, Word
 from wharfinger.content.text import many
 from wharfinger.errors import InternalError
@@ -161,8 +161,10 @@ class IndexedSearch:
 
     def _nearest_spelling(self, word: Word) -> str:
         """Return the most similar word in the documents that may have such a word; empty if there is none."""
-        near_words = NearWords(word.text)
         now = time.monotonic()
+        if now > self._deadline or len(word.text) > MAX_CHARACTERS:  # it has none, and the index would take seconds
+            return ""
+        near_words = NearWords(word.text)
         # At most half of the remaining time, so that some is left to read the documents with the new spelling.
         left, deadline = NEAR_CHARACTERS, now + min(NEAR_SECONDS, (self._deadline - now) / 2)
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
