@@ -238,6 +238,36 @@ def test_a_refused_key_is_not_quoted_in_the_error(server: Endpoint) -> None:
     assert raised.value.exit_code == 4
 
 
+@pytest.mark.parametrize("length", [280, 480])
+def test_no_part_of_a_key_is_quoted_in_a_long_error(server: Endpoint, length: int) -> None:
+    """A bug: a message that was cut within the key showed its beginning."""
+    key = "plainwords" * 4
+    message = f"{'x' * length} {key}"
+    server.answer(Refusal(400, message if length > 300 else message.encode()))
+    environment = {**server.environment, f"{server.api.upper()}_API_KEY": key}
+
+    async def run() -> None:
+        async with ModelClient(choose_model(server.model, environment)) as client:
+            await client.answer(AnswerRequest(messages=[user(text_block("hi"))]))
+
+    with pytest.raises(ModelError, match=r"xx \*\*\*") as raised:
+        asyncio.run(run())
+    assert "plain" not in str(raised.value)
+
+
+def test_an_error_without_a_message_shows_its_json_and_the_member_that_is_refused() -> None:
+    """Mistral's API sends such errors. A bug: they were shown as `no message`, and the request was not sent again."""
+    body = {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "max_completion_tokens"]}]}}
+    with endpoint("openai") as server:
+        server.answer(Refusal(422, json.dumps(body).encode()))
+        server.answer("Fine.")
+        assert ask(server, max_tokens=50)[0].text == "Fine."
+        assert server.requests[1]["max_tokens"] == 50
+        server.answer(Refusal(422, b'{"detail": "wrong shape"}'))
+        with pytest.raises(ModelError, match=r'HTTP 422: \{"detail": "wrong shape"\}'):
+            ask(server)
+
+
 @pytest.mark.parametrize(
     ("status", "message", "advice"),
     [

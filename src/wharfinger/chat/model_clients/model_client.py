@@ -47,6 +47,7 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes of one stream; the text is only a small part of them."""
 MAX_ERROR_BYTES = 64 * 1024
+MAX_ERROR_CHARACTERS = 500
 OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "stop", "stop_sequences")
 """Members that are left out of a request if the endpoint refuses them by name."""
 
@@ -135,11 +136,11 @@ class ModelClient:
         """The URL of the endpoint as error messages show it."""
         return redacted(self.choice.base_url)
 
-    def _without_key(self, text: str) -> str:
-        """Return a message on one line, without the key, which an endpoint may repeat."""
+    def _without_key(self, text: str, limit: int = 1000) -> str:
+        """Return a message on one line, shortened, without the key, which an endpoint may repeat."""
         if self.choice.key:
-            text = text.replace(self.choice.key, "***")
-        return redacted_text(printable(text, 1000))
+            text = text.replace(self.choice.key, "***")  # before it is shortened: a part of the key is not found
+        return redacted_text(printable(text, limit))
 
     async def _pieces(self, request: AnswerRequest) -> AsyncGenerator[bytes]:
         """Send the request, and yield each event or line of the answer."""
@@ -243,11 +244,12 @@ class ModelClient:
                 while len(body) < MAX_ERROR_BYTES and (chunk := await response.content.readany()):
                     body += chunk
         response.close()
+        text = " ".join(body[:MAX_ERROR_BYTES].decode("utf-8", "replace").split()).rstrip(".") or "no message"
         try:
-            return error_text(msgspec.json.decode(body[:MAX_ERROR_BYTES], type=dict[str, Any]))
+            text = error_text(msgspec.json.decode(body[:MAX_ERROR_BYTES], type=dict[str, Any]), text)
         except (ValueError, RecursionError):  # not JSON, or not UTF-8
-            text = " ".join(body[:300].decode("utf-8", "replace").split())
-            return "a web page" if text.startswith("<") else text.rstrip(".") or "no message"
+            text = "a web page" if text.startswith("<") else text
+        return self._without_key(text, MAX_ERROR_CHARACTERS)
 
     def _silent(self) -> ModelUnreachable:
         return ModelUnreachable(

@@ -155,8 +155,11 @@ class OpenAIAnswerReader:
         return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)
 
 
-def error_text(answer: dict[str, Any]) -> str:
-    """Return the message of an error in the form of OpenAI, Anthropic or Ollama, without its full stop."""
+def error_text(answer: dict[str, Any], other: str = "no message") -> str:
+    """Return the message of an error in the form of OpenAI, Anthropic or Ollama, without its full stop.
+
+    If it has none, return `other`. The text may be long, and contain the key.
+    """
     error = answer.get("error")
     text = as_text(error) or as_text(as_object(error).get("message")) or as_text(answer.get("message"))
-    return " ".join(text.split()).rstrip(".")[:500] or "no message"
+    return " ".join(text.split()).rstrip(".") or other
