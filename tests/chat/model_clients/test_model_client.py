@@ -268,6 +268,30 @@ def test_an_error_without_a_message_shows_its_json_and_the_member_that_is_refuse
             ask(server)
 
 
+def test_the_query_of_a_base_url_stays_behind_the_path() -> None:
+    """A bug: the path of the API became a part of the query."""
+    with endpoint("openai") as server:
+        server.answer("Fine.")
+        environment = {**server.environment, "OPENAI_BASE_URL": f"{server.url}/v1?api-version=1"}
+
+        async def run() -> str:
+            async with ModelClient(choose_model(server.model, environment)) as client:
+                return (await client.answer(AnswerRequest(messages=[user(text_block("hi"))]))).text
+
+        assert asyncio.run(run()) == "Fine."
+
+
+def test_a_host_that_cannot_be_encoded_is_reported() -> None:
+    """A bug: it ended in a UnicodeError."""
+
+    async def run() -> None:
+        async with ModelClient(choose_model("openai/m", {"OPENAI_BASE_URL": "http://\xe9..test"})) as client:
+            await client.answer(AnswerRequest(messages=[user(text_block("hi"))]))
+
+    with pytest.raises(ModelUnreachable, match="test failed"):
+        asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("status", "message", "advice"),
     [

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -203,7 +204,7 @@ class ModelClient:
             self._session = aiohttp.ClientSession(
                 timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
             )
-        url = URL(self.choice.base_url + self._api.path)
+        parts = urlsplit(self.choice.base_url)  # it may have a query, such as `?api-version=1`
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/x-ndjson, application/json",
@@ -211,6 +212,7 @@ class ModelClient:
             **self._api.headers(self.choice),
         }
         try:
+            url = URL(parts._replace(path=parts.path.rstrip("/") + self._api.path).geturl())
             async with asyncio.timeout(self._silence):
                 return await self._session.post(
                     url,
