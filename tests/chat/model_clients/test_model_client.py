@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -431,3 +432,18 @@ def test_ollama_gets_a_label_only_with_pictures_of_results(in_result: bool) -> N
         message = server.requests[-1]["messages"][-1]
     assert message["images"] == [base64.b64encode(PNG).decode()]
     assert message["content"] == ("Pictures in the results:" if in_result else "")
+
+
+def test_an_id_of_another_api_is_sent_to_anthropic_in_letters_that_it_accepts() -> None:
+    """A bug: after `/model` such a conversation was refused, as ids may only have letters, digits, `_` and `-`."""
+    ids = ["functions.read:0", "functions.read:1", "toolu_01-x"]
+    calls = [t.ToolUseContent(id=id, name="read", input={}) for id in ids]
+    results = [t.ToolResultContent(tool_use_id=id, content=[text_block("4 m")]) for id in ids]
+    with endpoint("anthropic") as server:
+        server.answer("Fine.")
+        ask(server, user(text_block("hi")), t.SamplingMessage(role="assistant", content=[*calls]), user(*results))
+        _, called, answered = server.requests[-1]["messages"]
+    sent = [block["id"] for block in called["content"]]
+    assert sent == [block["tool_use_id"] for block in answered["content"]]
+    assert len(set(sent)) == 3 and sent[2] == ids[2]
+    assert all(re.fullmatch("[A-Za-z0-9_-]+", id) for id in sent)

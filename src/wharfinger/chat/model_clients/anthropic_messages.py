@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -28,6 +29,8 @@ VERSION = "2023-06-01"
 """The version of the API that these requests are written for."""
 DEFAULT_MAX_TOKENS = 8192
 """Maximum tokens of one answer, if the request has no limit: this API requires one."""
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+"""Matches the ids of calls that the API accepts."""
 STOP_REASONS = {
     "end_turn": "endTurn",
     "stop_sequence": "stopSequence",
@@ -68,18 +71,23 @@ def anthropic_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[
 def write_block(block: t.SamplingContent) -> dict[str, Any] | None:
     """Return one block as the API takes it, or None if its text is empty: the API refuses such a block."""
     if isinstance(block, t.ToolUseContent):
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+        return {"type": "tool_use", "id": write_id(block.id), "name": block.name, "input": block.input}
     if isinstance(block, t.ToolResultContent):
         text, pictures = result_parts(block)
         parts = [{"type": "text", "text": text}] if text.strip() else []
         content = [*parts, *map(picture_block, pictures)]
         error = {"is_error": True} if block.is_error is True else {}
-        return {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": content, **error}
+        return {"type": "tool_result", "tool_use_id": write_id(block.tool_use_id), "content": content, **error}
     picture = picture_of(block)
     if picture is not None:
         return picture_block(picture)
     text = block_text(block)
     return {"type": "text", "text": text} if text.strip() else None
+
+
+def write_id(id: str) -> str:
+    """Return the id of a call as the API takes it. Another API may have made it, such as `functions.read:0`."""
+    return id if PLAIN_ID(id) else id.encode("utf-8", "surrogatepass").hex()
 
 
 def picture_block(picture: t.ImageContent) -> dict[str, Any]:
