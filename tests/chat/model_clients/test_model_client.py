@@ -421,6 +421,19 @@ def test_ollama_gets_a_context_window_that_fits_the_conversation() -> None:
         assert server.requests[-1]["options"]["num_ctx"] == 16384
 
 
+@pytest.mark.parametrize(
+    "content",
+    [t.ToolUseContent(id="1", name="write", input={"text": "word " * 5000}), t.TextContent(text="潮" * 8000)],
+    ids=["arguments", "Chinese"],
+)
+def test_the_window_of_ollama_fits_arguments_and_texts_of_other_alphabets(content: t.SamplingContent) -> None:
+    """A bug: arguments of calls were not counted, and a Chinese character as a third of a token."""
+    with endpoint("ollama") as server:
+        server.answer("long")
+        ask(server, t.SamplingMessage(role="assistant", content=[content]))
+        assert server.requests[-1]["options"]["num_ctx"] == 16384
+
+
 @pytest.mark.parametrize("in_result", [True, False])
 def test_ollama_gets_a_label_only_with_pictures_of_results(in_result: bool) -> None:
     """A bug: a picture without text, as a server may send it by sampling, had the label of a tool's result."""

@@ -31,8 +31,10 @@ MAX_WINDOW_TOKENS = 65_536
 """The largest context window that a request asks for."""
 ANSWER_TOKENS = 1024
 """Tokens of the window that are kept free for the answer."""
-CHARACTERS_PER_TOKEN = 3
-"""A cautious estimate: Ollama cuts the beginning of a conversation that is longer than the window, without an error."""
+BYTES_PER_TOKEN = 3
+"""A cautious estimate: Ollama cuts the beginning of a conversation that is longer than the window, without an error.
+
+A Chinese character has three bytes, and often a token of its own."""
 
 ollama_headers = openai_headers
 """The key in OLLAMA_API_KEY is for Ollama's cloud, or for a server behind a proxy."""
@@ -51,8 +53,8 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         options["temperature"] = request.temperature
     if request.stop_sequences:
         options["stop"] = request.stop_sequences
-    characters = sum(len(message["content"]) for message in messages) + len(msgspec.json.encode(request.tools))
-    tokens = characters // CHARACTERS_PER_TOKEN + ANSWER_TOKENS
+    texts = [{**message, "images": []} for message in messages]
+    tokens = len(msgspec.json.encode([texts, request.tools])) // BYTES_PER_TOKEN + ANSWER_TOKENS
     if tokens > DEFAULT_WINDOW_TOKENS:  # a power of two: Ollama loads the model again whenever the window changes
         options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW_TOKENS)
     body: dict[str, Any] = {"model": choice.name, "messages": messages, "stream": True, "options": options}
