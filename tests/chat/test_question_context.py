@@ -83,6 +83,31 @@ async def test_a_resource_is_sent_again_only_after_a_change() -> None:
         assert "High water at six." in text_of(third)
 
 
+async def test_another_part_of_a_long_line_is_sent_although_its_number_is_the_same() -> None:
+    """A bug: the model was said to have it already."""
+    server, _ = harbour_server(f"alpha is red, {'and so on, ' * 2_000}and omega is blue.")
+
+    async with question_context(server) as choose:
+        first = await choose("How is alpha? @tide://now", budget=300)
+        assert "alpha is red" in text_of(first) and "omega" not in text_of(first)
+        second = await choose("How is omega? @tide://now", first.versions, budget=300)
+        assert "omega is blue" in text_of(second)
+        third = await choose("And omega? @tide://now", second.versions, budget=300)
+        assert third.content == [] and third.used[0].reason == "the model has it already"
+
+
+async def test_no_part_is_sent_of_a_resource_that_the_model_has_as_a_whole() -> None:
+    """A bug: a part was sent again if the budget had become too small for the whole."""
+    server, _ = harbour_server("Low water at noon.\n" * 200)
+
+    async with question_context(server) as choose:
+        whole = await choose("@tide://now", budget=8000)
+        assert not whole.used[0].missing
+        part = await choose("@tide://now", whole.versions, budget=300)
+        assert part.content == [] and part.used[0].reason == "the model has it already"
+        assert part.versions == whole.versions
+
+
 async def test_a_mention_without_a_resource_is_ignored_unless_it_is_a_uri() -> None:
     async with question_context(Server("empty")) as choose:
         assert (await choose("Ask @ada, or mail ada@example.test")).used == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from typing import TYPE_CHECKING
 
@@ -116,9 +117,12 @@ class QuestionContext:
         return mentions
 
     def _add(self, chosen: ChosenContext, block: Block, versions: dict[str, str]) -> None:
-        key, version = f"{block.server} {block.uri}", f"{block.version} {block.lines if block.missing else ''}"
-        chosen.versions[key] = version
-        if versions.get(key) == version:
+        key, whole = f"{block.server} {block.uri}", f"{block.version} "
+        digest = hashlib.sha256(block.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        version = whole + digest if block.missing else whole
+        is_known = versions.get(key) in (version, whole)
+        chosen.versions[key] = versions[key] if is_known else version
+        if is_known:
             chosen.used.append(UsedResource(block.uri, block.server, "the model has it already", 0))
             return
         chosen.used.append(UsedResource(block.uri, block.server, block.reason, block.tokens, block.missing))
