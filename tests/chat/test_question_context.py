@@ -108,6 +108,14 @@ async def test_no_part_is_sent_of_a_resource_that_the_model_has_as_a_whole() -> 
         assert part.versions == whole.versions
 
 
+async def test_a_mention_after_a_long_text_is_sent() -> None:
+    """A bug: only the first 2,000 characters of a question were searched for mentions."""
+    pasted = "all well @noon:12 @person\n" * 100
+    async with question_context(harbour_server()[0], harbour_server()[0]) as choose:
+        chosen = await choose(f"As you see:\n{'x ' * 1000}{pasted}What does @s1:tide://now say about @mary.md?")
+        assert [(resource.uri, resource.server) for resource in chosen.used] == [("tide://now", "s1")]
+
+
 async def test_a_mention_without_a_resource_is_ignored_unless_it_is_a_uri() -> None:
     async with question_context(Server("empty")) as choose:
         assert (await choose("Ask @ada, or mail ada@example.test")).used == []

@@ -102,7 +102,7 @@ class Chat:
 
         Raises:
             ModelError: the endpoint failed.
-            InvalidArgument: a mention matches several resources, or it has a colon and matches none.
+            InvalidArgument: a mention at the beginning matches several resources, or it has a colon and matches none.
         """
         conversation, answer = self.conversation, ChatAnswer()
         conversation.model = str(self.model.choice)

@@ -10,6 +10,8 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.model_clients.message_parts import PICTURE_TYPES
+from wharfinger.content.search_query import MAX_QUERY_CHARACTERS
+from wharfinger.errors import InvalidArgument
 from wharfinger.host.context import Block, Choice, Choices, ContextRequest, find_mentions, rules
 from wharfinger.host.context.context_blocks import block_text
 from wharfinger.host.context.context_builder import MIN_TOKENS
@@ -61,11 +63,11 @@ class QuestionContext:
         sent again.
 
         Raises:
-            InvalidArgument: a mention matches several resources, or it has a colon and matches none.
+            InvalidArgument: a mention at the beginning matches several resources, or it has a colon and matches none.
         """
         chosen = self.last = ChosenContext()
         if budget < MIN_TOKENS:
-            for choice in await self._mentioned(ContextRequest(question, self._host.catalogue, budget)):
+            for choice in await self._mentioned(question):
                 reason = f"the budget is {budget}, and resources need at least {MIN_TOKENS} tokens"
                 chosen.mention_notes.append(f"Left out @{choice.uri}: {reason}")
             chosen.notes += chosen.mention_notes
@@ -74,7 +76,7 @@ class QuestionContext:
         mentioned: list[Choice] = []
 
         async def select(request: ContextRequest) -> Choices:
-            mentioned.extend(await self._mentioned(request))
+            mentioned.extend(await self._mentioned(question))
             choices = Choices(mentioned)
             if by_rules:
                 mentioned_keys = {(choice.server, choice.uri) for choice in mentioned}
@@ -99,20 +101,26 @@ class QuestionContext:
         chosen.notes += context.notes
         return chosen
 
-    async def _mentioned(self, request: ContextRequest) -> list[Choice]:
+    async def _mentioned(self, question: str) -> list[Choice]:
         """Return the resources that the question mentions.
 
-        A mention without a colon is ignored if it matches no resource: it may be the name of a person.
+        A mention without a colon is ignored if it matches no resource: it may be the name of a person. After the
+        beginning of the question, any mention that does not match one resource is ignored: it may be in a pasted text.
         """
         mentions: list[Choice] = []
-        names = ResourceNames(request.catalogue)
-        for mention in find_mentions(request.question):
+        catalogue = self._host.catalogue
+        names = ResourceNames(catalogue)
+        at_beginning = find_mentions(question[:MAX_QUERY_CHARACTERS])
+        for mention in find_mentions(question):
             try:
-                choice = await choice_of(request.catalogue, mention, list(self._host.servers), names)
-            except UnknownMention as error:
-                if ":" in mention:
+                choice = await choice_of(catalogue, mention, list(self._host.servers), names)
+            except InvalidArgument as error:
+                is_unknown = isinstance(error, UnknownMention)
+                if mention not in at_beginning or (is_unknown and ":" not in mention):
+                    continue
+                if is_unknown:
                     raise UnknownMention(f"{error} The question is not sent.") from None
-                continue
+                raise
             mentions.append(choice._replace(weight=MENTION_WEIGHT, reason="mentioned in the question"))
         return mentions
 
