@@ -11,6 +11,7 @@ import pytest
 from tests.chat.scripted_endpoint import Call, Endpoint, Raw, Refusal, endpoint
 from wharfinger import Server
 from wharfinger import types as t
+from wharfinger.chat.chat_commands import ChatCommands
 from wharfinger.chat.chat_display import ChatDisplay
 from wharfinger.chat.chat_loop import Chat, ChatOptions
 from wharfinger.chat.conversation import STOPPED, Conversation
@@ -92,3 +93,23 @@ async def test_an_answer_that_fails_in_the_middle_is_kept_and_marked(model: Endp
             await chat.ask("tell me")
         last = chat.conversation.messages[-1]
         assert (last.role, last.content) == ("assistant", [t.TextContent(text="It begins [cut off by an error]")])
+
+
+async def test_a_question_with_bytes_that_are_not_utf_8_is_sent_with_them_escaped(model: Endpoint) -> None:
+    """A bug: it ended in a UnicodeEncodeError, which also ended the chat."""
+    model.answer("Coffee.")
+    async with chat_with(model, ChatDisplay(), Server("harbour")) as chat:
+        await chat.ask("What is caf\udce9?")
+    assert model.requests[-1]["messages"][-1]["content"] == r"What is caf\udce9?"
+
+
+async def test_an_argument_of_a_prompt_with_bytes_that_are_not_utf_8_is_sent_with_them_escaped(model: Endpoint) -> None:
+    server = Server("harbour")
+
+    @server.prompt
+    def about(ship: str) -> str:
+        return f"Tell me about {ship}."
+
+    async with chat_with(model, ChatDisplay(), server) as chat:
+        commands = ChatCommands(chat, lambda name: chat.model, print)
+        assert await commands.run("/about 'ship=Caf\udce9 noir'") == r"Tell me about Caf\udce9 noir."

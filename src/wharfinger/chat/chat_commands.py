@@ -172,7 +172,7 @@ class ChatCommands:
         declared_names = [item.name for item in declared]
         values: dict[str, str] = {}
         try:
-            words = shlex.split(argument)
+            words = shlex.split(argument.encode(errors="backslashreplace").decode())  # JSON takes only UTF-8
         except ValueError:
             self._show("A quote is not closed.")
             return None

@@ -104,6 +104,7 @@ class Chat:
             ModelError: the endpoint failed.
             InvalidArgument: a mention at the beginning matches several resources, or it has a colon and matches none.
         """
+        question = question.encode(errors="backslashreplace").decode()  # it may have bytes that are not UTF-8
         conversation, answer = self.conversation, ChatAnswer()
         conversation.model = str(self.model.choice)
         context = await self.context.choose(
