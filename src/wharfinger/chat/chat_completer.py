@@ -15,6 +15,7 @@ from prompt_toolkit.document import Document
 from wharfinger.chat.chat_commands import COMMANDS, first_line
 from wharfinger.content.text import escape_controls
 from wharfinger.errors import WharfingerError
+from wharfinger.host.context.mentions import mention_text
 
 if TYPE_CHECKING:
     from wharfinger.host import Host
@@ -62,11 +63,11 @@ class ChatCompleter(Completer):
                 continue
             title = str(entry.resource.title or entry.resource.name)
             if entry.uri.startswith(typed):
-                begins.append(complete_to(entry.uri, typed, f"{title} ({entry.server})"))
+                begins.append(complete_to(mention_text(entry.uri)[1:], typed, f"{title} ({entry.server})"))
                 if len(begins) == MAX_COMPLETIONS:
                     break
             elif len(contains) < MAX_COMPLETIONS and (folded in entry.uri.casefold() or folded in title.casefold()):
-                contains.append(complete_to(entry.uri, typed, f"{title} ({entry.server})"))
+                contains.append(complete_to(mention_text(entry.uri)[1:], typed, f"{title} ({entry.server})"))
             if number % 1000 == 999:  # so that a long list does not block the prompt
                 await asyncio.sleep(0)
         return (begins + contains)[:MAX_COMPLETIONS]

@@ -18,7 +18,7 @@ from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.catalogue_lists import CatalogueEntry
 from wharfinger.host.context.choices import Choice
 
-__all__ = ["ResourceNames", "UnknownMention", "choice_of", "find_mentions", "mention_of"]
+__all__ = ["ResourceNames", "UnknownMention", "choice_of", "find_mentions", "mention_of", "mention_text"]
 
 MAX_MENTIONS = 100
 """Maximum number of mentions in one question; the rest is ignored."""
@@ -47,7 +47,11 @@ def mention_of(entry: CatalogueEntry) -> str:
 
 
 def _mention(server: str, uri: str) -> str:
-    name = f"{server}:{printable(uri, 2_000)}"
+    return mention_text(f"{server}:{printable(uri, 2_000)}")
+
+
+def mention_text(name: str) -> str:
+    """Return a mention with the `@`, in quotes if it would otherwise end before the end of the name."""
     return f'@"{name}"' if re.search(r"[\s\"@]", name) or name[-1] in ".,;:!?)]}'" else f"@{name}"
 
 
