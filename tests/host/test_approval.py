@@ -147,6 +147,41 @@ async def test_another_server_with_the_same_name_needs_a_new_approval(tmp_path: 
     assert changes == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ([], "other"),
+        pytest.param(
+            [sys.executable],
+            "caf\udce9",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8"),
+            id="not UTF-8",
+        ),
+    ],
+)
+async def test_another_file_with_the_same_server_name_needs_a_new_approval(
+    tmp_path: Path, command: list[str], other: str
+) -> None:
+    """A bug: all paths were one address, and a command that is not UTF-8 ended in a UnicodeEncodeError."""
+    function = "@server.tool\ndef pid() -> int:\n    return 1\n"
+    program = f"from wharfinger import Server\nserver = Server('it')\n{function}server.run()\n"
+    store = SqliteStore(tmp_path / "approvals.db")
+    changes: list[bool] = []
+
+    def approve(approval: ApprovalRequest) -> Any:
+        changes.append(approval.changed_since)
+        return "always"
+
+    for name in ("one", "one", other):
+        path = tmp_path / name / "server.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(program)
+        async with Host({"it": [*command, path] if command else path}, approve=approve, approvals=store) as host:
+            await host.call_tool("pid")
+    await store.close()
+    assert changes == [False, True]
+
+
 async def test_annotations_are_used_only_for_trusted_servers() -> None:
     harbour = Harbour(False, True)
     async with harbour.host(approve=unless_read_only(harbour.approve)) as host:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NoReturn, cast
 from weakref import WeakValueDictionary
@@ -21,6 +22,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.redaction import redacted, redacted_command
+from wharfinger.content.text import shown
 from wharfinger.errors import Declined
 from wharfinger.protocol.interfaces import Store
 from wharfinger.upstreams.upstream import Upstream
@@ -209,15 +211,16 @@ def key_of(server: str, tool: str) -> str:
 def definition_of(upstream: Upstream, tool: t.Tool) -> str:
     """Return a digest of the parts of a tool that a person sees, and of the address of its server."""
     target = upstream.config.target
-    if isinstance(target, str):
-        address = redacted(target)
+    if isinstance(target, str | os.PathLike):
+        address = redacted(os.fsdecode(target))
     elif isinstance(target, list | tuple):
         address = redacted_command([str(part) for part in cast("list[Any]", target)])
     else:
         address = type(target).__name__
+    cwd = upstream.config.cwd
     members = (
-        address,
-        upstream.config.cwd,
+        shown(address),  # a path may have bytes that are not UTF-8, which JSON cannot have
+        cwd if cwd is None else shown(cwd),
         tool.name,
         tool.title,
         tool.description,
