@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
@@ -178,3 +179,27 @@ def test_servers_of_the_same_name_get_different_names() -> None:
     named = ServerConfig(name="a.test_2", target="https://b.test")
     host = Host(["https://a.test/one", "https://a.test/two", named])
     assert list(host.servers) == ["a.test", "a.test_3", "a.test_2"]
+
+
+async def test_a_close_that_is_cancelled_stops_every_server() -> None:
+    """A bug: it ended before the servers were stopped."""
+    server, listing = Server("slow"), asyncio.Event()
+    server.resource("tide://now")(lambda: "4 m")
+
+    @server.middleware("resources/list")
+    async def hang(call: Any, next: Any) -> Any:
+        listing.set()
+        await asyncio.Event().wait()
+
+    host = Host({"slow": server})
+    async with host:
+        await host.ready(10)
+        entries = asyncio.ensure_future(host.catalogue.entries())
+        await listing.wait()
+        closing = asyncio.ensure_future(host.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert host.servers["slow"].status == "down"
+        await entries

@@ -423,9 +423,11 @@ class Catalogue:
     async def close(self) -> None:
         """Stop reading lists, and delete the index."""
         self._closed = True
-        await self._background.cancel()
-        if self._index is not None:
-            await self._index.close()
+        try:
+            await self._background.cancel()
+        finally:
+            if self._index is not None:
+                await self._index.close()
 
     # The lists
 

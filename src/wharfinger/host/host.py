@@ -215,9 +215,13 @@ class Host(FunctionCalling):
 
     async def close(self) -> None:
         """Stop every server. No process is left when this returns."""
-        await self.catalogue.close()
-        await self.upstreams.close()
-        await self._record.close()
+        try:  # if this is cancelled, the rest is closed all the same
+            await self.catalogue.close()
+        finally:
+            try:
+                await self.upstreams.close()
+            finally:
+                await self._record.close()
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until every server has started, or its first attempt has failed, for `timeout` seconds at most.
