@@ -194,3 +194,12 @@ async def test_an_input_request_without_an_answer_in_time_is_cancelled() -> None
     async with Host({"it": input_server()}, elicitation=form, answer_timeout=0.05) as host:
         with pytest.raises(ToolError, match="cancelled"):
             await host.call_tool("form")
+
+
+async def test_a_timeout_in_a_handler_is_not_taken_for_a_missing_answer() -> None:
+    async def sampling(request: t.CreateMessageRequestParams) -> str:
+        raise TimeoutError("the model is slow")
+
+    async with Host({"it": input_server()}, sampling=sampling) as host:
+        with pytest.raises(TimeoutError, match="the model is slow"):
+            await host.call_tool("sample")

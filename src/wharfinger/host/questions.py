@@ -144,12 +144,15 @@ class Questions:
         self._open_count += 1
         reason = "the handler failed"
         accepted = False
+        timeout = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with timeout:
                 result = await ask(question)
             accepted, reason = outcome_of(result)
             return result
         except TimeoutError:
+            if not timeout.expired():  # raised by the handler itself
+                raise
             reason = "nobody answered"
             raise Cancelled(f"Nobody answered within {self._timeout:g} s.") from None
         except Declined:
