@@ -231,6 +231,17 @@ def test_a_walk_of_a_list_of_any_uris_finds_each_uri_once(uris: set[str], limit:
 # Search
 
 
+def test_a_chain_of_thousands_of_folders_is_one_node() -> None:
+    """A bug: a list of such URIs took minutes, as each folder of the chain was looked for from its beginning."""
+    path = "a/" * (lists.MAX_URI_CHARACTERS // 2 - 4)
+    uris = [f"s{number}://{path}" for number in range(200)]
+    server_list = ServerList("s", {uri: t.Resource(uri=uri, name="x") for uri in uris}, {})
+    began = time.monotonic()
+    nodes = server_list.children("", "", 200).nodes
+    assert time.monotonic() - began < 5
+    assert [(node.path, node.below, len(node.entries)) for node in nodes] == [(uri, 0, 1) for uri in sorted(uris)]
+
+
 def test_nothing_is_below_a_variable_or_a_query() -> None:
     """A bug: what follows a slash was listed below the entry, and again next to it."""
     uris = ["git://r/log?file=a", "git://r/log?file=a/b"]

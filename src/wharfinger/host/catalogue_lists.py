@@ -304,12 +304,9 @@ class ServerList:
         """Return the node of a folder, joined with the chain of folders that are its only content."""
         keys = self.keys
         common = os.path.commonprefix([keys[begin], keys[stop - 1]])  # noqa: RUF071  # by character, as URIs are
-        deeper = folder
-        while end := _segment_end(common, deeper):
-            deeper = common[:end]
-            if self.at(deeper[:-1]):
-                break
-            folder = deeper
+        path_end = _PATH_ENDS.search(common, len(folder))
+        last_slash = common.rfind("/", len(folder), path_end.start() if path_end is not None else len(common))
+        folder = common[: last_slash + 1] or folder
         own = self.at(folder)
         name = folder[len(under) :].removesuffix("/") if under else folder
         return TreeNode(self.server, folder, name, own, stop - begin - bool(own))
