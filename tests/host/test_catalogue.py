@@ -692,6 +692,22 @@ async def test_the_first_use_of_an_index_waits_for_slow_servers_together(monkeyp
     assert seconds < 2
 
 
+async def test_a_server_that_is_removed_during_a_search_is_named_in_a_note() -> None:
+    """A bug: the search ended in a KeyError."""
+
+    class RemovedServer(StubServer):
+        async def tools(self) -> Any:
+            servers.pop("b", None)
+            return []
+
+    servers: Any = {name: RemovedServer(StubClient([], last=0)) for name in "ab"}
+    catalogue = Catalogue(servers)
+    await catalogue.entries()
+    hits = await catalogue.search("tide")
+    await catalogue.close()
+    assert hits.notes[-1] == "b: its contents were not searched: There is no server 'b'. The servers are: a."
+
+
 async def test_a_list_of_which_a_page_failed_is_read_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
     client.capabilities = t.ServerCapabilities(resources=t.ResourcesCapability(list_changed=True))

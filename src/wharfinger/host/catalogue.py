@@ -336,6 +336,7 @@ class Catalogue:
         """Search the contents of one server. Returns the hits, and a note about contents that were not searched."""
         name, failure = server_list.server, ""
         try:
+            self._names(name)  # raises InvalidArgument if the server was removed
             async with asyncio.timeout(SEARCH_SECONDS):
                 server = self._servers[name]
                 if (tool := await self._search_tool(name, server)) is not None:
@@ -365,7 +366,7 @@ class Catalogue:
 
     def _documents(self, name: str, server_list: ServerList) -> ListedDocuments:
         async def read(uri: str) -> t.ReadResourceResult:
-            return (await self._servers[name].client.read_resource(uri)).result
+            return await self.read(uri, name)
 
         return ListedDocuments(server_list, read, self._states[name].changes)
 
