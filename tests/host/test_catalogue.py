@@ -692,6 +692,34 @@ async def test_the_first_use_of_an_index_waits_for_slow_servers_together(monkeyp
     assert seconds < 2
 
 
+async def test_the_calls_during_one_slow_read_of_a_list_wait_for_it_together() -> None:
+    """A bug: each of them waited, so that a search and the look-ups of its hits took minutes."""
+    release = asyncio.Event()
+    release.set()
+
+    class SlowClient(StubClient):
+        async def page(self, cursor: Any) -> Any:
+            await release.wait()
+            return await super().page(cursor)
+
+    client: Any = SlowClient([t.Resource(uri="x://1", name="x")], last=0)
+    servers: Any = {"s": StubServer(client)}
+    catalogue = Catalogue(servers, patience=0.2)
+    assert len(await catalogue.entries()) == 1
+    release.clear()
+    catalogue.list_changed("s")
+    began = time.monotonic()
+    for _ in range(30):
+        assert len(await catalogue.find("x://1", server="s")) == 1
+    seconds = time.monotonic() - began
+    client.pages_of = ([t.Resource(uri="x://2", name="x")],)
+    release.set()
+    await catalogue._background.finished()
+    assert len(await catalogue.find("x://2")) == 1
+    await catalogue.close()
+    assert 0.2 <= seconds < 2
+
+
 async def test_a_server_that_is_removed_during_a_search_is_named_in_a_note() -> None:
     """A bug: the search ended in a KeyError."""
 

@@ -55,7 +55,7 @@ __all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"
 log = logging.getLogger("wharfinger.host")
 
 PATIENCE_SECONDS = 5.0
-"""Longest time that a call waits for lists to be read. After that it uses the last list of a server."""
+"""Longest time that all calls together wait for one read of a list. After that they use the last list of the server."""
 SEARCH_SECONDS = 5.0
 """Longest time that a search waits for one server."""
 LIST_AGE_SECONDS = 60.0
@@ -161,6 +161,8 @@ class _ServerState:
         self.changes = 0
         """The number of changes that were reported."""
         self.reading: asyncio.Task[None] | None = None
+        self.began: float | None = None
+        """When the list that is being read was begun; None between two reads."""
         self.wanted = asyncio.Event()
         """Set when a call waits for the list: then there is no pause after a read."""
 
@@ -182,8 +184,8 @@ class Catalogue:
     ) -> None:
         """`servers` may change. Entries are in the order of the servers.
 
-        A call waits at most `patience` seconds for lists that are being read, and then uses the last lists. A user
-        interface that follows `changes()` sets it to 0.
+        A call waits for lists that are being read, each for at most `patience` seconds since its beginning, and then
+        uses the last lists. A user interface that follows `changes()` sets it to 0.
 
         With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
         are complete and quick. `search_tools` maps a server to the tool with which it is searched, or to None if it
@@ -445,9 +447,17 @@ class Catalogue:
     async def _get_lists(self, server: str) -> list[ServerList]:
         """Return the lists. Those that are out of date are read again first, unless that takes too long."""
         names = self._names(server)
-        reading = [task for name in names if (task := self._refresh(name)) is not None]
-        if reading and self._patience > 0:
-            await asyncio.wait(reading, timeout=self._patience)
+        now, patience = _now(), 0.0
+        reading: list[asyncio.Task[None]] = []
+        for name in names:
+            if (task := self._refresh(name)) is not None:
+                began = self._states[name].began
+                remaining = self._patience - (0.0 if began is None else now - began)
+                if remaining > 0:  # otherwise earlier calls have waited for this list long enough
+                    reading.append(task)
+                    patience = max(patience, remaining)
+        if reading:
+            await asyncio.wait(reading, timeout=patience)
         if self._wants_index and self._index is None:
             await self._begin_index()
         return [
@@ -491,11 +501,14 @@ class Catalogue:
         try:
             while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
                 state.stale, began = False, _now()
+                state.began = began
                 try:
                     new_list = await read_server_list(name, await self._servers[name].connected(), state.list)
                 except (WharfingerError, KeyError) as error:
                     state.error, state.stale = f"its list cannot be read: {printable(str(error), 300)}", True
                     return
+                finally:
+                    state.began = None
                 state.read_seconds = _now() - began
                 self._replace(name, state, new_list)
                 if not state.stale or not self._followers:
