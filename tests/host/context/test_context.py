@@ -35,6 +35,7 @@ from wharfinger.host.context.context_blocks import block_text
 from wharfinger.host.context.context_builder import (
     MAX_BUDGET,
     MAX_CHOICES,
+    MAX_TEXT_CHARACTERS,
     MIN_TOKENS,
     _segments,
     build_context,
@@ -426,6 +427,16 @@ async def test_the_model_learns_that_a_resource_with_a_query_continues(folder: P
     assert part.missing == f"It continues at {uri}?bytes=18000-."
     assert part.text.count("calm") == 2_000  # a bug: the numbers of the lines in the header were not counted
     assert (whole.text.count("calm"), whole.missing) == (20, "")
+
+
+async def test_only_the_beginning_of_a_text_without_windows_is_used() -> None:
+    """A bug: 16 MB in short lines, from a server that returns them at once, blocked the event loop for 16 s."""
+    server = Server("harbour")
+    server.resource("log://all", mime_type="text/plain")(lambda: "calm\n" * 400_000)
+    async with Host([server]) as host:
+        (block,) = await host.context("Is it calm?", budget=1_000_000, select=["log://all"])
+    assert len(block.text) == MAX_TEXT_CHARACTERS
+    assert block.missing == "It is too long, and only its beginning was read."
 
 
 async def test_a_line_that_is_longer_than_a_window_is_one_line(folder: Path) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
+import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
@@ -44,8 +45,8 @@ CONCURRENT_READS = 16
 READ_SECONDS = 15.0
 """Longest time for reading one resource."""
 MAX_TEXT_CHARACTERS = 512 << 10
-"""No further window of a resource is read after this many characters. Of a resource with more bytes than this, only the
-windows that a search found are read, if there are any."""
+"""No further window of a resource is read after this many characters, and a longer window is cut. Of a resource with
+more bytes than this, only the windows that a search found are read, if there are any."""
 MAX_FILE_BYTES = 3_750_000
 """Maximum bytes of an image or document: 5 MB in base64, which all APIs take."""
 MAX_WINDOWS = 3
@@ -267,6 +268,8 @@ class _Building:
             seen.add(following)
             result = await self.catalogue.read(following, server, bypass_cache=bypass_cache)
             windows_read = [content for content in result.contents if not _meta(content).get(SUMMARY)]
+            if sum(len(content.text or "") for content in windows_read) > MAX_TEXT_CHARACTERS:
+                return contents + _beginning(windows_read), "It is too long, and only its beginning was read."
             contents += windows_read
             following = _next(result.contents)
             if "?" in uri:  # it names a window; those after it were not asked for
@@ -412,6 +415,18 @@ def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
         shares[index] = min(float(need), remaining * weight / weights if weights > 0 else 0.0)
         remaining, weights = remaining - shares[index], weights - weight
     return shares
+
+
+def _beginning(contents: Sequence[t.ResourceContents]) -> list[t.ResourceContents]:
+    """Return the first `MAX_TEXT_CHARACTERS` characters of texts."""
+    room = MAX_TEXT_CHARACTERS
+    texts: list[t.ResourceContents] = []
+    for content in contents:
+        text = (content.text or "")[:room]
+        if text:
+            texts.append(msgspec.structs.replace(content, text=text))
+            room -= len(text)
+    return texts
 
 
 def _segments(uri: str, contents: Iterable[t.ResourceContents]) -> list[Segment]:
