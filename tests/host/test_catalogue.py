@@ -173,6 +173,27 @@ async def test_pages_contain_every_entry_once(folder: Path) -> None:
 # The tree
 
 
+async def test_pages_contain_a_template_that_is_equal_to_a_uri() -> None:
+    """A bug: it was missing if a page ended with the resource."""
+
+    class EqualClient(StubClient):
+        def list_resource_templates(self, bypass_cache: bool = False) -> Any:
+            async def page(cursor: Any) -> Any:
+                return [t.ResourceTemplate(uri_template="x://1", name="template")], UNSET
+
+            return Listing(page, 1)
+
+    resources = [t.Resource(uri=f"x://{number}", name="x") for number in (1, 2)]
+    servers: Any = {"s": StubServer(EqualClient(resources, last=0))}
+    catalogue = Catalogue(servers)
+    pages = [await catalogue.entries(limit=1)]
+    while pages[-1].more:
+        pages.append(await catalogue.entries(limit=1, after=pages[-1][-1]))
+    assert [entry for page in pages for entry in page] == await catalogue.entries()
+    assert len(pages) == 3
+    await catalogue.close()
+
+
 async def test_the_tree_has_the_folders_on_the_disk(folder: Path) -> None:
     async with Host({"harbour": make_server(folder, "harbour")}) as host:
         top = (await host.catalogue.tree()).nodes

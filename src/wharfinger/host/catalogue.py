@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import msgspec
@@ -547,13 +548,15 @@ def _filtered(
 ) -> CatalogueEntries:
     if limit is not None:
         _check_limit(limit)
-    test, entries, skipping = conditions.test(), CatalogueEntries(), after is not None
+    test, entries = conditions.test(), CatalogueEntries()
     for server_list in lists:
-        if skipping and after is not None and server_list.server != after.server:
+        if after is not None and server_list.server != after.server:
             continue
-        begin = after.uri if skipping and after is not None else ""
-        skipping = False
-        for entry in server_list.entries(begin):
+        following = server_list.entries("" if after is None else after.uri)
+        if after is not None and not after.is_template:  # a template may be equal to the URI, and come after it
+            following = chain((entry for entry in server_list.at(after.uri) if entry.is_template), following)
+        after = None
+        for entry in following:
             if test(entry):
                 if len(entries) == limit:
                     entries.more = True
