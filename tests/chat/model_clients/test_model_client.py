@@ -380,6 +380,17 @@ def test_an_answer_of_another_api_is_reported(server: Endpoint, data: bytes) -> 
         ask(server)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 7, 10_000])
+def test_an_answer_that_is_not_streamed_may_have_several_lines(chunk_size: int) -> None:
+    """A bug: its first line alone was taken for the answer."""
+    body = {"choices": [{"message": {"content": "Fine."}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 4}}
+    data = json.dumps(body, indent=1).encode() + b"\n" + json.dumps(body).encode() + b"\n{\n"
+    decode = make_decoder("application/json")
+    pieces = [piece for at in range(0, len(data), chunk_size) for piece in decode(data[at : at + chunk_size])]
+    assert [json.loads(piece) for piece in pieces] == [body, body]
+    assert decode(b"") == [b"{"]
+
+
 def test_an_error_inside_the_stream_is_reported(server: Endpoint) -> None:
     server.answer(
         Raw(

@@ -301,7 +301,7 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
         # The empty lines at the end complete the last event if the endpoint did not send an empty line after it.
         return lambda chunk: [event.data for event in decoder.feed(chunk or b"\n\n")]
     pending: list[bytes] = []
-    size = 0
+    size = begin = 0
 
     def add(part: bytes) -> None:
         nonlocal size
@@ -311,14 +311,19 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
             raise EventTooLarge(f"a line is larger than {MAX_EVENT_BYTES} bytes")
 
     def lines(chunk: bytes) -> list[bytes]:
-        nonlocal size
+        nonlocal size, begin
         *ends, rest = (chunk or b"\n").split(b"\n")
         complete_lines: list[bytes] = []
         for end in ends:
             add(end)
+            line = b"".join(pending[begin:]).rstrip()
+            # An endpoint that does not stream may write its answer in several lines, from `{` to `}`.
+            if chunk and (line != b"}" if begin else line == b"{"):
+                begin = len(pending)
+                continue
             complete_lines.append(b"".join(pending).strip())
             pending.clear()
-            size = 0
+            size = begin = 0
         add(rest)
         return [line for line in complete_lines if line]
 
