@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.host.model_apis.harbour import LOG, PNG, harbour, library
 from wharfinger import Client, ResourceNotFound, Server, ToolError
 from wharfinger import types as t
-from wharfinger.errors import InvalidParams
+from wharfinger.errors import InvalidParams, WharfingerError
 from wharfinger.host import Host
 from wharfinger.server.middleware.chain import Call, Next, Result
 
@@ -202,3 +204,36 @@ async def test_tools_added_to_the_host_server_are_listed() -> None:
         async with Client(server) as client:
             assert {"own", "berth"} <= {tool.name for tool in await client.list_tools()}
             assert (await client.call_tool("own")).text == "own"
+
+
+DYING_SERVER = """
+import os, sys
+from wharfinger import Server
+
+def sink() -> str:
+    print("a line for people", file=sys.stderr, flush=True)
+    os._exit(7)
+
+server = Server("dying")
+server.tool(sink)
+server.prompt(sink)
+server.resource("tide://now")(sink)
+server.run()
+"""
+
+
+@pytest.mark.parametrize("feature", ["tool", "prompt", "resource"])
+async def test_a_client_does_not_get_what_a_dying_server_wrote_to_stderr(tmp_path: Path, feature: str) -> None:
+    program = tmp_path / "dying.py"
+    program.write_text(DYING_SERVER)
+    async with Host({"dying": [sys.executable, str(program)]}) as host:
+        await host.ready(30)
+        async with Client(host.as_server()) as client:
+            with pytest.raises(WharfingerError, match="ended with exit code 7") as raised:
+                if feature == "tool":
+                    await client.call_tool("sink")
+                elif feature == "prompt":
+                    await client.get_prompt("sink")
+                else:
+                    await client.read_resource("tide://now")
+    assert "people" not in str(raised.value)

@@ -38,7 +38,7 @@ from wharfinger.host.model_apis.tool_outputs import failed_output
 from wharfinger.host.resource_tools import READ_RESOURCE, READ_RESULT, HostResourceTools
 from wharfinger.upstreams import Upstreams, UpstreamTool
 
-__all__ = ["AnswerOptions", "FunctionCalls"]
+__all__ = ["AnswerOptions", "FunctionCalls", "error_for_clients"]
 
 CONCURRENT_CALLS = 16
 """Maximum number of calls of one answer that run at the same time."""
@@ -210,12 +210,11 @@ class FunctionCalls:
                 return failed_output(call, str(error), limits)
             result = error.result
         except (ConnectionLost, ConnectionFailed) as error:
-            # The rest of the message is what the server wrote to stderr, which is for people.
-            reason = redacted_text(str(error)).partition("\n")[0]
+            reason = error_for_clients(error)
             may_have_run = isinstance(error, ConnectionLost) and not error.unsent and name in callable_tools.tools
             return failed_output(call, f"{reason} {UNKNOWN_EFFECT}" if may_have_run else reason, limits)
         except WharfingerError as error:
-            return failed_output(call, redacted_text(str(error)), limits)
+            return failed_output(call, error_for_clients(error), limits)
         return tool_output(call, result, limits, how_to_read=how_to_read, how_to_continue=how_to_continue)
 
     def _missing_servers(self) -> str:
@@ -256,6 +255,13 @@ class FunctionCalls:
             return f"To see the rest, call {call.name} again with arguments that select less."
 
         return how_to_read, how_to_continue
+
+
+def error_for_clients(error: WharfingerError) -> str:
+    """Return the text of an error for a model, or a client of the host: without secrets, and without what the server
+    wrote to stderr, which is for people."""
+    text = redacted_text(str(error))
+    return text.partition("\n")[0] if isinstance(error, ConnectionLost | ConnectionFailed) else text
 
 
 def _json(value: Any) -> str:

@@ -20,6 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound, ToolError, WharfingerError
+from wharfinger.host.function_calls import error_for_clients
 from wharfinger.server import Server
 from wharfinger.server.features.tool_results import wrap_schema
 from wharfinger.server.middleware.chain import Call, Next, Result
@@ -124,7 +125,7 @@ def host_server(host: FunctionCalling, name: str) -> Server:
         try:
             result = await host.prompt(params.name, arguments)
         except WharfingerError as error:
-            raise InvalidArgument(str(error)) from None
+            raise InvalidArgument(error_for_clients(error)) from None
         return msgspec.structs.replace(result, meta=_passed_on(result.meta))
 
     return server
@@ -147,7 +148,7 @@ def _wraps(tool: t.Tool) -> bool:
 
 
 def _failed(error: WharfingerError) -> t.CallToolResult:
-    return t.CallToolResult(content=[t.TextContent(text=str(error))], is_error=True)
+    return t.CallToolResult(content=[t.TextContent(text=error_for_clients(error))], is_error=True)
 
 
 def _has_cursor(call: Call) -> bool:
@@ -263,7 +264,7 @@ class _HostResources(Source):
         except InvalidArgument:
             raise
         except WharfingerError as error:
-            raise InvalidArgument(str(error)) from None
+            raise InvalidArgument(error_for_clients(error)) from None
         return t.ReadResourceResult(
             contents=result.contents,
             meta=_passed_on(result.meta),
