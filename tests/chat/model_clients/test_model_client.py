@@ -471,3 +471,17 @@ def test_an_id_of_another_api_is_sent_to_anthropic_in_letters_that_it_accepts() 
     assert sent == [block["tool_use_id"] for block in answered["content"]]
     assert len(set(sent)) == 3 and sent[2] == ids[2]
     assert all(re.fullmatch("[A-Za-z0-9_-]+", id) for id in sent)
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_an_invented_name_of_a_tool_is_sent_in_letters_that_the_api_accepts(api: str) -> None:
+    """A bug: the API refused each later question of the conversation."""
+    names = {"functions.read file": "functions_read_file", "": "unknown", "read-it_2": "read-it_2", "x" * 90: "x" * 64}
+    calls = [t.ToolUseContent(id=str(number), name=name, input={}) for number, name in enumerate(names)]
+    results = [t.ToolResultContent(tool_use_id=call.id, content=[text_block("There is none.")]) for call in calls]
+    with endpoint(api) as server:
+        server.answer("Fine.")
+        ask(server, user(text_block("hi")), t.SamplingMessage(role="assistant", content=[*calls]), user(*results))
+        called = next(message for message in server.requests[-1]["messages"] if message["role"] == "assistant")
+    sent = called["content"] if api == "anthropic" else [call["function"] for call in called["tool_calls"]]
+    assert [call["name"] for call in sent] == list(names.values())

@@ -9,7 +9,14 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.model_clients.choosing import ModelChoice
-from wharfinger.chat.model_clients.message_parts import base64_text, block_text, blocks_of, picture_of, result_parts
+from wharfinger.chat.model_clients.message_parts import (
+    base64_text,
+    block_text,
+    blocks_of,
+    picture_of,
+    result_parts,
+    write_name,
+)
 from wharfinger.chat.model_clients.model_errors import ModelError, ModelUnreachable
 from wharfinger.chat.model_clients.openai_chat import error_text
 from wharfinger.chat.model_clients.streamed_answer import (
@@ -71,7 +78,7 @@ def anthropic_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[
 def write_block(block: t.SamplingContent) -> dict[str, Any] | None:
     """Return one block as the API takes it, or None if its text is empty: the API refuses such a block."""
     if isinstance(block, t.ToolUseContent):
-        return {"type": "tool_use", "id": write_id(block.id), "name": block.name, "input": block.input}
+        return {"type": "tool_use", "id": write_id(block.id), "name": write_name(block.name), "input": block.input}
     if isinstance(block, t.ToolResultContent):
         text, pictures = result_parts(block)
         parts = [{"type": "text", "text": text}] if text.strip() else []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import msgspec
 
 from wharfinger import types as t
 from wharfinger.content.mime import SNIFFED_BYTES, by_signature
+from wharfinger.host.model_apis.definitions import MAX_NAME_CHARACTERS
 
-__all__ = ["PICTURE_TYPES", "base64_text", "block_text", "blocks_of", "picture_of", "result_parts"]
+__all__ = ["PICTURE_TYPES", "base64_text", "block_text", "blocks_of", "picture_of", "result_parts", "write_name"]
 
 PICTURE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """The MIME types of pictures that the APIs accept."""
@@ -23,6 +25,11 @@ def blocks_of(message: t.SamplingMessage) -> list[t.SamplingContent]:
 def base64_text(data: bytes) -> str:
     """Return bytes in base64."""
     return base64.b64encode(data).decode("ascii")
+
+
+def write_name(name: str) -> str:
+    """Return the name of a called tool in letters that all APIs accept: a model may have invented another one."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARACTERS] or "unknown"
 
 
 def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]]:

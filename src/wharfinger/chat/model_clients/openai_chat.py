@@ -8,7 +8,14 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.chat.model_clients.choosing import ModelChoice
-from wharfinger.chat.model_clients.message_parts import base64_text, block_text, blocks_of, picture_of, result_parts
+from wharfinger.chat.model_clients.message_parts import (
+    base64_text,
+    block_text,
+    blocks_of,
+    picture_of,
+    result_parts,
+    write_name,
+)
 from wharfinger.chat.model_clients.model_errors import ModelError
 from wharfinger.chat.model_clients.streamed_answer import (
     AnswerRequest,
@@ -68,7 +75,8 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
     for block in blocks_of(message):
         if isinstance(block, t.ToolUseContent):
             arguments = msgspec.json.encode(block.input).decode()
-            calls.append({"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}})
+            function = {"name": write_name(block.name), "arguments": arguments}
+            calls.append({"id": block.id, "type": "function", "function": function})
         elif isinstance(block, t.ToolResultContent):
             text, pictures = result_parts(block)
             text = f"Error: {text}" if block.is_error is True else text
