@@ -194,6 +194,25 @@ def test_a_call_that_the_token_limit_cut_is_reported_as_cut(api: str, text: str)
     assert answer.invalid == {"b": CUT_CALL}
 
 
+@pytest.mark.parametrize(
+    ("api", "reason"),
+    [("openai", "content_filter"), ("anthropic", "model_context_window_exceeded"), ("anthropic", "refusal")],
+)
+def test_a_call_that_ends_for_another_reason_is_reported_as_cut(api: str, reason: str) -> None:
+    """A bug: a call whose arguments had not begun was run without any."""
+    function = {"index": 0, "id": "a", "function": {"name": "tide"}}
+    events: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "tide"}},
+        {"type": "message_delta", "delta": {"stop_reason": reason}},
+    ]
+    if api == "openai":
+        events = [{"choices": [{"delta": {"tool_calls": [function]}, "finish_reason": reason}]}]
+    reader = ModelClient(choose_model(f"{api}/x", {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))._api.reader()
+    for event in events:
+        reader.feed(json.dumps(event).encode())
+    assert reader.finish().invalid == {"a": CUT_CALL}
+
+
 def test_a_whole_call_before_the_token_limit_is_valid(server: Endpoint) -> None:
     server.answer(Call("depth", {"x": 1}), TokenLimit())
     answer, _ = ask(server)

@@ -44,6 +44,8 @@ STOP_REASONS = {
     "max_tokens": "maxTokens",
     "tool_use": "toolUse",
 }
+CUT_REASONS = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"))
+"""The reasons for which an answer may end within a tool call."""
 
 
 def anthropic_headers(choice: ModelChoice) -> dict[str, str]:
@@ -171,6 +173,6 @@ class AnthropicAnswerReader:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
-        calls, invalid = self._calls.finish(is_cut=self._reason == "max_tokens")
+        calls, invalid = self._calls.finish(is_cut=self._reason in CUT_REASONS)
         reason = STOP_REASONS.get(self._reason, self._reason or "endTurn")
         return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)

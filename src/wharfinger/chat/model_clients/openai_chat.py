@@ -30,6 +30,8 @@ from wharfinger.content.decoded_json import as_list, as_object
 
 __all__ = ["OpenAIAnswerReader", "openai_body", "openai_headers"]
 
+CUT_REASONS = frozenset(("length", "content_filter"))
+"""The reasons for which an answer may end within a tool call."""
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse", "function_call": "toolUse"}
 
 
@@ -157,7 +159,7 @@ class OpenAIAnswerReader:
         """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
-        is_cut = self._reason == "length"
+        is_cut = self._reason in CUT_REASONS
         calls, invalid = self._calls.finish(is_cut=is_cut)
         reason = "toolUse" if calls and not is_cut else STOP_REASONS.get(self._reason, self._reason or "endTurn")
         return ModelAnswer("".join(self._text), calls, reason, self._usage, self._model, invalid)
