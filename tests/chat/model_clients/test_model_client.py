@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refusal, TokenLimit, endpoint
@@ -17,7 +18,7 @@ from wharfinger import types as t
 from wharfinger.chat.model_clients import ModelAnswer, ModelClient, ModelError, choose_model, model_client
 from wharfinger.chat.model_clients.model_client import make_decoder
 from wharfinger.chat.model_clients.model_errors import ModelNotAuthorized, ModelUnreachable
-from wharfinger.chat.model_clients.streamed_answer import MAX_TOOL_CALLS, AnswerRequest
+from wharfinger.chat.model_clients.streamed_answer import MAX_TOOL_CALLS, AnswerRequest, ToolCallPieces
 from wharfinger.host.model_apis.tool_calls import CUT_CALL
 
 APIS = ("openai", "anthropic", "ollama")
@@ -181,6 +182,19 @@ def test_arguments_that_are_not_an_object_are_reported(api: str, text: str) -> N
         server.answer(Call("tide", text=text))
         answer, _ = ask(server)
         assert "not a JSON object" in answer.invalid[answer.calls[0].id]
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_arguments_that_can_be_read_can_also_be_sent(api: str) -> None:
+    """A bug: with some depths of nesting, the next request ended in a RecursionError."""
+    client = ModelClient(choose_model(f"{api}/x", {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))
+    for depth in range(500, 1000):
+        pieces = ToolCallPieces()
+        pieces.add(0, "a", "f", '{"x":' + "[" * depth + "]" * depth + "}")
+        calls, invalid = pieces.finish()
+        message = t.SamplingMessage(role="assistant", content=[*calls])
+        msgspec.json.encode(client._api.body(client.choice, AnswerRequest(messages=[message]), frozenset()))
+        assert "a" in invalid or calls[0].input
 
 
 @pytest.mark.parametrize("text", ["", '{"place": "pie'])

@@ -26,6 +26,8 @@ MAX_ANSWER_CHARACTERS = 4_000_000
 """Maximum number of characters of one answer, text and tool calls together."""
 MAX_TOOL_CALLS = 64
 """Maximum number of tool calls in one answer."""
+ENCLOSING_LEVELS = 40
+"""Levels that a request may have around the arguments of a call, with the functions that encode it."""
 
 
 class Usage(msgspec.Struct):
@@ -131,6 +133,7 @@ class ToolCallPieces:
             text = "".join(call.arguments)
             try:
                 arguments = msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+                msgspec.json.decode("[" * ENCLOSING_LEVELS + text + "]" * ENCLOSING_LEVELS)  # can it be sent again?
             except (msgspec.MsgspecError, RecursionError):
                 arguments = {}
                 invalid[id] = "The arguments are not a JSON object: send the call again with a valid one."
