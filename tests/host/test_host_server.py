@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.host.model_apis.harbour import LOG, PNG, harbour, library
 from wharfinger import Client, ResourceNotFound, Server, ToolError
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, WharfingerError
-from wharfinger.host import Host
+from wharfinger.host import Host, host_server
 from wharfinger.server.middleware.chain import Call, Next, Result
 
 
@@ -237,3 +238,18 @@ async def test_a_client_does_not_get_what_a_dying_server_wrote_to_stderr(tmp_pat
                 else:
                     await client.read_resource("tide://now")
     assert "people" not in str(raised.value)
+
+
+async def test_a_watch_beyond_the_limit_begins_when_another_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: its client never got a notification."""
+    monkeypatch.setattr(host_server, "MAX_WATCHED", 1)
+    server = Server("tides")
+    server.resource("tide://{day}")(lambda day: "low")
+
+    async with Host([server]) as host:
+        await host.ready()
+        async with Client(host.as_server()) as client, asyncio.timeout(10), AsyncExitStack() as first:
+            await first.enter_async_context(client.watch("tide://1"))
+            async with client.watch("tide://2") as changes:
+                await first.aclose()
+                assert (await anext(changes)).uri == "tide://2"

@@ -180,6 +180,8 @@ class _HostResources(Source):
         self._listed: tuple[float, list[t.Resource]] = (-LIST_SECONDS, [])
         """When the list was read, by the monotonic clock, and the list."""
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._waiting: dict[str, Changed] = {}
+        """The watches beyond the limit, which begin when others end."""
         self._templates: list[t.ResourceTemplate] = []
         self.templates = self._templates
 
@@ -189,6 +191,7 @@ class _HostResources(Source):
 
     async def close(self) -> None:
         """End every watch."""
+        self._waiting.clear()
         for uri in list(self._watches):
             self.unwatch(uri)
 
@@ -296,14 +299,24 @@ class _HostResources(Source):
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch a resource at its server. The list needs no watch: servers' changes are always reported."""
-        if uri is not None and uri not in self._watches and len(self._watches) < MAX_WATCHED:
-            self._watches[uri] = asyncio.get_running_loop().create_task(self._follow(uri, changed))
+        if uri is not None and uri not in self._watches:
+            self._waiting[uri] = changed
+            self._begin_watches()
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a resource."""
-        task = self._watches.pop(uri, None) if uri is not None else None
-        if task is not None:
-            task.cancel()
+        if uri is not None:
+            self._waiting.pop(uri, None)
+            if (task := self._watches.pop(uri, None)) is not None:
+                task.cancel()
+            self._begin_watches()
+
+    def _begin_watches(self) -> None:
+        """Begin the watches that wait, as many as the limit allows."""
+        while self._waiting and len(self._watches) < MAX_WATCHED:
+            uri = next(iter(self._waiting))
+            follow = self._follow(uri, self._waiting.pop(uri))
+            self._watches[uri] = asyncio.get_running_loop().create_task(follow)
 
     async def _follow(self, uri: str, changed: Changed) -> None:
         """Report the changes of a resource, also after its server could not be reached for a while."""
