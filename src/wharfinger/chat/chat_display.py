@@ -11,13 +11,14 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.chat.model_clients.message_parts import result_parts
 from wharfinger.content.redaction import redacted_text
-from wharfinger.content.text import escape_controls, many
+from wharfinger.content.text import escape_controls, many, printable
 
 if TYPE_CHECKING:
     from wharfinger.chat.question_context import UsedResource
 
 __all__ = ["ChatDisplay", "TerminalDisplay", "call_text"]
 
+NAME_CHARACTERS = 128
 ARGUMENT_CHARACTERS = 400
 RESULT_CHARACTERS = 200
 SHOWN_RESOURCES = 12
@@ -77,7 +78,8 @@ class TerminalDisplay(ChatDisplay):
             line = f"{line[:RESULT_CHARACTERS]}… ({len(text):,} characters)"
         if pictures:
             line = f"{line} [{many(len(pictures), 'picture')}]".strip()
-        self.note(f"{'✗' if result.is_error is True else '←'} {call.name}: {line or 'no content'}")
+        name = printable(call.name, NAME_CHARACTERS)
+        self.note(f"{'✗' if result.is_error is True else '←'} {name}: {line or 'no content'}")
 
     def note(self, line: str) -> None:
         self.end()
@@ -103,4 +105,4 @@ def call_text(call: t.ToolUseContent) -> str:
     shown = redacted_text(arguments)  # before it is shortened: the first part of a secret may not look like one
     if len(shown) > ARGUMENT_CHARACTERS:
         shown = f"{shown[:ARGUMENT_CHARACTERS]}… ({len(arguments):,} characters)"
-    return f"{redacted_text(call.name)}({shown})"
+    return f"{printable(redacted_text(call.name), NAME_CHARACTERS)}({shown})"
