@@ -91,6 +91,20 @@ async def test_cancelling_an_answer_closes_the_connection(server: Endpoint) -> N
     assert await asyncio.to_thread(hold.disconnected.wait, 10)
 
 
+async def test_a_client_that_is_closed_during_an_answer_closes_after_it(server: Endpoint) -> None:
+    """A bug: if the user changed the model, a server waited until the endpoint had been silent for long."""
+    hold, arrived = Hold(), asyncio.Event()
+    server.answer("first", hold, "second")
+    client = ModelClient(choose_model(server.model, server.environment), silence=20.0)
+    request = AnswerRequest(messages=[user(text_block("hi"))])
+    answering = asyncio.ensure_future(client.answer(request, lambda piece: arrived.set()))
+    await arrived.wait()
+    await client.close()
+    hold.release()
+    assert (await answering).text == "firstsecond"
+    assert client._session is None
+
+
 def test_a_tool_call_and_its_result_survive_a_round_trip(server: Endpoint) -> None:
     server.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
     tools = [{"type": "function", "function": {"name": "harbour_tide", "parameters": {"type": "object"}}}]

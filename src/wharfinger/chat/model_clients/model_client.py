@@ -92,6 +92,8 @@ class ModelClient:
         self._omit: frozenset[str] = frozenset()
         """The members that the endpoint has refused."""
         self._session: ClientSession | None = None
+        self._open_answers = 0
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,10 +104,11 @@ class ModelClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close the connections as soon as no answer is open: a server may wait for one when the model is changed."""
+        self._is_closing = True
+        if not self._open_answers and self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
 
     async def answer(self, request: AnswerRequest, on_text: Callable[[str], object] | None = None) -> ModelAnswer:
         """Ask the model. `on_text` is called with each piece of text as it arrives; the result has the whole text.
@@ -118,6 +121,7 @@ class ModelClient:
             ModelError: it refused the request, or its answer does not have the format of its API.
         """
         reader = self._api.reader()
+        self._open_answers += 1
         try:
             async with asyncio.timeout(ANSWER_SECONDS), aclosing(self._pieces(request)) as pieces:
                 async for piece in pieces:
@@ -131,6 +135,10 @@ class ModelClient:
             ) from None
         except ModelError as error:
             raise type(error)(self._without_key(str(error))).with_traceback(error.__traceback__) from None
+        finally:
+            self._open_answers -= 1
+            if self._is_closing:
+                await self.close()
 
     @property
     def _endpoint(self) -> str:
