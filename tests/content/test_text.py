@@ -10,7 +10,7 @@ from wharfinger.content.text import escape_controls, iso, many, printable, shown
 @pytest.mark.parametrize(
     ("number", "noun", "text"),
     [(1, "file", "1 file"), (0, "file", "0 files"), (1204, "file", "1,204 files"), (3, "branch", "3 branches"),
-     (4, "entry", "4 entries")],
+     (4, "entry", "4 entries"), (5, "day", "5 days")],
 )  # fmt: skip
 def test_a_number_agrees_with_its_noun(number: int, noun: str, text: str) -> None:
     assert many(number, noun) == text

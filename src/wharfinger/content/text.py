@@ -21,8 +21,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def many(number: int, noun: str) -> str:
-    """Return a number with a noun: `1 file`, `2,000 files`, `3 branches`, `4 entries`."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    """Return a number with a noun: `1 file`, `2,000 files`, `3 branches`, `4 entries`, `5 days`."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        plural = f"{noun[:-1]}ies"
+    else:
+        plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 
