@@ -429,6 +429,17 @@ async def test_the_model_learns_that_a_resource_with_a_query_continues(folder: P
     assert (whole.text.count("calm"), whole.missing) == (20, "")
 
 
+async def test_windows_that_a_search_found_are_whole_if_the_budget_has_room(folder: Path) -> None:
+    """A bug: the marks between the windows were not counted, so the last lines were left out."""
+    (folder / "large.txt").write_text("".join(f"this is line {number}\n" for number in range(1, 40_000)))
+    uri = "file:///harbour/large.txt"
+    windows = tuple(f"{uri}?lines={first}-{first + 9}" for first in (100, 2_000, 30_000))
+    async with open_host(folder) as host:
+        (block,) = await host.context("Why?", select=lambda request: [Choice(uri, windows=windows)])
+    assert block.lines == ((100, 109), (2_000, 2_009), (30_000, 30_009))
+    assert block.missing == "It is large, and only the windows that a search found were read."
+
+
 async def test_only_the_beginning_of_a_text_without_windows_is_used() -> None:
     """A bug: 16 MB in short lines, from a server that returns them at once, blocked the event loop for 16 s."""
     server = Server("harbour")

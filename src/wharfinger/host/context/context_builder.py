@@ -29,7 +29,7 @@ from wharfinger.host.context.choices import Choice, ContextRequest, Select
 from wharfinger.host.context.context_blocks import Block, ContextBlocks, LeftOut, block_text, lines_text
 from wharfinger.host.context.mentions import ResourceNames, UnknownMention, choice_of, find_mentions
 from wharfinger.host.context.selection_rules import rules
-from wharfinger.host.context.text_windows import Segment, cut_windows
+from wharfinger.host.context.text_windows import Segment, cut_windows, whole_text
 from wharfinger.host.context.token_counts import CountTokens, estimate_tokens, file_tokens
 from wharfinger.source import VERSION
 from wharfinger.sources.windows.window import NEXT, SUMMARY, WINDOW, is_continuation
@@ -320,10 +320,10 @@ class _Building:
         """Return the tokens of the whole resource with its header."""
         if reading.data:
             return self._header_tokens(reading) + file_tokens(reading.mime_type, len(reading.data))
-        text = "\n".join(segment.text for segment in reading.segments)
-        if len(text) > 8 * self.budget:  # more than the budget in any usual text, and counting takes a while
+        length = sum(len(segment.text) for segment in reading.segments)
+        if length > 8 * self.budget:  # more than the budget in any usual text, and counting takes a while
             return self.budget + 1
-        return self._header_tokens(reading) + self.count(text)
+        return self._header_tokens(reading) + self.count(whole_text(reading.segments))
 
     def _header_tokens(self, reading: _Reading) -> int:
         """Return the tokens of a block without its content."""

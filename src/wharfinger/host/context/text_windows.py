@@ -16,7 +16,7 @@ from wharfinger.content.search_query import Query
 from wharfinger.host.context.token_counts import CountTokens
 from wharfinger.server.search_ranking import is_prose
 
-__all__ = ["Segment", "TextWindows", "cut_windows"]
+__all__ = ["Segment", "TextWindows", "cut_windows", "whole_text"]
 
 MAX_PASSAGES = 3
 """Maximum number of passages of one text around which windows grow, and of lines that a search found."""
@@ -93,6 +93,12 @@ def cut_windows(
             return TextWindows(text, _runs(clipped, chosen), False, shortened, len(chosen) < len(numbered))
         room *= min(0.95, budget / tokens)
     return TextWindows("", (), False)
+
+
+def whole_text(segments: Sequence[Segment]) -> str:
+    """Return all lines of a text, with a `GAP` between segments that do not adjoin."""
+    numbered = _lines_of(segments)
+    return _joined(numbered, range(len(numbered)))
 
 
 def _lines_of(segments: Sequence[Segment]) -> list[tuple[int, str]]:
