@@ -440,6 +440,19 @@ async def test_windows_that_a_search_found_are_whole_if_the_budget_has_room(fold
     assert block.missing == "It is large, and only the windows that a search found were read."
 
 
+async def test_a_choice_of_weight_0_gets_what_the_others_leave(folder: Path) -> None:
+    """A bug: it was left out also if the budget had room."""
+    uris = ["file:///harbour/data/berths.txt", "file:///harbour/data/watch.txt"]
+
+    async def select(request: ContextRequest) -> list[Choice]:
+        return [Choice(uris[0], weight=0), Choice(uris[1])]
+
+    async with open_host(folder) as host:
+        room = await host.context(QUESTION, budget=100_000, select=select)
+        full = await host.context(QUESTION, budget=1_000, select=select)
+    assert ([block.uri for block in room], [block.uri for block in full]) == (uris, uris[1:])
+
+
 async def test_only_the_beginning_of_a_text_without_windows_is_used() -> None:
     """A bug: 16 MB in short lines, from a server that returns them at once, blocked the event loop for 16 s."""
     server = Server("harbour")

@@ -51,6 +51,8 @@ MAX_FILE_BYTES = 3_750_000
 """Maximum bytes of an image or document: 5 MB in base64, which all APIs take."""
 MAX_WINDOWS = 3
 """Maximum number of windows of one large resource that are read."""
+MIN_WEIGHT = 1e-6
+"""The weight of a choice of weight 0, which gets what the others leave."""
 MAX_FITTING_ATTEMPTS = 6
 """Maximum number of times that windows are cut for one block: its header depends on them, and takes tokens, too."""
 MIN_TOKENS = 80
@@ -294,7 +296,7 @@ class _Building:
         chosen, shares = list(readings), list[float]()
         while chosen:
             shares = divide(
-                self.budget, [(needs[reading.digest], max(0.0, reading.choice.weight)) for reading in chosen]
+                self.budget, [(needs[reading.digest], max(MIN_WEIGHT, reading.choice.weight)) for reading in chosen]
             )
             small = [
                 number
