@@ -224,7 +224,8 @@ def uri_of(scheme: str, parts: list[str], slash: str, query: str) -> str:
 
 URIS = st.one_of(
     st.builds(uri_of, SCHEMES, st.lists(SEGMENTS, max_size=4), st.sampled_from(["", "/"]), QUERIES),
-    st.sampled_from(["plain", "urn:isbn:1", "file:///", "file://", "a", "a/", "a/b"]),
+    st.sampled_from(["plain", "urn:isbn:1", "file:///", "file://", "a", "a/", "a/b", "//a"]),
+    st.sampled_from(["memo:", "memo:#1", "memo:x", "memo:/x", "memo://a", "memo://a/b", "memo://{c}"]),
 )
 
 
@@ -261,6 +262,14 @@ def test_a_chain_of_thousands_of_folders_is_one_node() -> None:
     nodes = server_list.children("", "", 200).nodes
     assert time.monotonic() - began < 5
     assert [(node.path, node.below, len(node.entries)) for node in nodes] == [(uri, 0, 1) for uri in sorted(uris)]
+
+
+def test_the_folder_of_a_scheme_has_all_its_uris() -> None:
+    """A bug: URIs with `//` were in the folder of a scheme and beside it, if other URIs of the scheme have none."""
+    uris = ["memo://a", "memo://b/c", "memo:x"]
+    server_list = ServerList("s", {uri: t.Resource(uri=uri, name="x") for uri in uris}, {})
+    assert [(node.path, node.below) for node in server_list.children("", "", 9).nodes] == [("memo:", 3)]
+    assert walk_list(server_list, "", 9) == uris
 
 
 def test_nothing_is_below_a_variable_or_a_query() -> None:

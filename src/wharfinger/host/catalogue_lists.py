@@ -281,6 +281,8 @@ class ServerList:
                 return TreePage(nodes, keys[index])
             key = keys[index]
             end = _segment_end(key, under)
+            if not under and self._is_mixed(key):
+                end = key.index(":") + 1  # the folder is the scheme, which has all its URIs
             if end:  # the key lies in a folder, which may also be a listed resource
                 folder = key[:end]
                 stop = _end_of(keys, folder, index)
@@ -299,6 +301,15 @@ class ServerList:
                 nodes.append(TreeNode(self.server, folder if below else key, key[len(under) :], entries, below))
             index += 1
         return TreePage(nodes, "")
+
+    def _is_mixed(self, key: str) -> bool:
+        """Return whether a key has `//` after its scheme, but another key with the same scheme has not."""
+        scheme, colon, rest = key.partition(":")
+        if not colon or not rest.startswith("//"):
+            return False
+        keys, folder, slashes = self.keys, f"{scheme}:", f"{scheme}://"
+        first, stop = bisect_left(keys, folder), _end_of(keys, folder, 0)
+        return bisect_left(keys, slashes) > first or _end_of(keys, slashes, 0) < stop
 
     def _folder(self, folder: str, under: str, begin: int, stop: int) -> TreeNode:
         """Return the node of a folder, joined with the chain of folders that are its only content."""
