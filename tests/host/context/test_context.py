@@ -148,6 +148,19 @@ async def test_an_unknown_or_ambiguous_mention_is_an_error(folder: Path) -> None
             assert [block.uri for block in context] == [entry.uri]
 
 
+async def test_a_mention_may_have_a_server_name_with_a_colon_or_the_scheme_of_a_server_name() -> None:
+    """A bug: a name ended at its first colon, and the scheme of a URI was always taken for the server of this name."""
+    memo, docs = Server("memo"), Server("docs")
+    memo.resource("memo:1")(lambda: "one")
+    docs.resource("docs://a")(lambda: "a")
+    async with Host({"memo": memo, "acme:docs": docs}) as host:
+        await host.ready()
+        context = await host.context("What?", select=["@memo:1", "@memo:memo:1", "@acme:docs:docs://a"])
+        assert [(block.server, block.uri) for block in context] == [("memo", "memo:1"), ("acme:docs", "docs://a")]
+        mentions = [mention_of(entry) for entry in await host.catalogue.entries()]
+        assert mentions == ["@memo:memo:1", "@acme:docs:docs://a"]
+
+
 async def test_the_error_of_a_uri_of_two_servers_suggests_mentions_with_the_server(folder: Path) -> None:
     uri = "file:///harbour/README.md"
     async with Host({"one": make_server(folder), "number two": make_server(folder)}) as host:

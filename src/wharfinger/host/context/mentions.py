@@ -82,16 +82,19 @@ async def choice_of(
     text = mention.removeprefix("@").strip('"')
     server, rest = _split_server(text, servers)
     reason = "chosen by the user"
-    if ":" in rest and (owners := await catalogue.servers_of(rest, server=server)):
-        if len(owners) > 1:
-            suggestions = ", ".join(_mention(name, rest) for name in owners[:MAX_NAMED])
-            raise InvalidArgument(f"Several servers have {printable(rest)!r}: write {suggestions}.")
-        return Choice(rest, owners[0], reason)
+    uri, owners = rest, await catalogue.servers_of(rest, server=server) if ":" in rest else []
     if server and not rest:
         raise UnknownMention(f"@{server} names a server: add a resource, such as @{server}:name.")
-    fitting = await (names or ResourceNames(catalogue)).fitting(rest, server)
+    fitting = [] if owners else await (names or ResourceNames(catalogue)).fitting(rest, server)
     if len(fitting) == 1:
         return Choice(fitting[0].uri, fitting[0].server, reason)
+    if server and not owners and not fitting:  # the name of a server may also be the scheme of a URI
+        uri, owners = text, await catalogue.servers_of(text)
+    if len(owners) > 1:
+        suggestions = ", ".join(_mention(name, uri) for name in owners[:MAX_NAMED])
+        raise InvalidArgument(f"Several servers have {printable(uri)!r}: write {suggestions}.")
+    if owners:
+        return Choice(uri, owners[0], reason)
     if not fitting:
         raise UnknownMention(f"No resource fits @{printable(text)}: use a URI, or the end of a path, as it is listed.")
     suggestions = ", ".join(mention_of(entry) for entry in fitting[:MAX_NAMED])
@@ -101,9 +104,10 @@ async def choice_of(
 
 def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
     """Return the server that a mention begins with, or an empty string, and the rest."""
-    name, colon, rest = text.partition(":")
-    if colon and name in servers and not rest.startswith("//"):
-        return name, rest
+    for name in sorted(servers, key=len, reverse=True):  # a name may have a colon, too
+        rest = text.removeprefix(f"{name}:")
+        if rest != text and not rest.startswith("//"):
+            return name, rest
     return (text, "") if text in servers else ("", text)
 
 
