@@ -561,11 +561,12 @@ class Upstream:
         """Refuse a hidden tool, prompt or resource, with the error code of a server that does not have it."""
         if call.method == "tools/call" and not self.offers_tool(call.params.name):
             raise InvalidParams(f"{self.name} offers no tool {call.params.name!r}: its configuration hides it.")
-        item = call.params.ref if call.method == "completion/complete" else call.params
-        is_prompt = call.method == "prompts/get" or isinstance(item, t.PromptReference)
+        reference: object = call.params.ref if call.method == "completion/complete" else None
+        item: Any = call.params if reference is None else reference
+        is_prompt = call.method == "prompts/get" or isinstance(reference, t.PromptReference)
         if is_prompt and not self.offers_prompt(item.name):
             raise InvalidParams(f"{self.name} offers no prompt {item.name!r}: its configuration hides it.")
-        is_resource = call.method in _READS or isinstance(item, t.ResourceTemplateReference)
+        is_resource = call.method in _READS or isinstance(reference, t.ResourceTemplateReference)
         if is_resource and not self.offers_uri(item.uri):
             raise ResourceNotFound(item.uri)
 

@@ -53,7 +53,7 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         options["temperature"] = request.temperature
     if request.stop_sequences:
         options["stop"] = request.stop_sequences
-    texts = [{**message, "images": []} for message in messages]
+    texts: list[dict[str, Any]] = [{**message, "images": []} for message in messages]
     tokens = len(msgspec.json.encode([texts, request.tools])) // BYTES_PER_TOKEN + ANSWER_TOKENS
     if tokens > DEFAULT_WINDOW_TOKENS:  # a power of two: Ollama loads the model again whenever the window changes
         options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW_TOKENS)

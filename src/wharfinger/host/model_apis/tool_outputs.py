@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from wharfinger import types as t
-from wharfinger.content.decoded_json import as_object
+from wharfinger.content.decoded_json import as_object, is_list
 from wharfinger.content.mime import OCTETS, PDF, by_signature, essence_of
 from wharfinger.content.text import printable, size_text
 from wharfinger.host.model_apis.tool_calls import ModelToolCall
@@ -155,7 +155,7 @@ def _is_for_user_only(block: Any) -> bool:
         audience: Any = as_object(block.get("annotations")).get("audience")
     else:
         audience = getattr(getattr(block, "annotations", None), "audience", None)
-    return isinstance(audience, list | tuple) and bool(audience) and "assistant" not in audience
+    return is_list(audience) and bool(audience) and "assistant" not in audience
 
 
 def _joined(parts: list[str | FileOutput]) -> list[str | FileOutput]:
