@@ -14,6 +14,7 @@ from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.errors import (
+    ConnectionLost,
     Declined,
     InvalidParams,
     InvalidResponse,
@@ -234,6 +235,28 @@ def test_an_unanswered_elicitation_fails_after_max_timeout(revision: str) -> Non
         async with Client(eliciting_server(), revision=revision, elicitation=never) as client:
             with pytest.raises(RequestTimeout):
                 await client.call_tool("berth", max_timeout=0.1)
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", ELICITING)
+def test_closing_the_client_ends_a_call_whose_elicitation_is_pending(revision: str) -> None:
+    async def test() -> None:
+        asked, ended = asyncio.Event(), asyncio.Event()
+
+        async def ask(question: Any) -> Any:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async with Client(eliciting_server(), revision=revision, elicitation=ask) as client:
+            call = asyncio.ensure_future(client.call_tool("berth"))
+            await asked.wait()
+        with pytest.raises(ConnectionLost):
+            await call
+        await ended.wait()
 
     run(test())
 

@@ -6,6 +6,7 @@ handlers answer both. Only the handlers show anything to the user.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,8 @@ class InputHandlers:
         self._roots = roots
         self._open_questions = 0
         self._timeouts: set[PausableTimeout] = set()
+        self.waits: set[asyncio.Timeout] = set()
+        """The scopes in which calls wait for the user."""
         self._by_method: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         if elicitation is not None or consent is not None:
             self._by_method["elicitation/create"] = self._elicit
@@ -198,6 +201,13 @@ class InputHandlers:
             yield
         finally:
             self._timeouts.discard(timeout)
+
+    def end_waits(self) -> None:
+        """End the scopes in `waits`, because the client was closed."""
+        waits, self.waits = self.waits, set()
+        for wait in waits:
+            if not wait.expired():
+                wait.reschedule(0.0)
 
     @contextmanager
     def _asking(self) -> Generator[None]:

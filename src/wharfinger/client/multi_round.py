@@ -28,7 +28,7 @@ from wharfinger import types as t
 from wharfinger.client.calls import Call, Next
 from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.client.results import MULTI_ROUND_METHODS
-from wharfinger.errors import InvalidResponse, RemoteError, RequestTimeout, URLElicitationRequired
+from wharfinger.errors import ConnectionLost, InvalidResponse, RemoteError, RequestTimeout, URLElicitationRequired
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import Method
 
@@ -89,7 +89,7 @@ class MultiRoundStep:
     async def _visit_urls(self, call: Call, error: RemoteError) -> bool:
         """Send the user to the URLs that a refusal names, and wait for the visits. Returns whether the user agreed."""
         visits = url_elicitations(error)
-        async with _asking_user(call):
+        async with _asking_user(self._handlers, call):
             if not await self._handlers.visit_urls(visits):
                 return False
             await self._completions.wait((str(each.elicitation_id) for each in visits), call.timeout)
@@ -102,32 +102,38 @@ async def answer_in_time(handlers: InputHandlers, questions: t.InputRequests, ca
     Raises:
         RequestTimeout: the answers took longer than `max_timeout`.
         InvalidResponse: the server asks for something that this client does not offer.
+        ConnectionLost: the client was closed meanwhile.
     """
-    async with _asking_user(call):
+    async with _asking_user(handlers, call):
         return await handlers.answer_questions(questions)
 
 
 @asynccontextmanager
-async def _asking_user(call: Call) -> AsyncGenerator[None]:
+async def _asking_user(handlers: InputHandlers, call: Call) -> AsyncGenerator[None]:
     """Do not count the time of the block towards the deadline of a call. The block itself ends at `max_timeout`.
 
     Raises:
         RequestTimeout: `max_timeout` is over.
+        ConnectionLost: the client was closed meanwhile.
     """
     now = asyncio.get_running_loop().time
     begun = now()
     scope = asyncio.timeout_at(None if call.last_deadline == math.inf else call.last_deadline)
+    handlers.waits.add(scope)
     try:
         async with scope:
             yield
     except TimeoutError:
         if not scope.expired():
             raise
+        if scope not in handlers.waits:
+            raise ConnectionLost("The client was closed before the server's questions were answered.") from None
         limit = f"{call.max_timeout:g} s"
         raise RequestTimeout(
             f"The server's questions were not answered, or its URLs were not visited, within {limit}."
         ) from None
     finally:
+        handlers.waits.discard(scope)
         call.extend_deadline(now() - begun)
 
 

@@ -48,7 +48,7 @@ class ClientSession:
 
     def __init__(self, target: CheckedTarget, settings: Settings) -> None:
         """Raises TypeError if a handler or middleware is not a function."""
-        handlers = InputHandlers(
+        self._handlers = handlers = InputHandlers(
             elicitation=settings.elicitation,
             consent=settings.consent,
             sampling=settings.sampling,
@@ -120,6 +120,7 @@ class ClientSession:
             self._cache.closed()
         ending = self.watches.close()
         await self.connections.close()
+        self._handlers.end_waits()
         if self._web is not None:
             await self._web.close()
         if ending:
