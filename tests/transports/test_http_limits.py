@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.transports.http_support import META, RawClient, SampleService, ServerThread, find_app, find_server
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server.http_connection import MAX_PIPELINED_REQUESTS
@@ -271,8 +272,7 @@ def test_the_bytes_of_unfinished_bodies_are_bounded_in_total() -> None:
             client.close()
         with http.connect() as client:
             assert client.read("a").status == 200
-            while http.call(lambda: find_app(http)._unfinished.total):
-                pass
+            wait_until(lambda: not http.call(lambda: find_app(http)._unfinished.total), "no request is unfinished")
 
 
 def test_connections_are_bounded() -> None:
@@ -303,7 +303,6 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
 def expect_disconnect(http: ServerThread, client: RawClient) -> None:
     """Wait until the server has closed all connections, then read the answers, which are incomplete."""
     server = find_server(http)
-    while server.connections.open:
-        pass
+    wait_until(lambda: not server.connections.open, "all connections are closed")
     for _ in range(20):
         client.reply()

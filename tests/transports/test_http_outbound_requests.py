@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.transports.http_support import RawClient, SampleService, ServerThread, find_app
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
@@ -147,8 +148,7 @@ def test_the_deadline_of_a_call_is_paused_while_its_request_is_pending() -> None
         request = start_call(client, session, "ask")
         app = find_app(server)
         end = app.calls.now + 0.2
-        while app.calls.now < end:
-            pass
+        wait_until(lambda: app.calls.now >= end, "the clock of the server moves on")
         with server.connect() as other:
             answer(other, session, request["id"])
         assert json.loads(text_of(client.event())) == ROOTS

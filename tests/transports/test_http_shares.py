@@ -19,6 +19,7 @@ from tests.transports.http_support import (
     find_app,
     find_server,
 )
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.principal import Principal
@@ -149,13 +150,11 @@ def test_unfinished_bodies_leave_room_for_other_callers() -> None:
         for client in clients:
             client.write(UNFINISHED_REQUEST)
         calls = find_app(http).calls
-        while len(calls.fresh) < 10:
-            pass
+        wait_until(lambda: len(calls.fresh) >= 10, "the requests have begun")
         assert other.read("a").status == 200
         for client in clients:
             client.close()
-        while calls.busy:
-            pass
+        wait_until(lambda: not calls.busy, "the requests have ended")
         assert calls._in_flight == {}
 
 
@@ -168,14 +167,12 @@ def test_the_bytes_of_unfinished_bodies_are_shared_between_owners() -> None:
         for client in clients:
             client.write(UNFINISHED_REQUEST + bytes(95_000))
         app = find_app(http)
-        while app._unfinished.total < 4 * 95_000:
-            pass
+        wait_until(lambda: app._unfinished.total >= 4 * 95_000, "the beginnings of the requests arrive")
         head = UNFINISHED_REQUEST.replace(b"1000000", b"%d" % len(body)).replace(
             b"\r\n\r\n", b"\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n\r\n"
         )
         other.write(head + body[:150_000].encode())
-        while app._unfinished.total < 4 * 95_000 + 150_000:
-            pass
+        wait_until(lambda: app._unfinished.total >= 4 * 95_000 + 150_000, "the beginning of the larger request arrives")
         other.write(body[150_000:].encode())
         assert other.reply().status == 200
         for client in clients:
@@ -218,8 +215,7 @@ def test_calls_in_sessions_are_shared_between_owners() -> None:
         http.open_gates()
         assert pending_clients[-1].reply().status == 200
         requests = find_app(http).sessions.requests
-        while requests.total:
-            pass
+        wait_until(lambda: not requests.total, "the requests have ended")
 
 
 def test_calls_over_http_with_sse_count_as_requests_of_sessions() -> None:
@@ -245,8 +241,11 @@ def test_connections_are_shared_between_owners() -> None:
         for client in clients:
             client.write(b"POST /mcp HT")  # counts as a pending request
         server = find_server(http)
-        while http.call(lambda: sum(connection.busy for connection in server.connections.open)) < 10:
-            pass
+
+        def count_busy() -> int:
+            return sum(connection.busy for connection in server.connections.open)
+
+        wait_until(lambda: http.call(count_busy) >= 10, "the connections are busy")
         with http.connect() as extra:
             assert extra.reply().status == 503
         with connect_from(http.port) as other:

@@ -17,6 +17,7 @@ from tests.transports.http_support import (
     find_app,
     verify_alice_or_bob,
 )
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
@@ -126,8 +127,7 @@ def test_the_end_of_the_stream_ends_the_session(http: ServerThread) -> None:
         assert http.service.arrived.acquire(timeout=40)
         path = client.path
     assert http.service.ended.acquire(timeout=40)
-    while app.sse:
-        pass
+    wait_until(lambda: not app.sse, "the stream has ended")
     with http.connect() as other_client:
         assert other_client.fetch("POST", path, b"{}").status == 404
 
@@ -277,6 +277,5 @@ def test_an_ended_session_leaks_nothing() -> None:
                 assert client.post({"id": "w", "method": "resources/read", "params": {"uri": "test://ask"}}) == 202
                 assert client.stream.event()["method"] == "roots/list"
         app = find_app(http)
-        while app.sse or app.calls.busy:
-            pass
+        wait_until(lambda: not app.sse and not app.calls.busy, "the streams and their calls have ended")
         assert not app.calls._streams.total

@@ -18,6 +18,7 @@ from tests.transports.http_support import (
     find_app,
     verify_alice_or_bob,
 )
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.transports.http_server.replay import ReplayBuffer, ReplayBuffers, ReplayStream
@@ -77,8 +78,7 @@ def test_a_disconnected_client_gets_the_missed_events_and_the_answer(server: Ser
     assert server.service.arrived.acquire(timeout=40)
     server.open_gates()
     assert client.call_in_session(session, "ping").status == 200
-    while any(request.id == "w" for request in find_app(server).sessions.running):
-        pass
+    wait_until(lambda: all(request.id != "w" for request in find_app(server).sessions.running), "the read has ended")
     assert resume(client, session, last_id) == 200
     assert client.event()["id"] == "w"
     assert client.event() is None
@@ -174,8 +174,8 @@ def test_the_event_id_of_another_session_replays_nothing(server: ServerThread, c
             other.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 other.event()
-        while find_app(server).sessions._table["", bob.encode()].own_stream.reader is not None:
-            pass
+        own_stream = find_app(server).sessions._table["", bob.encode()].own_stream
+        wait_until(lambda stream=own_stream: stream.reader is None, "the stream has no reader")
 
 
 def test_only_the_same_principal_can_resume_a_stream() -> None:
@@ -216,8 +216,7 @@ def test_an_answer_too_large_for_replay_is_replaced_by_an_error() -> None:
         assert server.service.arrived.acquire(timeout=40)
         app = find_app(server)
         (server_session,) = app.sessions._table.values()
-        while next(iter(server_session.streams.values())).reader is not None:
-            pass
+        wait_until(lambda: next(iter(server_session.streams.values())).reader is None, "the stream has no reader")
         server.open_gates()
         assert resume(client, session, last_id) == 200
         answer = client.event()

@@ -21,6 +21,7 @@ from tests.transports.http_support import (
     find_app,
     verify_alice_or_bob,
 )
+from tests.waiting import wait_until
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.request import Request
@@ -327,13 +328,12 @@ def test_what_a_handler_does_after_its_deadline_is_not_cancelled_again() -> None
 
 
 def test_an_idle_session_expires_unless_it_has_a_stream() -> None:
-    limits = HttpLimits(session_time=0.05, sweep_time=0.01, keep_alive=5)
+    limits = HttpLimits(session_time=0.5, sweep_time=0.01)
     with ServerThread(limits=limits) as server, server.connect() as client, server.connect() as stream:
         idle, busy = client.initialize(), client.initialize()
         stream.open_stream(busy)
         app = find_app(server)
-        while len(app.sessions) > 1:
-            pass
+        wait_until(lambda: len(app.sessions) <= 1, "the idle session has expired")
         assert client.call_in_session(idle, "ping").status == 404
         assert client.call_in_session(busy, "ping").status == 200
 
