@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.private_files import cache_folder, is_private, replace_privately
+from wharfinger.private_files import cache_folder, home_folder, is_private, replace_privately
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no such modes")
@@ -57,3 +57,12 @@ def test_a_user_without_a_home_folder_has_no_cache_folder() -> None:
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={})
     assert process.stdout == "there is no home folder: set HOME or XDG_CACHE_HOME\n", process.stderr
+
+
+def test_a_missing_home_folder_is_reported_with_the_variables_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, "relative")
+    with pytest.raises(FileNotFoundError, match=r"^there is no home folder: set HOME$"):
+        home_folder()
+    with pytest.raises(FileNotFoundError, match=r"set HOME or XDG_DATA_HOME$"):
+        home_folder("XDG_DATA_HOME")

@@ -1,4 +1,4 @@
-"""Files that only their owner may read, the check of the folder that holds them, and the folder for caches."""
+"""Files that only their owner may read, the check of the folder that holds them, and the folders of the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 import sys
 from pathlib import Path
 
-__all__ = ["cache_folder", "is_private", "replace_privately"]
+__all__ = ["cache_folder", "home_folder", "is_private", "replace_privately"]
 
 
 def cache_folder() -> Path:
@@ -22,10 +22,20 @@ def cache_folder() -> Path:
         return Path(cache_home) / "wharfinger"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "wharfinger" / "cache"
+    return home_folder("XDG_CACHE_HOME") / ".cache" / "wharfinger"
+
+
+def home_folder(alternative: str = "") -> Path:
+    """Return the home folder. `alternative` is a variable that could be set instead, for the message of the error.
+
+    Raises:
+        FileNotFoundError: this user has no home folder; the message names the variables to set.
+    """
     home = os.path.expanduser("~")
     if not os.path.isabs(home):  # the user is not in the list of users, as in a container
-        raise FileNotFoundError("there is no home folder: set HOME or XDG_CACHE_HOME")
-    return Path(home) / ".cache" / "wharfinger"
+        variables = f"HOME or {alternative}" if alternative else "HOME"
+        raise FileNotFoundError(f"there is no home folder: set {variables}")
+    return Path(home)
 
 
 def is_private(folder: Path) -> bool:

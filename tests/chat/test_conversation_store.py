@@ -140,3 +140,13 @@ def test_the_folder_follows_xdg_state_home(monkeypatch: pytest.MonkeyPatch, tmp_
     assert state_folder() == tmp_path / "wharfinger"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert state_folder().is_absolute()
+
+
+def test_a_missing_home_folder_is_reported_when_a_conversation_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, no chat could begin."""
+    for variable in ("HOME", "USERPROFILE", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, "relative")
+    store = ConversationStore()
+    for use in (store.load_last, lambda: store.save(conversation_with("one"))):
+        with pytest.raises(StoreUnusable, match="there is no home folder: set HOME or XDG_STATE_HOME"):
+            use()

@@ -332,6 +332,20 @@ def test_a_file_with_no_or_too_many_servers_is_refused() -> None:
         read_config("mcp.json")
 
 
+def test_without_a_home_folder_only_what_needs_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, every file ended in a RuntimeError."""
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, "relative")
+    assert read_entry({"command": "x"}).target == ["x"]
+    with pytest.raises(
+        InvalidConfiguration, match=r"needs \$\{userHome\} \(command\): there is no home folder: set HOME"
+    ):
+        read_entry({"command": "${userHome}/x"})
+    for host in ("claude-code", "claude-desktop", "codex"):
+        with pytest.raises(InvalidConfiguration, match="cannot be found: there is no home folder: set HOME"):
+            read_host_config(host)
+
+
 def test_an_unknown_host_is_reported_with_the_closest_name() -> None:
     with pytest.raises(InvalidConfiguration, match=r"no host 'claude-destop'\. Did you mean 'claude-desktop'"):
         read_host_config("claude-destop")

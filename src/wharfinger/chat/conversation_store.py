@@ -12,7 +12,7 @@ import msgspec
 
 from wharfinger.chat.conversation import Conversation
 from wharfinger.errors import StoreUnusable
-from wharfinger.private_files import is_private, replace_privately
+from wharfinger.private_files import home_folder, is_private, replace_privately
 
 __all__ = ["ConversationStore", "state_folder"]
 
@@ -26,8 +26,17 @@ class ConversationStore:
     """The conversations of one person, in one folder, each in a file of its own."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or state_folder() / "chat"
+        self._folder = folder
         self._file: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the files.
+
+        Raises:
+            StoreUnusable: it is in the home folder, and this user has none.
+        """
+        return self._folder or state_folder() / "chat"
 
     def load_last(self) -> Conversation | None:
         """Return the last saved conversation, or None if nothing has been saved. The next `save` replaces its file.
@@ -118,7 +127,14 @@ class ConversationStore:
 
 
 def state_folder() -> Path:
-    """Return the folder for the state of this program (XDG Base Directory)."""
+    """Return the folder for the state of this program (XDG Base Directory).
+
+    Raises:
+        StoreUnusable: this user has no home folder.
+    """
     state_home = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state_home) if os.path.isabs(state_home) else Path.home() / ".local" / "state"
+    try:
+        base = Path(state_home) if os.path.isabs(state_home) else home_folder("XDG_STATE_HOME") / ".local" / "state"
+    except FileNotFoundError as error:
+        raise StoreUnusable(f"Conversations cannot be stored: {error}.") from None
     return base / "wharfinger"

@@ -144,7 +144,10 @@ def read_host_config(
     host = HOSTS.get(name)
     if host is None:
         raise InvalidConfiguration(f"There is no host {name!r}.{suggestion(name, HOSTS)}")
-    file = user_file(host)
+    try:
+        file = user_file(host)
+    except FileNotFoundError as error:
+        raise InvalidConfiguration(f"The configuration of {host.title} cannot be found: {error}.") from None
     if not file.exists():
         raise InvalidConfiguration(f"{host.title} has no configuration of servers here: {file} does not exist.")
     return read_config(file, environ=environ, inputs=inputs)

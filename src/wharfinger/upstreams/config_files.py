@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from wharfinger.net import has_control
 from wharfinger.upstreams import jsonc
-from wharfinger.upstreams.host_formats import HOSTS, config_folder, user_file
+from wharfinger.upstreams.host_formats import BASES, HOSTS
 from wharfinger.upstreams.placeholders import InvalidConfiguration, Placeholders
 
 __all__ = ["ConfiguredServer", "all_servers", "config_files", "expanded", "servers_in"]
@@ -65,8 +66,13 @@ def config_files() -> list[Path]:
 
 
 def user_files() -> list[Path]:
-    """Return the files of the user."""
-    return [config_folder() / "wharfinger" / "mcp.json", *(user_file(host) for host in HOSTS.values())]
+    """Return the files of the user: none in the home folder if there is no such folder."""
+    places = [("config", "wharfinger/mcp.json"), *((host.base, host.user) for host in HOSTS.values())]
+    files: list[Path] = []
+    for base, path in places:
+        with contextlib.suppress(FileNotFoundError):
+            files.append(BASES[base]() / path)
+    return files
 
 
 def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServer]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wharfinger.private_files import home_folder
+
 __all__ = ["HOSTS", "HostFormat", "LocalServer", "RemoteServer", "entry"]
 
 
@@ -130,25 +132,29 @@ HOSTS: dict[str, HostFormat] = {
 
 
 def user_file(host: HostFormat) -> Path:
-    """Return the host's file for this user on this platform."""
+    """Return the host's file for this user on this platform.
+
+    Raises:
+        FileNotFoundError: this user has no home folder.
+    """
     return BASES[host.base]() / host.user
 
 
 def config_folder() -> Path:
     """Return the folder in which desktop applications keep their settings."""
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
+        return home_folder() / "Library" / "Application Support"
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        return Path(os.environ.get("APPDATA") or home_folder("APPDATA") / "AppData" / "Roaming")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home_folder("XDG_CONFIG_HOME") / ".config")
 
 
 def codex_folder() -> Path:
     """Return Codex's own folder."""
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    return Path(os.environ.get("CODEX_HOME") or home_folder("CODEX_HOME") / ".codex")
 
 
-BASES = {"home": Path.home, "config": config_folder, "codex": codex_folder}
+BASES = {"home": home_folder, "config": config_folder, "codex": codex_folder}
 
 
 def entry(host: HostFormat, server: LocalServer | RemoteServer) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wharfinger.errors import WharfingerError
+from wharfinger.private_files import home_folder
 
 __all__ = ["Ask", "InvalidConfiguration", "Placeholders", "variable_of"]
 
@@ -77,7 +78,10 @@ class Placeholders(NamedTuple):
         if kind == "input":
             return self._value_of_input(name, place)
         if kind is None and name in PREDEFINED:
-            return PREDEFINED[name](self.folder)
+            try:
+                return PREDEFINED[name](self.folder)
+            except FileNotFoundError as error:
+                raise InvalidConfiguration(f"{self.name_in_errors} needs {match.group()} ({place}): {error}.") from None
         if kind not in (None, "env"):
             raise InvalidConfiguration(
                 f"{self.name_in_errors} needs {match.group()} ({place}), which only its own host can fill in."
@@ -112,7 +116,7 @@ class Placeholders(NamedTuple):
 PREDEFINED: dict[str, Callable[[Path], str]] = {
     "workspaceFolder": str,
     "workspaceFolderBasename": lambda folder: folder.name,
-    "userHome": lambda _: str(Path.home()),
+    "userHome": lambda _: str(home_folder()),
     "pathSeparator": lambda _: os.sep,
     "/": lambda _: os.sep,
 }

@@ -122,3 +122,13 @@ def test_the_folder_follows_xdg_data_home(monkeypatch: pytest.MonkeyPatch) -> No
     assert default_folder() == Path("/somewhere/wharfinger/tokens")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert default_folder() == Path.home() / ".local/share/wharfinger/tokens"
+
+
+def test_a_missing_home_folder_is_reported_with_the_variables_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, the error was a RuntimeError."""
+    for variable in ("HOME", "USERPROFILE", "XDG_DATA_HOME"):
+        monkeypatch.setenv(variable, "relative")
+    with pytest.raises(
+        StoreUnusable, match="Tokens cannot be stored: there is no home folder: set HOME or XDG_DATA_HO"
+    ):
+        FileTokens()

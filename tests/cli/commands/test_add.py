@@ -219,6 +219,15 @@ def test_the_server_of_name_is_removed_rather_than_that_of_the_target(home: Path
     assert list(entries(home, "cursor")) == ["charts"]
 
 
+def test_without_a_home_folder_a_file_must_be_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, the error was a RuntimeError."""
+    monkeypatch.setenv("HOME", "relative")
+    error = add("cursor", "charts").exception
+    assert isinstance(error, FileNotFoundError) and str(error) == "there is no home folder: set HOME"
+    assert add("cursor", "charts", "--file", "mcp.json").exit_code == 0
+    assert "charts" in (home / "mcp.json").read_text()
+
+
 def test_project_writes_the_file_of_the_project(home: Path) -> None:
     assert add("vscode", "--project", "charts").exit_code == 0
     assert "charts" in (home / ".vscode/mcp.json").read_text()

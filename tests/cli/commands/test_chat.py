@@ -590,6 +590,18 @@ def test_a_conversation_continues(each_api: Endpoint, tmp_path: Path) -> None:
     assert len(stored_conversation(tmp_path)["messages"]) == 4
 
 
+def test_without_a_home_folder_a_question_is_answered_and_not_stored(model: Endpoint, tmp_path: Path) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, the error was a RuntimeError."""
+    no_home = {"HOME": "relative", "XDG_STATE_HOME": "relative"}
+    for words in ((), ("--no-save",)):
+        model.answer("Hello Ada.")
+        code, out, error = run_chat(model, tmp_path, *words, "-p", "I am Ada.", env=no_home)
+        assert (code, out) == (0, "Hello Ada.\n")
+        assert ("there is no home folder: set HOME or XDG_STATE_HOME" in error) is (not words)
+    code, _, error = run_chat(model, tmp_path, "-c", "-p", "Who?", env=no_home)
+    assert code == 1 and "there is no home folder: set HOME or XDG_STATE_HOME" in error
+
+
 def test_a_conversation_changes_its_model(tmp_path: Path, harbour: Path) -> None:
     """Messages, tool calls and results of one API are sent to the others."""
     for number, api in enumerate(("openai", "anthropic", "ollama", "openai")):

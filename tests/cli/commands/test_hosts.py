@@ -138,3 +138,9 @@ def test_secrets_are_hidden_and_control_characters_escaped(home: Path) -> None:
         assert result.returncode == 0
         assert "s3cret" not in result.stdout
         assert "\x1b" not in result.stdout
+
+
+def test_a_missing_home_folder_is_reported(home: Path) -> None:
+    """A bug: without HOME, and for a user who is not in the list of users, the error was a RuntimeError."""
+    result = run(Path("relative"), folder=home.parent / "project")
+    assert (result.returncode, result.stderr) == (1, "wharfinger: there is no home folder: set HOME\n")

@@ -13,7 +13,7 @@ import msgspec
 from wharfinger.auth.client.grants import Grant
 from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.errors import StoreUnusable
-from wharfinger.private_files import is_private, replace_privately
+from wharfinger.private_files import home_folder, is_private, replace_privately
 
 __all__ = ["FileTokens", "MemoryTokens", "ReplacingTokens", "Tokens", "default_folder"]
 
@@ -232,9 +232,16 @@ class ReplacingTokens(FileTokens):
 
 
 def default_folder() -> Path:
-    """Return the default folder for tokens (XDG Base Directory)."""
+    """Return the default folder for tokens (XDG Base Directory).
+
+    Raises:
+        StoreUnusable: this user has no home folder.
+    """
     data_home = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
+    try:
+        base = Path(data_home) if os.path.isabs(data_home) else home_folder("XDG_DATA_HOME") / ".local" / "share"
+    except FileNotFoundError as error:
+        raise StoreUnusable(f"Tokens cannot be stored: {error}.") from None
     return base / "wharfinger" / "tokens"
 
 

@@ -80,8 +80,7 @@ def add(
     host_format = HOSTS[host]
     if project and not host_format.project:
         raise click.UsageError(f"{host_format.title} has no file for a project: leave out --project.", ctx)
-    default_path = Path.cwd() / host_format.project if project else user_file(host_format)
-    file = HostFile(path or default_path, host_format)
+    file = HostFile(path or (Path.cwd() / host_format.project if project else user_file(host_format)), host_format)
     commands: list[tuple[str, ...]] = []
     if remove:
         key = name or name_to_remove(ctx, file, words)
