@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.conftest import ENVIRONMENT
+from tests.cli.conftest import ENVIRONMENT, RunCli
 from wharfinger.cli import main
 from wharfinger.cli.error_report import CommandError, report_error
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, ResourceNotFound, ToolError
@@ -56,6 +56,21 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
 def test_a_failure_is_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert report_error(error, level=0) == code
     assert capsys.readouterr().err == line + "\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be deleted")
+@pytest.mark.parametrize("words", ["ls .", "ls harbour", "serve .", "run server.py", "hosts", "add cursor --project ."])
+def test_a_deleted_current_folder_is_reported(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: RunCli
+) -> None:
+    """A bug: the only words were that there is no such file or directory."""
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    code, _, error = run_cli(*words.split())
+    assert code == 1
+    assert error.startswith("wharfinger: The current folder was deleted: go to another one with `cd`")
 
 
 @pytest.mark.parametrize(("error", "code"), [(SystemExit(), 0), (SystemExit(0), 0), (SystemExit(5), 5)])

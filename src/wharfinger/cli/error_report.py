@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -85,6 +86,11 @@ def describe(error: BaseException) -> tuple[str, int]:
         return f"{error} Give it more time with --timeout SECONDS.", error.exit_code
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
+    if isinstance(error, FileNotFoundError) and error.errno and not os.path.isabs(error.filename or ""):
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "The current folder was deleted: go to another one with `cd`, or make it again and `cd` into it.", 1
     if isinstance(error, OSError) and str(error):
         name = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{name}", 1
@@ -118,8 +124,6 @@ def say(line: str) -> None:
 
 def silence_stdout() -> None:
     """Prevent an error message at exit when the reader of a pipe has closed it, as in `wharfinger ls … | head`."""
-    import os
-
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

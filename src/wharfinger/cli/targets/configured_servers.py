@@ -38,6 +38,8 @@ def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServe
     try:
         servers, errors = all_servers(file)
     except FileNotFoundError:
+        if file is None:  # the current folder was deleted
+            raise
         raise click.UsageError(f"No such file: {file}", ctx) from None
     if file and errors:
         raise click.UsageError(f"{errors[0]}.", ctx)
