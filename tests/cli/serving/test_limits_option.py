@@ -29,6 +29,18 @@ def test_each_limit_is_changed_in_its_own_struct() -> None:
     assert isinstance(limits.message, int)
 
 
+def test_a_fraction_is_refused_for_a_limit_that_is_a_whole_number() -> None:
+    """A bug: it was rounded down, so `message=0.5` refused every message."""
+    with pytest.raises(click.BadParameter, match=r"The limit message is a whole number, not 0\.5\."):
+        check_limits(["message=0.5"])
+    with pytest.raises(click.BadParameter, match="http_backlog"):
+        check_limits(["http-backlog=10.5"])
+    arguments = ["message=0.3KiB", "in_flight=20.0", "drain=0.5"]
+    check_limits(arguments)
+    limits = apply_limits(Limits(), arguments)
+    assert (limits.message, limits.in_flight, limits.drain) == (307, 20, 0.5)
+
+
 def test_an_unknown_limit_is_refused_and_the_help_lists_every_limit() -> None:
     with pytest.raises(click.BadParameter, match="'mesage'"):
         check_limits(["mesage=1"])

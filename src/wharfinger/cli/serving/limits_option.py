@@ -30,12 +30,13 @@ FACTORS = {
 
 
 def parse_amount(text: str) -> float:
-    """Convert `20`, `0.5` or `8MiB` to a number; raises click.BadParameter."""
+    """Convert `20`, `0.5` or `8MiB` to a number, with a suffix to whole bytes; raises click.BadParameter."""
     word = text.strip().lower()
     suffix = next((name for name in FACTORS if word.endswith(name)), "")
     try:
         amount = float(word[: len(word) - len(suffix)]) * FACTORS.get(suffix, 1)
-    except ValueError:
+        amount = round(amount) if suffix else amount
+    except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r}: write a number, with KiB, MiB or GiB for bytes.") from None
     if not 0 <= amount < float("inf"):
         raise click.BadParameter(f"{text!r} is not a possible limit.")
@@ -76,10 +77,12 @@ def changes(kind: type[msgspec.Struct], values: dict[str, float]) -> dict[str, A
 
 def check_limits(words: Iterable[str]) -> None:
     """Raise click.BadParameter for an unknown name or an invalid value."""
-    known_names = {name for kind in kinds() for name in defaults(kind)}
-    for name in parse_limits(words):
-        if name not in known_names:
+    known = {name: default for kind in kinds() for name, default in defaults(kind).items()}
+    for name, value in parse_limits(words).items():
+        if name not in known:
             raise click.BadParameter(f"No limit is named {name!r}; `--limit help` lists them.")
+        if isinstance(known[name], int) and value != int(value):
+            raise click.BadParameter(f"The limit {name} is a whole number, not {value:g}.")
 
 
 def apply_limits(limits: Limits, words: Iterable[str]) -> Limits:
