@@ -174,6 +174,12 @@ def test_an_invalid_store_url_is_refused(text: str) -> None:
         open_store(text)
 
 
+def test_the_name_of_sqlite_for_memory_is_refused_as_the_url_of_a_store() -> None:
+    """A bug: an empty file named `:memory:` was made, and the store was lost when its connection closed."""
+    with pytest.raises(ValueError, match="to keep it in memory, leave out its URL"):
+        open_store("sqlite:///:memory:")
+
+
 # Files
 
 

@@ -23,6 +23,8 @@ def open_store(where: str | None = None) -> Store:
         return MemoryStore()
     if not where.startswith(_SQLITE) or where == _SQLITE:
         raise ValueError(f"{where!r} is not the URL of a store: write sqlite:/// and the path of a file.")
+    if where == f"{_SQLITE}:memory:":
+        raise ValueError("A store at sqlite:///:memory: has no file: to keep it in memory, leave out its URL.")
     from wharfinger.store.sqlite import SqliteStore
 
     return SqliteStore(where.removeprefix(_SQLITE))
