@@ -54,6 +54,12 @@ def loop() -> list[Content]:
     return [Content("one\\n"), Content("More.", uri="a://loop", meta=meta)]
 
 
+@server.resource("a://cut")
+def cut() -> list[Content]:
+    meta = {"wharfinger/summary": True, "wharfinger/remark": "More.", "wharfinger/next": "a://gone"}
+    return [Content("one\\n"), Content("More.", uri="a://gone", meta=meta)]
+
+
 @server.resource("a://scan")
 def scan() -> list[Content]:
     meta = {"wharfinger/summary": True, "wharfinger/remark": "A page is missing."}
@@ -141,6 +147,16 @@ def test_windows_that_follow_each_other_without_end_are_an_error(run_cli: RunCli
     status, _, reported = run_cli("read", "-o", str(tmp_path / "loop.txt"), harbour, "a://loop")
     assert status == 1
     assert "The server names the window a://loop twice, so the resource has no end." in reported
+
+
+def test_a_read_that_fails_leaves_the_file_as_it_was(run_cli: RunCli, harbour: str, tmp_path: Path) -> None:
+    """A bug: the file had the windows before the failure, as if they were all."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "old.log").write_text("old")
+    for name in ("old.log", "new.log"):
+        assert run_cli("read", "-o", str(folder / name), harbour, "a://cut")[0] == 1
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("old.log", "old")]
 
 
 def test_remarks_about_missing_content_are_shown_with_a_written_file(run_cli: RunCli, harbour: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from pathlib import Path
 
 import pytest
 
-from wharfinger.cli.targets.saved_files import name_of_uri, new_file
+from wharfinger.cli.targets.saved_files import name_of_uri, new_file, replacement
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,36 @@ def test_a_name_of_many_long_characters_can_be_written(tmp_path: Path) -> None:
     name = name_of_uri("file:///" + "海" * 500)
     written = [new_file(tmp_path, name, "application/octet-stream", b"1") for _ in range(2)]
     assert [path.name for path in written] == [f"{name}.bin", f"{name}-2.bin"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links, and file modes")
+def test_a_replaced_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "map.png", tmp_path / "link.png"
+    file.write_bytes(b"old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with replacement(str(link)) as out:
+        out.write(b"new")
+        assert file.read_bytes() == b"old"
+    assert link.is_symlink() and file.read_bytes() == b"new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["link.png", "map.png"]
+
+
+def test_a_file_that_cannot_be_written_is_named_in_the_error(tmp_path: Path) -> None:
+    output = str(tmp_path / "missing" / "map.png")
+    with pytest.raises(FileNotFoundError) as caught, replacement(output):
+        pass
+    assert caught.value.filename == output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_pipe_is_written_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with replacement(str(pipe)) as out:
+        out.write(b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

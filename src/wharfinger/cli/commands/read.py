@@ -120,6 +120,7 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
 async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
     """Write the contents, and the windows that follow them, to a file or stdout."""
     from wharfinger.cli.render.output import print_bytes
+    from wharfinger.cli.targets.saved_files import replacement
 
     if output == "-":
         async for data in windows(client, contents):
@@ -128,10 +129,10 @@ async def save_windows(ctx: click.Context, client: Client, contents: list[Resour
     number = len(split_remarks(contents)[0])
     if number != 1:
         raise click.UsageError(f"The resource has {number} contents, not one: use -o FOLDER/ or --json.", ctx)
-    with Path(output).open("wb") as file:  # noqa: ASYNC230  # opened only when there is something to write
+    total = 0
+    with replacement(output) as file:
         async for data in windows(client, contents):
-            file.write(data)
-        total = file.tell()
+            total += file.write(data)
     report_written(ctx, output, total)
 
 

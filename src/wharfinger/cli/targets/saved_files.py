@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import mimetypes
+import os
 import re
+import secrets
+import shutil
+from collections.abc import Generator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from wharfinger.content.mime import essence_of
 from wharfinger.content.text import BIDI
 
-__all__ = ["name_of_uri", "new_file"]
+__all__ = ["name_of_uri", "new_file", "replacement"]
 
 SPECIAL_CHARACTERS = re.compile(rf'[\x00-\x1f\x7f-\x9f{BIDI}/\\:*?"<>|]+')
 """Separators, what Windows forbids in names, and characters that could change what a terminal shows."""
@@ -51,3 +57,35 @@ def new_file(folder: Path, name: str, mime_type: str, data: bytes) -> Path:
             number += 1
         else:
             return path
+
+
+@contextlib.contextmanager
+def replacement(output: str) -> Generator[BinaryIO]:
+    """Open a file that replaces the one at `output` at the end of the block, unless the block raises an exception.
+
+    What is not a file, such as a pipe or `/dev/stdout`, is written directly.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if os.path.exists(output) and not os.path.isfile(output):
+        with open(output, "wb") as file:
+            yield file
+        return
+    path = Path(os.path.realpath(output))  # a link stays a link
+    if path.exists():
+        path.open("ab").close()  # a file that may not be written is not replaced
+    temporary = path.with_name(f".wharfinger-{secrets.token_hex(8)}")
+    try:
+        try:
+            file = temporary.open("xb")
+        except OSError as error:
+            error.filename = output
+            raise
+        with file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
