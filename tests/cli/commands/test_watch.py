@@ -62,6 +62,22 @@ def test_a_deleted_resource_is_reported_as_deleted(as_json: bool, capsys: pytest
         assert out.endswith(" changed tide://now  (deleted)\n")
 
 
+def test_binary_content_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bug: `--read` printed nothing for it."""
+    server = Server("harbour")
+
+    @server.resource("tide://map", mime_type="image/png")
+    def map() -> bytes:
+        return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\0\x80"
+
+    async def report() -> None:
+        async with Client(server) as client:
+            await print_change(client, Change("resource", "tide://map"), True, False)
+
+    asyncio.run(report())
+    assert capsys.readouterr().out.endswith(" changed tide://map\n[image/png, 24 B, PNG image 256 x 128]\n")
+
+
 def test_a_watch_of_a_missing_resource_is_refused(run_cli: RunCli, tide_url: str) -> None:
     code, out, err = run_cli("watch", tide_url, "tide://nowhere")
     assert (code, out) == (1, "")

@@ -59,8 +59,8 @@ def watch(
     """Print a line for each change of the resources URI, until Ctrl-C.
 
     A line shows the local time and the URI or list. Servers report that something changed, not what: --read prints the
-    new content. If the connection breaks, watch reconnects and lists what may have changed in between. Changes while
-    the CMD of --exec runs are reported once, after it.
+    new content, or the type and size of binary content. If the connection breaks, watch reconnects and lists what may
+    have changed in between. Changes while the CMD of --exec runs are reported once, after it.
     """
     target, uris = split_words(ctx, words, ())
     from wharfinger.cli.suggestions import suggest_names
@@ -137,6 +137,7 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
     import time
 
     from wharfinger.cli.render.content_blocks import with_line_end
+    from wharfinger.cli.render.highlighting import kind_and_size
     from wharfinger.cli.render.output import print_json, print_text
     from wharfinger.content.text import escape_controls
     from wharfinger.errors import ResourceNotFound, WharfingerError
@@ -165,6 +166,9 @@ async def print_change(client: Client, change: Change, reads: bool, as_json: boo
     for content in result.contents if result else ():
         if isinstance(content.text, str):
             print_text(with_line_end(content.text))
+        elif isinstance(content.blob, bytes):
+            mime_type = content.mime_type if isinstance(content.mime_type, str) else ""
+            click.echo(escape_controls(f"[{kind_and_size(content.blob, mime_type)}]"))
 
 
 async def run_command(command: str, change: Change) -> None:

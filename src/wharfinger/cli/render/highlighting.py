@@ -9,7 +9,7 @@ import sys
 from wharfinger.content.mime import essence_of
 from wharfinger.content.text import escape_controls, size_text
 
-__all__ = ["print_highlighted", "summary"]
+__all__ = ["kind_and_size", "print_highlighted", "summary"]
 
 COLOURED_CHARACTERS = 512 * 1024
 """Maximum number of characters of a coloured text, because a lexer takes a second for a megabyte or two."""
@@ -85,9 +85,14 @@ SIGNATURES = (
 
 def summary(data: bytes, mime_type: str) -> str:
     """Return a line that describes binary content and says how to get it."""
+    return f"[{kind_and_size(data, mime_type)}: write it to a file with -o FILE, or to a pipe]"
+
+
+def kind_and_size(data: bytes, mime_type: str) -> str:
+    """Return the type and size of binary content, such as `image/png, 24 B, PNG image 256 x 128`."""
     format_name = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
     parts = [mime_type or "binary", size_text(len(data)), format_name + dimensions(data)]
-    return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
+    return ", ".join(part for part in parts if part)
 
 
 def dimensions(data: bytes) -> str:
