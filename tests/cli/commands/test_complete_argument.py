@@ -28,3 +28,11 @@ def test_a_variable_that_a_template_does_not_have_is_reported(run_cli: RunCli, h
     code, out, err = run_cli("complete", harbour_url, "log://{vessel}/{day}", "ship")
     assert (code, out) == (2, "")
     assert "log://{vessel}/{day} has no variable 'ship': it has vessel, day." in err
+
+
+def test_an_unknown_reference_is_reported_with_the_names_of_its_kind(run_cli: RunCli, harbour_url: str) -> None:
+    """A bug: for an unknown prompt, templates were listed too."""
+    code, _, error = run_cli("complete", harbour_url, "nothing", "vessel")
+    assert (code, error.splitlines()[1:]) == (1, ["  | There is: briefing."])
+    code, _, error = run_cli("complete", harbour_url, "a://{nothing}", "nothing")
+    assert (code, error.splitlines()[1:]) == (1, ["  | There is: log://{vessel}/today."])

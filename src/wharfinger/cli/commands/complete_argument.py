@@ -52,10 +52,11 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
     if variables and argument not in variables:
         raise click.UsageError(f"{reference} has no variable {argument!r}: it has {', '.join(variables)}.", ctx)
 
+    is_template = "://" in reference or "{" in reference
+
     async def work(client: Client) -> Completion:
-        async with suggest_names(
-            reference, (client.list_prompts, "name"), (client.list_resource_templates, "uri_template")
-        ):
+        names = (client.list_resource_templates, "uri_template") if is_template else (client.list_prompts, "name")
+        async with suggest_names(reference, names):
             return await client.complete(reference, argument, rest[0] if rest else "", context or None)
 
     completion = with_client(ctx, target, take_connection_options(options), work)
