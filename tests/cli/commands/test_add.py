@@ -89,6 +89,25 @@ def test_a_url_is_added_and_the_token_stays_in_its_variable(
     assert "very secret" not in (home / FILES[host]).read_text()
 
 
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("https://me:s3cret@harbour.test/mcp", True),
+        ("https://harbour.test/mcp?api_key=s3cret", True),
+        ("https://me@harbour.test/mcp?zone=north", False),
+        ("https://harbour.test/mcp?api_key=${env:KEY}", False),
+    ],
+)
+def test_a_password_in_a_url_is_stored_with_a_warning(home: Path, url: str, warns: bool) -> None:
+    """A bug: it was stored without a word."""
+    warning = f"the password or token in the URL is stored as plain text in {home}/.cursor/mcp.json"
+    assert warning not in add("cursor", url, "--dry-run").output
+    result = add("cursor", url)
+    assert (result.exit_code, warning in result.output) == (0, warns)
+    assert entries(home, "cursor") == {"harbour-test": {"url": url}}
+    assert warning not in add("cursor", "--remove", "harbour-test").output
+
+
 def test_a_url_for_claude_desktop_is_refused(home: Path) -> None:
     result = add("claude-desktop", "https://harbour.test/mcp")
     assert result.exit_code == 2

@@ -82,6 +82,7 @@ def add(
         raise click.UsageError(f"{host_format.title} has no file for a project: leave out --project.", ctx)
     file = HostFile(path or (Path.cwd() / host_format.project if project else user_file(host_format)), host_format)
     commands: list[tuple[str, ...]] = []
+    secret_in_url = False
     if remove:
         key = name or name_to_remove(ctx, file, words)
         current_entry = file.find(key)
@@ -99,6 +100,7 @@ def add(
             raise click.UsageError(
                 f"--name {name!r}: use at most 64 letters, digits, '_', '-' and '.', such as {like}.", ctx
             )
+        secret_in_url = isinstance(server, RemoteServer) and has_plain_secret(server.url)
         key, new_entry = name or suggested, entry(host_format, server)
         current_entry = file.find(key, new_entry)
         if current_entry == new_entry:
@@ -123,6 +125,17 @@ def add(
     backup = None if commands else file.write(new_text)
     where = "" if commands else f" {'from' if remove else 'to' if current_entry is None else 'in'} {file.path}"
     print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {next_step}.")
+    if secret_in_url and not verbosity_of(ctx).quiet:
+        stored = f"Warning: the password or token in the URL is stored as plain text in {file.path}."
+        advice = "If the server accepts a bearer token, --token-env NAME stores only the name of its variable."
+        click.echo(escape_controls(f"{stored} {advice}"), err=True)
+
+
+def has_plain_secret(url: str) -> bool:
+    """Return whether a URL contains a password or a token. In a URL with `${NAME}`, the host fills it in."""
+    from wharfinger.content.redaction import has_password
+
+    return "${" not in url and has_password(url)
 
 
 def restore(path: Path, host_format: HostFormat, key: str, old_entry: dict[str, Any]) -> bool:
