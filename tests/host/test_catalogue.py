@@ -258,9 +258,9 @@ def test_a_chain_of_thousands_of_folders_is_one_node() -> None:
     path = "a/" * (lists.MAX_URI_CHARACTERS // 2 - 4)
     uris = [f"s{number}://{path}" for number in range(200)]
     server_list = ServerList("s", {uri: t.Resource(uri=uri, name="x") for uri in uris}, {})
-    began = time.monotonic()
+    began = time.process_time()
     nodes = server_list.children("", "", 200).nodes
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert [(node.path, node.below, len(node.entries)) for node in nodes] == [(uri, 0, 1) for uri in sorted(uris)]
 
 
@@ -747,7 +747,7 @@ async def test_the_calls_during_one_slow_read_of_a_list_wait_for_it_together() -
     await catalogue._background.finished()
     assert len(await catalogue.find("x://2")) == 1
     await catalogue.close()
-    assert 0.2 <= seconds < 2
+    assert 0.2 <= seconds < 5  # 30 waits would take six seconds
 
 
 async def test_a_server_that_is_removed_during_a_search_is_named_in_a_note() -> None:

@@ -557,10 +557,10 @@ def test_the_watches_of_thousands_of_uris_end_quickly() -> None:
         for uri in uris:
             source.watch(uri, lambda uri: None)
         await asyncio.sleep(0)  # the watch begins in the next turn of the loop
-        began = time.monotonic()
+        began = time.process_time()
         for uri in uris:
             source.unwatch(uri)
-        assert time.monotonic() - began < 1
+        assert time.process_time() - began < 1
         assert not source._upstream_watch._bundles and not source._upstream_watch._task_of
         await source.close()
 

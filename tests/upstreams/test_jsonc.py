@@ -52,12 +52,12 @@ def test_a_file_of_one_megabyte_is_edited_in_less_than_a_second() -> None:
 
 
 @pytest.mark.parametrize("text", ["/* ", '\\"', "{/* ", '{"\\'])
-def test_a_file_with_unclosed_comments_or_strings_is_refused_in_less_than_a_second(text: str) -> None:
+def test_a_file_with_unclosed_comments_or_strings_is_refused_quickly(text: str) -> None:
     """A bug: the time grew with the square of the size; a megabyte took hours."""
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InvalidJson):
         loads(text * 300_000)
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_comments_and_order_are_kept() -> None:

@@ -103,10 +103,10 @@ def test_patterns_with_flags_are_kept_and_checked_quickly() -> None:
     patterns["group"] = {"type": "string", "pattern": "^(?i:a|(?-i:b))$"}
     patterns["escaped"] = {"type": "string", "pattern": r"[\u4e00-\u9fff\U0001f600-\U0001f64f]\\[а-я]"}
     invalid = {name: {"pattern": name} for name in (r"[\u4e01-\u0400]", r"\U00110000", "(", "[z-a]")}
-    began = time.monotonic()
+    began = time.process_time()
     schema = {"type": "object", "properties": patterns | invalid}
     assert narrow(schema, SchemaRules()).schema["properties"] == patterns | {name: {} for name in invalid}
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -396,9 +396,9 @@ def test_thousands_of_items_are_restored_quickly() -> None:
     kinds = [{"type": "object", "properties": {"hour": {"type": "integer"}}, "required": ["x"] * 500}] * 2
     kinds += [{**kinds[0]} for _ in range(150)]
     schema = {"type": "object", "properties": {"calls": {"type": "array", "items": {"anyOf": kinds}}}}
-    began = time.monotonic()
+    began = time.process_time()
     assert restore({"calls": [{"hour": None}] * 20_000}, schema, {}) == {"calls": [{}] * 20_000}
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 # Names of tools.
@@ -524,9 +524,9 @@ def test_the_copies_of_a_schema_with_many_references_are_limited(api: ModelAPI, 
     references = [{"$ref": "#/$defs/large", "minProperties": number} for number in range(2_000)]
     members = {str(number): reference for number, reference in enumerate(references)}
     schema = {"type": "object", "$defs": definitions, keyword: members if keyword == "properties" else references}
-    began = time.monotonic()
+    began = time.process_time()
     narrowed = narrow(schema, api.rules)
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
     assert len(json.dumps(narrowed.schema)) < 6 * MAX_SCHEMA_BYTES
     if api.strict_rules is not None:
         with pytest.raises(NotExpressible):
@@ -538,13 +538,13 @@ def test_lists_of_thousands_of_names_and_values_are_merged_quickly() -> None:
     numbers = range(20_000)
     values = {"allOf": [{"enum": [*numbers, [1]]}, {"enum": [*reversed(numbers), [1], "x"]}]}
     required = {"allOf": [{"required": [f"p{number}"]} for number in range(9_000)]}
-    began = time.monotonic()
+    began = time.process_time()
     assert define({"properties": {"x": values}}, "gemini")[0]["properties"]["x"] == {}  # a value is a list
     assert narrow({"properties": {"x": values}}, SchemaRules(keywords=frozenset({"properties", "enum"}))).schema[
         "properties"
     ] == {"x": {"enum": [*numbers, [1]]}}
     assert len(define(required, "openai")[0]["required"]) == 9_000
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 # Generated schemas.

@@ -256,9 +256,9 @@ def test_meta_of_any_form_costs_little_time_and_room(tool: str, meta: dict[str, 
             contents=[t.ResourceContents(uri=uri, text="calm", meta=each) for each in (meta, *remarks)]
         )
 
-    began = time.monotonic()
+    began = time.process_time()
     found = texts(runner_of(server), tool, **{"uri" if tool == "read_resource" else "id": "notes://all?lines=1-2"})
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert "calm" in found[0]
     assert len("".join(found)) < 2_000
 

@@ -206,6 +206,6 @@ def test_a_thousand_templates_of_another_server_are_not_compiled_for_each_read()
         t.ResourceTemplate(name="log", uri_template=f"log://{number}/{{a}}/{{b}}/{{c}}{{?level,text}}")
         for number in range(2_000)
     ]
-    began = time.monotonic()
+    began = time.process_time()
     assert parameters_at(source, "log://1/a/b/c") == []
-    assert time.monotonic() - began < 0.5
+    assert time.process_time() - began < 0.5
