@@ -59,6 +59,11 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], expected: str |
         ("password: too short; the token = count is 5", "password: too short; the token = *** is 5"),
         (f"sent X-Api-Key: {SECRET}, got 401", "sent X-Api-Key: ***, got 401"),
         (f"GITHUB_TOKEN: {SECRET}", "GITHUB_TOKEN: ***"),
+        (f"login failed, password: {SECRET}", "login failed, password: ***"),
+        (f"Password:{SECRET} token: '{SECRET}'", "Password:*** token: '***'"),
+        (f"Cookie: session={SECRET}; theme={SECRET}, got 401", "Cookie: ***, got 401"),
+        (f"set-cookie: id={SECRET}; Path=/; Secure", "set-cookie: ***; Secure"),
+        ("unknown key: column_12, auth: oauth2-login", "unknown key: column_12, auth: oauth2-login"),
         (f"DB_PASS={SECRET} and AccountKey={SECRET};x=1", "DB_PASS=*** and AccountKey=***;x=1"),
         (f"hf_{SECRET} npm_{SECRET}{SECRET} pypi-AgE{SECRET}", "*** *** ***"),
         (f"sk_live_{SECRET} ya29.{SECRET} SG.{SECRET}.{SECRET}", "*** *** ***"),
@@ -83,7 +88,8 @@ def test_a_message_is_shown_without_its_secrets(text: str, expected: str | None)
     "piece",
     ["sqlite://a:", "?token=", "https://a:b", "a=", "password=", "password='", 'token="', "://", "a", "eyJaaaaaaaa.",
      "bearer ", "@", "&key=x", "-", "--token ", " --token '", "sk-", "a_key:", "a_key: 1234567",
-     "SG.a", "token = x[", "a-", "bearer a", '"password":', 'a="\\', 'a="\\" ', "a='\\\\"],
+     "SG.a", "token = x[", "a-", "bearer a", '"password":', 'a="\\', 'a="\\" ', "a='\\\\",
+     "cookie:", "cookie:a", "cookie:a=", "cookie:a=b;", "password: x1234567", "password:"],
 )  # fmt: skip
 def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
     """A megabyte takes well below a second; a quadratic search takes minutes."""

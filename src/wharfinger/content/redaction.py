@@ -37,8 +37,18 @@ _ASSIGNED = re.compile(
 """Matches a name with its value: `name = value`, `"name": "value"`, `"name": "a\\"b"`."""
 _CODE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*+[\[(]").fullmatch
 """Matches code before the first quote of an assigned value: `DATA["name"]`, `os.getenv("NAME")`."""
-_FIELD = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z0-9]++[_-][A-Za-z0-9_-]++)(:\s{0,4}+)([^\s\"',;&}]{8,}+)")
-"""Matches a header or a variable with its value. A value without digits is a word of an error message, not a secret."""
+_FIELD = re.compile(
+    r"(?<![A-Za-z0-9_.-])(?!(?i:auth|key):)([A-Za-z0-9][A-Za-z0-9_-]*+)(:\s{0,4}+[\"']?+)([^\s\"',;&}]{8,}+)"
+)
+"""Matches a header or a variable with its value. A value without digits is a word of an error message, not a secret.
+
+`key: column_12` is an error message too.
+"""
+_COOKIES = re.compile(
+    r"(?<![A-Za-z0-9_.-])((?:set-)?cookie:\s{0,4}+)[^\s\"',;:=]++=[^\s\"',;]*+(?:;\s{0,4}+[^\s\"',;:=]++=[^\s\"',;]*+)*+",
+    re.IGNORECASE,
+)
+"""Matches a header with cookies: `Cookie: session=value; theme=dark`."""
 _OPTION_VALUE = re.compile(
     r"(?<!\S)(['\"]?--)([A-Za-z0-9][A-Za-z0-9_.-]*+)(\s{1,4}+)"
     r"(?!(?:and|are|cannot|for|has|in|is|must|needs?|or|to|was|with)[,.;:]?(?:\s|\Z))"
@@ -109,7 +119,8 @@ def _without_secret_fields(rest: str) -> str:
 
 def redacted_text(text: str) -> str:
     """Return a message without passwords and tokens that have a known name or form."""
-    text = _FIELD.sub(_hide_field, _ASSIGNED.sub(_hide_value, redacted(text)))
+    text = _COOKIES.sub(rf"\1{HIDDEN}", redacted(text))
+    text = _FIELD.sub(_hide_field, _ASSIGNED.sub(_hide_value, text))
     text = _OPTION_VALUE.sub(_hide_option, text)
     return _TOKEN.sub(HIDDEN, _BEARER.sub(rf"\1\2{HIDDEN}", text))
 
