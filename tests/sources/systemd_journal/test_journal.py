@@ -234,6 +234,7 @@ def test_a_text_is_found_in_any_case(journal_files: WrittenJournal, word: str) -
         ("since=1h&until=2h", "is not before until"),
         ("boot=1", "boot= takes 0"),
         ("boot=--system", "boot= takes 0"),
+        (f"boot={'0' * 32}", "boot= takes 0"),
         ("after=s=1", "after= takes a position"),
         ("before=--file=/etc/passwd", "before= takes a position"),
         ("entry=x", "entry= takes a position"),

@@ -29,7 +29,8 @@ _CURSOR = re.compile(
 _POSITION = re.compile(
     r"([0-9a-f]{32})\.([0-9a-f]{1,16})\.([0-9a-f]{32})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})\.([0-9a-f]{1,16})"
 ).fullmatch
-_BOOT = re.compile(r"0|-[0-9]{1,4}|[0-9a-f]{32}").fullmatch
+_BOOT = re.compile(r"0|-[0-9]{1,4}|(?!0{32})[0-9a-f]{32}").fullmatch
+"""Matches the ID of a boot, or its number. journalctl takes an ID of zeros for the last boot."""
 _PRIORITIES = {60: 1, 50: 2, 40: 3, 30: 4, 25: 5, 20: 6}
 """The priority of syslog for the rank of a level; for lower ranks it is 7."""
 
