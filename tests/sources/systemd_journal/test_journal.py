@@ -138,6 +138,20 @@ def test_a_window_fits_into_the_budget_of_the_caller(journal_files: WrittenJourn
         assert 0 < len(text) <= budget, query
 
 
+@pytest.mark.parametrize("budget", [1_000, 4_000, 20_000])
+@pytest.mark.parametrize("piece", [b"\n", b"x\n", b"\x1b", b"\xff", "\u202e".encode(), "ä\r".encode()])
+def test_a_message_that_is_longer_when_it_is_shown_fits_into_the_budget(
+    journal_files: WrittenJournal, piece: bytes, budget: int
+) -> None:
+    """A bug: only the bytes of the message counted, not the spaces and escapes that are added to it."""
+    journal_files.write(b"a" + piece * 20_000 + b"z", *[b"a" + piece * 60 + b"z"] * 100)
+    source = open_journal(journal_files)
+    for query in ("", "?tail=5000", f"?since={NOON}", "?text=a"):
+        with window_budget(budget):
+            text = text_of(source, NGINX + query)
+        assert budget / 4 < len(text.encode()) <= budget, query
+
+
 # Windows
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 
-from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, may_contain, render
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, may_contain, render, shown_bytes
 from wharfinger.sources.log_files.secrets import cut_between_secrets
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
@@ -25,6 +25,7 @@ __all__ = [
     "line_of",
     "logs_of",
     "moment_of",
+    "shown_size",
     "unit_of",
 ]
 
@@ -73,7 +74,7 @@ def logs_of(entry: ExportedEntry) -> set[str]:
 
 
 def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> bytes:
-    """Return the line of an entry, with its line end. A message of more than `max_bytes` bytes is cut."""
+    """Return the line of an entry, with its line end. A message that takes more than `max_bytes` bytes is cut."""
     moment = moment_of(entry)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, _END_OF_YEAR_9999)))
     priority = entry.text("PRIORITY")
@@ -83,13 +84,27 @@ def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> byte
     process_suffix = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
     head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{process_suffix}: "
     message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
-    shown_bytes = len(cut_between_secrets(message, max_bytes)) if len(message) > max_bytes else len(message)
-    cut_bytes = entry.left_out + len(message) - shown_bytes
-    message = _as_utf8(message, shown_bytes).replace(b"\n", _INDENT)
+    size = _size_that_fits(message, max_bytes)
+    size = len(cut_between_secrets(message, size)) if size < len(message) else size
+    cut_bytes = entry.left_out + len(message) - size
+    message = _as_utf8(message, size).replace(b"\n", _INDENT)
     if cut_bytes:
         position = position_of_cursor(cursor_of(entry))
         message += b" [%d bytes more in this entry: ?entry=%s]" % (cut_bytes, position.encode())
     return head.encode("utf-8", "backslashreplace") + message + b"\n"
+
+
+def _size_that_fits(message: bytes, max_bytes: int) -> int:
+    """Return the number of bytes of a message that take at most `max_bytes` when they are indented and escaped."""
+    size = min(len(message), max_bytes)
+    while (length := shown_size(_as_utf8(message, size).replace(b"\n", _INDENT))) > max_bytes:
+        size = size * max_bytes * 15 // (length * 16)  # a bit less than fits, so that a few steps are enough
+    return size
+
+
+def shown_size(line: bytes) -> int:
+    """Return the number of bytes of a line when its control characters are escaped."""
+    return len(shown_bytes(line).encode())
 
 
 def _as_utf8(message: bytes, max_bytes: int) -> bytes:

@@ -21,6 +21,7 @@ from wharfinger.sources.systemd_journal.entry_text import (
     has_text,
     line_of,
     moment_of,
+    shown_size,
 )
 from wharfinger.sources.systemd_journal.export_format import ExportedEntry
 from wharfinger.sources.systemd_journal.journal_process import RUN_SECONDS, Journalctl
@@ -149,7 +150,7 @@ class JournalReader:
                 scanned += entry.size
                 line = line_of(entry, max_message_bytes) if may_read(entry) else b""
                 if line and (not query.text or has_text(line, query.text, self.redact)):
-                    length, height = len(line), line.count(b"\n")
+                    length, height = shown_size(line), line.count(b"\n")
                     full = query.tail is not None and line_count + height > query.tail
                     if lines and (size + length > max_bytes or full):
                         more = True
