@@ -44,6 +44,12 @@ def test_a_file_is_not_a_folder(charts: Path) -> None:
         files(charts / "README.md")
 
 
+def test_a_path_with_a_nul_is_refused() -> None:
+    """A bug: it ended in a ValueError."""
+    with pytest.raises(UnusableFolder, match="has a NUL"):
+        files("charts\0")
+
+
 def test_the_home_folder_and_the_root_must_be_given_as_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

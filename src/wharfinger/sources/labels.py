@@ -61,6 +61,8 @@ def resolve_root(path: str | os.PathLike[str]) -> str:
             to a folder above that, is refused too.
     """
     text = os.fsdecode(os.fspath(path))
+    if "\0" in text:
+        raise UnusableFolder(f"{text!r} has a NUL, which no path can have.")
     resolved = os.path.realpath(text)
     if not os.path.lexists(resolved):
         origin = f" (from {text!r})" if text != resolved else ""

@@ -79,7 +79,7 @@ def test_a_pattern_over_folders_publishes_only_matching_files_and_their_folders(
     assert deep.count("access.log") == 4
 
 
-@pytest.mark.parametrize("pattern", ["none/*.log", "", "*/../*.log"])
+@pytest.mark.parametrize("pattern", ["none/*.log", "", "*/../*.log", "a\0/*.log", "*\0.log"])
 def test_an_invalid_pattern_is_refused(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UnusableSource):
         logs(f"{tmp_path}/{pattern}")

@@ -29,6 +29,8 @@ def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
         UnusableSource: the folder is missing or may not be read, or the pattern is a folder or cannot be matched.
     """
     text = os.fsdecode(os.fspath(pattern))
+    if "\0" in text:
+        raise UnusableSource(f"{text!r} has a NUL, which no path can have.")
     parts = text.replace(os.sep, "/").split("/")
     first_wild = next((index for index, part in enumerate(parts[:-1]) if _WILD(part)), len(parts) - 1)
     root = os.path.realpath("/".join(parts[:first_wild]) or ("/" if first_wild else "."))
