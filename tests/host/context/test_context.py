@@ -690,6 +690,23 @@ async def test_a_change_that_does_not_fit_into_the_budget_is_returned_once_witho
         assert [block.text for block in await context.changed()] == ["calm again"]
 
 
+@pytest.mark.parametrize("remaining", ["", None])
+async def test_a_resource_that_is_gone_is_returned_once_within_the_budget(folder: Path, remaining: str | None) -> None:
+    """A bug: the block that says so was larger than that of a short text."""
+    (folder / "data" / "berths.txt").write_text("x")
+    async with open_host(folder) as host:
+        (block,) = await host.context(QUESTION, select=["@berths.txt"], count_tokens=len)
+        context = await host.context(QUESTION, select=["@berths.txt"], count_tokens=len, budget=block.tokens + 2)
+        if remaining is None:
+            (folder / "data" / "berths.txt").unlink()
+        else:
+            (folder / "data" / "berths.txt").write_text(remaining)
+        (block,) = await context.changed()
+        assert (block.text, block.gone) == ("", remaining is None) and block.missing in context.text
+        assert context.tokens <= context.budget
+        assert await context.changed() == []
+
+
 async def test_two_calls_of_changed_at_once_return_a_change_once(folder: Path) -> None:
     """A bug: the second call raised a ValueError."""
     async with open_host(folder) as host:

@@ -375,6 +375,19 @@ class _Building:
 
     # Changes
 
+    def _make_empty_block(
+        self, reading: _Reading, missing: str, old_block: Block, room: int, *, gone: bool = False
+    ) -> Block:
+        """Return a block without content in place of another. If it has more than `room` tokens, it says less."""
+        block = self._new_block(reading, missing=missing, gone=gone)
+        block.tokens = self.count(block_text(block))
+        if not (old_block.text or old_block.data):
+            room = old_block.tokens  # what the old block left out must not appear later, as if there were a change
+        if block.tokens > room:
+            block = msgspec.structs.replace(block, version="", reason="", missing="It is no longer here.")
+            block.tokens = self.count(block_text(block))
+        return block
+
     async def refresh(self, context: ContextBlocks, readings_by_key: dict[tuple[str, str], _Reading]) -> list[Block]:
         """Read the resources of a context again. Returns the new blocks, and puts them into the context.
 
@@ -385,22 +398,21 @@ class _Building:
             readings = [readings_by_key[block.server, block.uri] for block in context.blocks]
             results = await asyncio.gather(*(self._read(reading.choice, bypass_cache=True) for reading in readings))
             for number, (block, old, new) in enumerate(zip(tuple(context.blocks), readings, results, strict=True)):
+                room = max(block.tokens, self.budget - (context.tokens - block.tokens))
                 if isinstance(new, _Unread):
                     if new.temporary:
                         continue
                     missing = "This resource no longer exists, or may no longer be read."
                     if not new.gone:
                         missing = f"This resource has changed, and is left out: {new.reason}."
-                    new_block = self._new_block(old, missing=missing, gone=new.gone)
+                    new_block = self._make_empty_block(old, missing, block, room, gone=new.gone)
                 elif new.digest == old.digest and (block.text or block.data):
                     continue
                 else:
                     readings_by_key[block.server, block.uri] = new
-                    other_tokens = context.tokens - block.tokens
-                    share = min(self._tokens_needed(new), max(block.tokens, self.budget - other_tokens))
+                    share = min(self._tokens_needed(new), room)
                     too_large = "This resource has changed, and is left out: it does not fit into the budget."
-                    new_block = self._make_block(new, share) or self._new_block(new, missing=too_large)
-                new_block.tokens = new_block.tokens or self.count(block_text(new_block))
+                    new_block = self._make_block(new, share) or self._make_empty_block(new, too_large, block, room)
                 if new_block != block:
                     context.blocks[number] = new_block
                     changed.append(new_block)
