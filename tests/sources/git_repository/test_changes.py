@@ -217,6 +217,16 @@ def test_modes_and_links_that_the_file_system_cannot_store_are_not_compared(work
         assert source.read_text(URI).startswith("Nothing is changed")
 
 
+@pytest.mark.parametrize("line", ["fileMode", "fileMode =", 'fileMode = ""', "fileMode = off", "fileMode = yes", ""])
+def test_a_setting_of_yes_or_no_is_read_as_by_git(work: GitRepository, line: str) -> None:
+    work.commit("Begin", hull__txt="four\n")
+    (work.path / "hull.txt").chmod(0o755)
+    config = work.path / ".git" / "config"
+    config.write_text(config.read_text().replace("filemode = true", line))
+    with PublishedRepository(work.path) as source:
+        assert source.read_text(URI).startswith("Nothing is changed") == (not work.git("status", "--porcelain"))
+
+
 def test_a_file_that_is_only_intended_to_be_added_is_not_staged(history: GitRepository) -> None:
     history.write("lights.txt", "green\n").git("add", "--intent-to-add", "lights.txt")
     assert history.git("status", "--porcelain") == " A lights.txt"

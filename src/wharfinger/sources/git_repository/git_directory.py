@@ -46,7 +46,7 @@ _HARMLESS_EXTENSIONS = frozenset(
     ("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees")
 )
 """Extensions of a repository's format that do not change how references and objects are read."""
-_FALSE = frozenset(("false", "no", "off", "0"))
+_FALSE = frozenset(("false", "no", "off", "0", ""))
 """The values that mean no (git-config(1))."""
 
 
@@ -146,7 +146,7 @@ def find_repository(
     except ValueError:
         raise UnusableSource(f"The configuration of the repository {root} cannot be read.") from None
     sha256, reftable = _format(extensions, common.root, version)
-    has_file_modes, has_symlinks = [core.get(name, "").lower() not in _FALSE for name in ("filemode", "symlinks")]
+    has_file_modes, has_symlinks = [core.get(name, "true").lower() not in _FALSE for name in ("filemode", "symlinks")]
     return FoundRepository(root, own, common, work_tree, sha256, reftable, has_file_modes, has_symlinks)
 
 
@@ -333,7 +333,7 @@ def _configured(directory: GitDirectory, section_name: str) -> dict[str, str]:
             section, line = header[1].strip().lower(), header[2]
         elif line.lstrip().startswith("[") or "\0" in line:
             raise ValueError("no configuration")
-        name, _, value = line.partition("=")
-        if section == section_name and name.strip():
-            values[name.strip().lower()] = _QUOTE_OR_ESCAPE(r"\1", value.strip())
+        name, equals, value = line.partition("=")
+        if section == section_name and name.strip():  # a name alone means yes, and an empty value no
+            values[name.strip().lower()] = _QUOTE_OR_ESCAPE(r"\1", value.strip()) if equals else "true"
     return values
