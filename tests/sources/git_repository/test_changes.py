@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.sources.git_repository.conftest import GitRepository
 from tests.sources.git_repository.histories import CHANGES, History, PublishedRepository, bytes_of, read_windows
 from tests.waiting import wait_until
 from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.sources.git_repository import GitSource, private_directory
 from wharfinger.testing.source_suite.driver import ChangeRecorder
 
 URI = "git://repo/changes"
@@ -225,6 +227,35 @@ def test_a_setting_of_yes_or_no_is_read_as_by_git(work: GitRepository, line: str
     config.write_text(config.read_text().replace("filemode = true", line))
     with PublishedRepository(work.path) as source:
         assert source.read_text(URI).startswith("Nothing is changed") == (not work.git("status", "--porcelain"))
+
+
+def test_changes_of_a_split_index_are_read(history: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug: git did not find the shared part of the index."""
+    monkeypatch.setattr(private_directory, "KEEP_SECONDS", -1.0)
+    with PublishedRepository(history.path) as source:
+        for number in range(3):
+            history.write(f"{number}.txt", "new\n").git("add", f"{number}.txt")
+            history.git("update-index", "--split-index")
+            history.write("hull.txt", f"{number} fathoms\n").write("lights.txt", "red\n").git("add", "lights.txt")
+            before = {file.name: file.read_bytes() for file in (history.path / ".git").iterdir() if file.is_file()}
+            text = source.read_text(URI)
+            assert (
+                f"  A {number}.txt  (staged)\n" in text
+                and "  A lights.txt  (staged)\n" in text
+                and f"+{number} fathoms" in text
+            )
+            after = {file.name: file.read_bytes() for file in (history.path / ".git").iterdir() if file.is_file()}
+            assert after == before
+            folder = Path(cast("GitSource", source.source).repository.private_directory.path)
+            assert len([*folder.glob("sharedindex.*")]) == 1
+
+
+def test_a_missing_part_of_the_index_is_reported_without_temporary_paths(history: GitRepository) -> None:
+    history.git("update-index", "--split-index")
+    for file in (history.path / ".git").glob("sharedindex.*"):
+        file.unlink()
+    with PublishedRepository(history.path) as source, pytest.raises(InvalidArgument, match="failed: sharedindex"):
+        source.read_text(URI)
 
 
 def test_a_file_that_is_only_intended_to_be_added_is_not_staged(history: GitRepository) -> None:

@@ -275,7 +275,8 @@ async def run_git(
     if not command.cut and command.code not in codes:
         if partial and data:
             return GitOutput(data, "failure")
-        why = find_reason(bytes(command.stderr)) or f"exit code {command.code}"
+        why = find_reason(bytes(command.stderr)).replace(os.path.join(place.path, ""), "")
+        why = why or f"exit code {command.code}"
         if "out of memory" in why:
             raise GitFailed(f"`git {name}` needs more than {MEMORY_BYTES >> 20} MiB of memory: ask for less.", why)
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)

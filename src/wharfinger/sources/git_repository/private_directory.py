@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -31,6 +32,10 @@ CHECK_SECONDS = 1.0
 """Minimum time between two checks of the 256 directories of loose objects."""
 INDEX_BYTES = 256 << 20
 """Maximum bytes of an index that is copied."""
+MAX_SHARED_INDEXES = 100
+"""Maximum number of shared indexes that are compared with the index: git deletes those that it no longer uses."""
+KEEP_SECONDS = 600.0
+"""Time after its last use in which the copy of a shared index is kept, if another one has taken its place."""
 
 _CONFIG = """\
 [core]
@@ -43,6 +48,7 @@ _CONFIG = """\
 	bigFileThreshold = 32m
 	preloadIndex = false
 	untrackedCache = false
+	splitIndex = false
 	fsmonitor = false
 	attributesFile = "{attributes}"
 	excludesFile =
@@ -70,6 +76,7 @@ _DRIVERS = {
 _FILES = frozenset(("config", "attributes", "HEAD", "refs", "packed-refs", "objects"))
 _OBJECTS = frozenset(("pack", *[f"{number:02x}" for number in range(256)]))
 """The names in `objects`."""
+_SHARED_INDEX = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})").fullmatch
 
 
 class PrivateDirectory:
@@ -215,7 +222,18 @@ class PrivateDirectory:
         Raises:
             InvalidArgument: there is no index, or it is too large.
         """
-        status = self.found.own.status("index")
+        data, status = self._read_index("index")
+        with self._lock:
+            self._copy_shared_index(data)
+        descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        # git compares the contents of files that are not older than the index, because they may have changed since.
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return path
+
+    def _read_index(self, name: str) -> tuple[bytes, os.stat_result]:
+        status = self.found.own.status(name)
         if status is None:
             raise InvalidArgument("This repository has no index that can be read.")
         if status.st_size > INDEX_BYTES:
@@ -223,15 +241,24 @@ class PrivateDirectory:
                 f"The index of this repository has {status.st_size:,} bytes, and at most {INDEX_BYTES:,} can be read."
             )
         try:
-            data = self.found.own.read("index", max_bytes=INDEX_BYTES)
+            return self.found.own.read(name, max_bytes=INDEX_BYTES), status
         except NotServed:
             raise InvalidArgument("This repository has no index that can be read.") from None
-        descriptor, path = tempfile.mkstemp(prefix="index-", dir=self.path)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        # git compares the contents of files that are not older than the index, because they may have changed since.
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return path
+
+    def _copy_shared_index(self, index: bytes) -> None:
+        """Copy what a split index refers to (git-update-index(1)). Copies that are no longer used are removed."""
+        shared = [name for name in os.listdir(self.found.own.path) if _SHARED_INDEX(name)][:MAX_SHARED_INDEXES]
+        used = {name for name in shared if bytes.fromhex(name.partition(".")[2]) in index}  # its digest names it
+        copies = set(filter(_SHARED_INDEX, os.listdir(self.path)))
+        for name in copies:
+            with contextlib.suppress(FileNotFoundError):
+                path = os.path.join(self.path, name)
+                if name in used:
+                    os.utime(path)
+                elif time.time() - os.stat(path).st_mtime > KEEP_SECONDS:  # others may still read it
+                    os.unlink(path)
+        for name in used - copies:
+            _write(self.path, name, self._read_index(name)[0])
 
 
 def _write(folder: str, name: str, data: bytes) -> None:
