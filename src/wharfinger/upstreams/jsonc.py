@@ -95,23 +95,31 @@ def remove(text: str, table: str, name: str) -> str:
     find(text, table, name)
     plain = blank(text)
     table_member = get_member(plain, plain.index("{"), table) if plain.strip() else None
-    old = get_member(plain, table_member.value_start, name) if table_member else None
-    if table_member is None or old is None:
+    if table_member is None:
         return text
     siblings = members(plain, table_member.value_start)
-    place = siblings.index(old)
-    first, last = (table_member.value_start + 1, table_member.end - 1) if len(siblings) == 1 else (old.start, old.end)
-    if place + 1 < len(siblings):
-        last = siblings[place + 1].start
-    elif place:
-        first = siblings[place - 1].end
-    before, after = comments_in(text[first : old.start]), comments_in(text[old.end : last])
-    if first == old.start:
-        after = after.lstrip()
-    elif not after and text[last : last + 1] in "\r\n":
-        before = before.rstrip()
-    # The key may occur several times: then the one before would count from now on.
-    return remove(text[:first] + before + after + text[last:], table, name)
+    # The key may occur several times: without its last value, the one before would count. From the end, so that what
+    # remains to be examined keeps its place.
+    for place, old in reversed([*enumerate(siblings)]):
+        if old.key != name:
+            continue
+        first, last = old.start, old.end
+        if place + 1 < len(siblings):
+            last = siblings[place + 1].start
+        elif place:
+            first = siblings[place - 1].end
+        else:
+            first, last = table_member.value_start + 1, table_member.end - 1 + len(text) - len(plain)
+        before, after = comments_in(text[first : old.start]), comments_in(text[old.end : last])
+        if first == old.start:
+            after = after.lstrip()
+        elif not after and text[last : last + 1] in "\r\n":
+            before = before.rstrip()
+        text = text[:first] + before + after + text[last:]
+        del siblings[place]
+        if place < len(siblings):
+            siblings[place] = siblings[place]._replace(start=first + len(before) + len(after))
+    return text
 
 
 def comments_in(gap: str) -> str:
