@@ -48,6 +48,25 @@ def test_chapters_follow_the_spine_and_a_missing_chapter_is_empty(pages_of: Page
     assert pages_of("a.epub", zip_of(files)) == ["cé", "", "", "a"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("iso-8859-1", "latin-1"),
+        ("windows-1252", "windows-1252"),
+        ("ISO-8859-5", "iso-8859-5"),
+        ("UTF-8", "utf-8"),
+        ("utf-16", "utf-8"),
+        ("hex", "utf-8"),
+        ("punycode", "utf-8"),
+        ("none", "utf-8"),
+    ],
+)
+def test_the_encoding_that_a_chapter_declares_is_used(pages_of: PagesOf, declared: str, encoding: str) -> None:
+    text = "прилив" if declared == "ISO-8859-5" else "Bodø, é"
+    chapter = f"<?xml version='1.0' encoding='{declared}'?>\n<html><body><p>{text}</p></body></html>".encode(encoding)
+    assert pages_of("a.epub", epub_of("", more_files={"OPS/text/c 0.xhtml": chapter})) == [text]
+
+
 EMPTY_ELEMENTS = {
     "title": "<head><title/></head><body><p>chapter text</p></body>",
     "script": '<head><script src="a.js"/></head><body><p>chapter text</p></body>',

@@ -28,6 +28,15 @@ _TEXT_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml",
 _MAX_DEPTH = 256
 """Maximum depth of nested elements. The converter leaves out the content of deeper ones."""
 _CDATA = "<![CDATA["
+_DECLARATION = re.compile(rb"<\?xml\s[^>]{0,200}?\sencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._-]{0,40})[\"']").match
+"""Matches the beginning of an XML declaration with an encoding."""
+_OLDER_ENCODINGS = {
+    name: codecs.lookup(name)  # here, because the child process can open no file later
+    for name in (
+        *[f"iso-8859-{number}" for number in range(1, 17) if number != 12],
+        *[f"windows-{number}" for number in range(1250, 1259)],
+    )
+}
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _EMPTY = re.compile(rf"<(?!(?:{_VOID})[\s/])([A-Za-z][\w.:-]*)((?:\s[^<>]*)?)/>")
 """An empty element of XML that HTML would leave open: `<title/>` would contain the rest of the chapter."""
@@ -98,9 +107,14 @@ def _escape_cdata(text: str) -> str:
 
 
 def _decode(data: bytes) -> str:
-    """Return the text of a chapter, which is in UTF-8 or UTF-16 (EPUB 3.3, §3.9)."""
-    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    """Return the text of a chapter, which is in UTF-8 or UTF-16 (EPUB 3.3, §3.9), or declares an older encoding."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    declaration = _DECLARATION(data)
+    codec = _OLDER_ENCODINGS.get(declaration[1].decode().lower()) if declaration else None
+    if codec is not None:
+        return codec.decode(data, "replace")[0]
+    return data.decode("utf-8-sig", "replace")
 
 
 def example() -> bytes:
