@@ -8,7 +8,7 @@ from typing import Any
 
 import pptx
 import pytest
-from pptx.chart.data import CategoryChartData
+from pptx.chart.data import BubbleChartData, CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
@@ -79,6 +79,30 @@ def test_a_chart_has_the_series_of_all_its_kinds_with_all_digits(pages_of: Pages
     charts[1].element.getparent().remove(charts[1].element)
     (page,) = pages_of("a.pptx", to_bytes(presentation))
     assert page == "|  | income | ships |\n| --- | --- | --- |\n| May | 1234567.25 | 1000001 |"
+
+
+@pytest.mark.parametrize("kind", [XL_CHART_TYPE.XY_SCATTER, XL_CHART_TYPE.BUBBLE])
+def test_a_scatter_chart_has_its_x_values(pages_of: PagesOf, kind: Any) -> None:
+    """A bug: only the y values were in the text."""
+    points = {"sea": [(0.5, 3), (1.25, None), (4, 7)], "quay": [(0.5, 1), (1.25, 2), (4, 3)]}
+    for quay in (points["quay"], [(9, 1)]):
+        numbers: Any = XyChartData() if kind == XL_CHART_TYPE.XY_SCATTER else BubbleChartData()
+        for name, places in (("sea", points["sea"]), ("quay", quay)):
+            series = numbers.add_series(name)
+            for place in places:
+                series.add_data_point(*place, *([] if kind == XL_CHART_TYPE.XY_SCATTER else [1]))
+        presentation: Any = pptx.Presentation()
+        slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+        slide.shapes.add_chart(kind, 0, 0, INCH, INCH, numbers)
+        (page,) = pages_of("a.pptx", to_bytes(presentation))
+        if quay == points["quay"]:
+            rows = "|  | sea | quay |", "| --- | --- | --- |", "| 0.5 | 3 | 1 |", "| 1.25 |  | 2 |", "| 4 | 7 | 3 |"
+        else:
+            rows = (
+                *("|  | x | y |", "| --- | --- | --- |"),
+                *("| sea | 0.5 | 3 |", "| sea | 1.25 |  |", "| sea | 4 | 7 |", "| quay | 9 | 1 |"),
+            )
+        assert page == "\n".join(rows)
 
 
 def test_a_text_with_the_id_of_the_title_is_read(pages_of: PagesOf) -> None:

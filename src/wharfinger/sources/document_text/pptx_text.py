@@ -69,11 +69,34 @@ def _chart(chart: Any) -> str:
     """Return the title of a chart, and its numbers as a table."""
     title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
     series = list(chart.series)
-    rows = [["", *[each.name for each in series]]]
     values = [list(each.values) for each in series]
-    for category, *numbers in zip_longest(map(str, chart.plots[0].categories), *values):
-        rows.append([category or "", *["" if number is None else f"{number:.15g}" for number in numbers]])
+    categories = [str(category) for category in chart.plots[0].categories]
+    places = [_x_values(each, len(numbers)) or categories for each, numbers in zip(series, values, strict=True)]
+    if all(each == places[0] for each in places):
+        rows = [["", *[each.name for each in series]]]
+        for place, *numbers in zip_longest(places[0] if places else categories, *values):
+            rows.append([place or "", *map(_number, numbers)])
+    else:  # the series of a scatter chart have x values of their own
+        rows = [["", "x", "y"]]
+        for each, xs, ys in zip(series, places, values, strict=True):
+            rows += [[each.name, x or "", _number(y)] for x, y in zip_longest(xs, ys)]
     return "\n\n".join(filter(None, [title, markdown_table(rows)]))
+
+
+def _x_values(series: Any, count: int) -> list[str]:
+    """Return the x values of the points of a scatter chart; an empty list for another kind of chart."""
+    texts = {int(point.get("idx")): point.findtext("{*}v") or "" for point in series._element.xpath("c:xVal//c:pt")}
+    xs: list[str] = []
+    for text in map(texts.get, range(count) if texts else ()):
+        try:
+            xs.append(_number(None if text is None else float(text)))
+        except ValueError:  # the x values may be texts
+            xs.append(text or "")
+    return xs
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.15g}"
 
 
 def example() -> bytes:
