@@ -65,6 +65,28 @@ def test_the_local_part_of_a_pattern_without_an_at_sign_keeps_its_case() -> None
     assert applies("email:Ann*A.Example", email="Ann@a.example", email_verified=True)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "address", "expected"),
+    [
+        ("*Corp*", "ann@Corp.example", True),
+        ("*Corp*", "ann@it.corp.example", True),
+        ("*Corp*", "Corp.X@a.example", True),
+        ("*Corp*", "corp.x@a.example", False),
+        ("Ann*Corp*", "Ann.B@corp.example", True),
+        ("Ann*Corp*", "ann.b@corp.example", False),
+        ("*Ann*Corp*", "x@ann.corp.example", True),
+        ("*Ann*Corp*", "x.Ann@corp.example", True),
+        ("*Ann*Corp*", "x.ann@corp.example", False),
+        ("*Corp**", "ann@corp.example", True),
+        ("*[Corp]*", "ann@[corp]", True),
+        ("*Corp*", "ann@c", False),
+    ],
+)
+def test_the_middle_part_of_a_pattern_matches_a_domain_in_any_case(pattern: str, address: str, expected: bool) -> None:
+    """A bug: `email:*Corp*` did not match the domain `corp.example`, so that a denial had no effect."""
+    assert applies(f"email:{pattern}", email=address, email_verified=True) is expected
+
+
 def test_the_value_of_a_claim_may_be_a_url() -> None:
     """A bug: such a selector was refused as not known."""
     assert applies("claim.site:https://a.example/x", site="https://a.example/x")

@@ -86,12 +86,22 @@ def parse_selector(text: str) -> Selector:
         raise UnusableSelector(f"who = {text[:60]!r} has a space, so no token has it: write a list of scopes.")
     if len(value) > MAX_VALUE_CHARACTERS:
         raise UnusableSelector(f"who = {text[:60]!r}… is longer than {MAX_VALUE_CHARACTERS:,} characters.")
+    patterns = [value]
     if field == "email" and not is_claim:
-        value = _with_lower_domain(value)
+        patterns = [_with_lower_domain(value)]
+        if "@" not in value:  # the domain may begin at any `*`
+            stars = [found.start() for found in re.finditer(r"\*", value)]
+            patterns += [f"{value[:star]}*@*{value[star + 1 :].lower()}" for star in stars[:-1]]
     if "*" not in value:
-        return Selector(text, field, is_claim, value)
-    escaped = "".join(f"\\{char}" if char in "?[]\\" else char for char in value)
-    return Selector(text, field, is_claim, compile_glob(escaped, path=False))
+        return Selector(text, field, is_claim, patterns[0])
+    matchers = [
+        compile_glob(re.sub(r"[?\[\]\\]", r"\\\g<0>", pattern), path=False) for pattern in dict.fromkeys(patterns)
+    ]
+
+    def matches_any(text: str) -> bool:
+        return any(matches(text) for matches in matchers)
+
+    return Selector(text, field, is_claim, matchers[0] if len(matchers) == 1 else matches_any)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
