@@ -147,8 +147,8 @@ class SQLAlchemyDatabase(DatabaseEngine):
                 # Otherwise, many drivers load all rows before the first one can be taken.
                 connection.execution_options(stream_results=True, max_row_buffer=BUFFERED_ROWS)
                 timer = InterruptTimer(_interrupter(connection.connection.driver_connection), seconds)
-                timer.start()
                 began = time.monotonic()
+                timer.start()
                 try:
                     with closing(connection.execute(statement)) as rows:
                         collected = collect(rows)
