@@ -9,12 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.policy import oracle, universe
-from wharfinger.policy.who import MAX_VALUE_CHARACTERS, UnusableSelector, parse_selector
+from wharfinger.policy.who import MAX_EMAIL_STARS, MAX_VALUE_CHARACTERS, UnusableSelector, parse_selector
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 
 
 def applies(selector: str, subject: str = "ann", **claims: Any) -> bool:
     return parse_selector(selector).applies_to(Principal(subject=subject, claims=claims))
+
+
+def test_an_email_pattern_without_a_domain_may_have_32_stars() -> None:
+    selector = parse_selector("email:" + "*a" * MAX_EMAIL_STARS)
+    email = "a" * (MAX_EMAIL_STARS - 1) + "@a"
+    assert selector.applies_to(Principal(subject="ann", claims={"email": email, "email_verified": True}))
+    parse_selector("email:" + "*a" * (MAX_EMAIL_STARS + 1) + "@corp")
 
 
 @given(universe.who, st.sampled_from(universe.PRINCIPALS))
@@ -189,6 +196,7 @@ def test_claim_of_a_hundred_thousand_values_is_read_once_for_all_selectors() -> 
         ("claim.team", "claim.NAME:…"),
         ("scope:a b", "has a space, so no token has it"),
         ("sub:" + "a" * (MAX_VALUE_CHARACTERS + 1), "longer than 1,000 characters"),
+        ("email:" + "*a" * (MAX_EMAIL_STARS + 1), "more than 32 `*`: write the `@`"),
     ],
 )
 def test_unusable_selectors_are_refused_with_a_hint(selector: str, message: str) -> None:

@@ -14,6 +14,8 @@ __all__ = ["Selector", "UnusableSelector", "parse_selector", "suggestion"]
 
 _WITHOUT_VALUE = ("anyone", "signed-in", "local")
 MAX_VALUE_CHARACTERS = 1_000
+MAX_EMAIL_STARS = 32
+"""Maximum number of `*` in an email pattern without `@`: each may contain the `@`, and is a pattern of its own."""
 _FIELDS = ("sub", "group", "scope", "client", "email")
 
 
@@ -91,6 +93,8 @@ def parse_selector(text: str) -> Selector:
         patterns = [_with_lower_domain(value)]
         if "@" not in value:  # the domain may begin at any `*`
             stars = [found.start() for found in re.finditer(r"\*", value)]
+            if len(stars) > MAX_EMAIL_STARS:
+                raise UnusableSelector(f"who = {text[:60]!r}… has more than {MAX_EMAIL_STARS} `*`: write the `@`.")
             patterns += [f"{value[:star]}*@*{value[star + 1 :].lower()}" for star in stars[:-1]]
     if "*" not in value:
         return Selector(text, field, is_claim, patterns[0])
