@@ -225,7 +225,7 @@ def _next_uri(uri: str, contents: Sequence[t.ResourceContents]) -> str:
 
 
 def _link(meta: dict[str, Any], key: str) -> str:
-    """Return a URI in the `_meta` of a content, which may come from another server; empty if there is none."""
+    """Return a URI from the `_meta` of a content, or an empty string if it has no usable one."""
     uri = meta.get(key)
     return uri if isinstance(uri, str) and len(uri) <= MAX_RESOURCE_URI_CHARACTERS else ""
 
